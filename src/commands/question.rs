@@ -14,8 +14,8 @@ use serde::de::DeserializeOwned;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
 use crate::db::{ConnectOptions, Connector, Fault, Session};
+use crate::isolated::client;
 use crate::isolated::link::{Link, cut};
-use crate::isolated::process::{detach, harden};
 use crate::isolated::query::{self, Limits, Message};
 use crate::lock::named::Inspector;
 use crate::lock::{DEFAULT_TTL, Introduction};
@@ -196,33 +196,24 @@ impl<T: Serialize> Answers<T> {
     }
 }
 
-/// Begins a process that asks: it protects its secrets, and gives up what belongs to the process that prints, which is that of the
-/// introduction. Its name is the last word of the introduction's command.
+/// Begins a process that asks. Its name is the last word of the introduction's command.
 ///
 /// # Errors
-/// [`Reason::OsRefused`]; [`Reason::Configuration`] when a file cannot be used.
+/// As [`client::begin`].
 pub fn begin(
     introduction: &Introduction,
     connection: &ConnectOptions,
     listener: Listener,
     link: &Link,
 ) -> Result<Connector, Failure> {
-    harden(introduction.pid)?;
-    // Read the options before the descriptors are closed: a password file may be named by an inherited descriptor.
-    let attributes = introduction.attributes();
-    let connector = Connector::new(connection, attributes, introduction.ttl, listener)?;
     let word = introduction.command.rsplit(' ').next().unwrap_or_default();
     let name = CString::new(format!("dblock-{word}")).unwrap_or_default();
-    detach(link, &name)?;
-    Ok(connector)
+    client::begin(introduction, connection, listener, &name, link)
 }
 
 /// Sends each step to the process that prints, and statements too if they are shown.
 pub fn listener_of<T: Serialize>(link: &Rc<Link>, shown: Level) -> Listener {
-    let link = Rc::clone(link);
-    Rc::new(move |level, text| {
-        if level < Level::Statement || shown == Level::Statement {
-            let _ = link.send(&Message::<T>::Note(level, cut(text)));
-        }
+    client::notes(link, shown, |link, level, text| {
+        let _ = link.send(&Message::<T>::Note(level, text));
     })
 }

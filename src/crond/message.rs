@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
-use crate::cron::AttemptEnd;
+use crate::cron::{AttemptEnd, Job, retry};
 use crate::db::Client;
 use crate::history::RunEnd;
 use crate::lock::{Grant, Lease};
@@ -73,6 +73,28 @@ impl Attempt {
         let random = self.run.get(16..).unwrap_or_default();
         u64::from_str_radix(random, 16).unwrap_or_default().max(1)
     }
+
+    /// How it has ended just now. `why` is for the history, if that gets nothing else; empty: it gets something.
+    pub fn ended(
+        &self,
+        job: &Job,
+        end: AttemptEnd,
+        why: &str,
+        run_end: Option<Box<RunEnd>>,
+    ) -> Ended {
+        let (retry, failures) = retry(&job.options, end, self.failures, self.unstarted_for);
+        Ended {
+            name: job.name.to_string(),
+            tick: self.tick,
+            run: self.run.clone(),
+            retry,
+            end,
+            failures,
+            why: (!why.is_empty()).then(|| format!("{}: {why}", job.name)),
+            run_end,
+            at: Moment::now(),
+        }
+    }
 }
 
 /// The end of an attempt.
@@ -88,8 +110,6 @@ pub struct Ended {
     pub retry: Option<Duration>,
     /// How it ended.
     pub end: AttemptEnd,
-    /// As in [`Attempt`].
-    pub unstarted_for: Duration,
     /// How many attempts count as failed now.
     pub failures: u32,
     /// Why no command was started, or ended, if the history has nothing else of that.

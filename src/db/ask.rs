@@ -55,6 +55,11 @@ pub fn command(name: impl Display, sql: impl Display) -> Ask<'static, ()> {
     ask(name, sql, |_| Ok(()))
 }
 
+/// Rolls back the rest of a transaction.
+pub fn roll_back() -> Ask<'static, ()> {
+    command("roll back", "ROLLBACK")
+}
+
 /// The text of a statement with this name.
 pub fn named(name: impl Display, sql: impl Display) -> String {
     format!("/* dblock {name} */ {sql}")

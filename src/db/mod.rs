@@ -14,7 +14,9 @@ mod target;
 mod tls;
 mod tls_error;
 
-pub use ask::{Ask, Batch, LIST, Reply, ask, ask_value, ask_values, batch, command, named};
+pub use ask::{
+    Ask, Batch, LIST, Reply, ask, ask_value, ask_values, batch, command, named, roll_back,
+};
 pub use connect::{Connector, PassedOver};
 pub use fault::{Fault, NO_PRIVILEGE, NO_TABLE, may_pass};
 pub use peer::{

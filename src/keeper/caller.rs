@@ -1,16 +1,14 @@
 //! The supervisor as a lock's backend sees it: who asks for the lock, and whether that process is still there.
 
-use nix::sys::prctl;
 use nix::sys::signal::{Signal, raise};
-use nix::unistd::Pid;
 
 use super::message::{Answer, FromKeeper, ToKeeper};
+use super::parent::Parent;
 use crate::isolated::link::{Link, cut};
-use crate::isolated::process::die_with;
 use crate::lock::{Caller, Holders};
 
 /// The link to the supervisor, and its process.
-pub struct Supervisor<'a>(pub &'a Link, pub Pid);
+pub struct Supervisor<'a>(pub &'a Link, pub Parent);
 
 impl Caller for Supervisor<'_> {
     fn on_server(&self, server: &str) {
@@ -39,8 +37,8 @@ impl Caller for Supervisor<'_> {
     /// supervisor has answered, it does not kill the keeper either.
     fn on_claim(&self, may_be_held: bool) -> bool {
         if may_be_held {
-            let _ = prctl::set_pdeathsig(None);
-        } else if die_with(self.1).is_err() {
+            self.1.outlive();
+        } else if self.1.die_with().is_err() {
             let _ = raise(Signal::SIGKILL);
         }
         let sent = self.0.send(&FromKeeper::Claiming(may_be_held));
@@ -87,7 +85,7 @@ mod tests {
     fn a_claim_that_nobody_wants_any_more_is_withdrawn() {
         let (keeper, supervisor) = Link::pair().unwrap();
         supervisor.send(&ToKeeper::Release(None)).unwrap();
-        assert!(!Supervisor(&keeper, getppid()).on_claim(true));
+        assert!(!Supervisor(&keeper, Parent::new(getppid())).on_claim(true));
         drop(keeper);
         let mut claims = Vec::new();
         while let Some((FromKeeper::Claiming(may_be_held), _)) = supervisor.receive().unwrap() {

@@ -6,19 +6,17 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::prctl;
-use nix::unistd::Pid;
 
 use super::caller::Supervisor;
 use super::lock::{Lock, State};
 use super::message::{FromKeeper, ToKeeper};
+use super::parent::Parent;
 use crate::base::clock::{Alarm, Moment};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::processes::Processes;
 use crate::db::may_pass;
 use crate::isolated::link::{Link, cannot_pass_on, cut};
-use crate::isolated::process::die_with;
 use crate::lock::{Attempt, Caller, Grant, Lease, OnLockLost, Reattempt, Refusal, Renewal};
 
 /// The longest pause between two attempts to reacquire: retry quickly, so that the last holder reconnects before the waiters do, even
@@ -42,7 +40,7 @@ const RECORD_LIMIT: Duration = Duration::from_secs(2);
 /// Acquires the lock, holds it while the command runs, and kills the command when the supervisor has died.
 pub struct Guard<'a> {
     link: &'a Link,
-    supervisor: Pid,
+    supervisor: Parent,
     lock: Option<Lock<'a>>,
     /// `None` before the command has started and after it has ended.
     pub command: Option<Processes>,
@@ -87,7 +85,7 @@ enum Flow {
 
 impl<'a> Guard<'a> {
     /// Guards a lock and a command for this supervisor. Without a lock it guards the command alone.
-    pub fn new(link: &'a Link, supervisor: Pid, lock: Option<Lock<'a>>) -> Self {
+    pub fn new(link: &'a Link, supervisor: Parent, lock: Option<Lock<'a>>) -> Self {
         Self {
             link,
             supervisor,
@@ -184,7 +182,7 @@ impl<'a> Guard<'a> {
                     }
                 }
                 // From here on the keeper must kill the command before it dies itself.
-                let _ = prctl::set_pdeathsig(None);
+                self.supervisor.outlive();
                 self.report_grant(grant, lease)?;
                 trim_memory(true);
             }
@@ -234,7 +232,7 @@ impl<'a> Guard<'a> {
     /// Makes one attempt to reacquire the slot, then listens for a while.
     fn reacquire(&mut self) -> Flow {
         // No session has to outlive the command now, and connecting may take a while: let the kernel end the keeper with its supervisor.
-        if !self.supervisor_has_died() && die_with(self.supervisor).is_err() {
+        if !self.supervisor_has_died() && self.supervisor.die_with().is_err() {
             return Flow::End;
         }
         self.end_command_of_the_stopped();
@@ -429,13 +427,13 @@ impl<'a> Guard<'a> {
     /// be released first. `false`: the supervisor is already dead.
     fn die_with_supervisor(&self) -> bool {
         let lives_on = |lock: &Lock| lock.backend.outlives_session();
-        self.lock.as_ref().is_some_and(lives_on) || die_with(self.supervisor).is_ok()
+        self.lock.as_ref().is_some_and(lives_on) || self.supervisor.die_with().is_ok()
     }
 
     /// While the command runs, the keeper must kill it before it dies itself.
     fn outlive_supervisor(&self) {
         if !self.command_has_ended {
-            let _ = prctl::set_pdeathsig(None);
+            self.supervisor.outlive();
         }
     }
 
@@ -457,15 +455,11 @@ impl<'a> Guard<'a> {
     /// Kills a command that is past its deadline when the supervisor, whose task that is, is stopped. A supervisor that runs may reap the
     /// command at any moment, and its pid could be somebody else's.
     fn end_command_of_the_stopped(&mut self) {
-        let supervisor = Processes {
-            pid: self.supervisor.as_raw(),
-            own_group: false,
-        };
         let deadline = self.lock.as_ref().and_then(Lock::command_deadline);
         let is_over = deadline.is_some_and(|deadline| deadline <= Moment::now());
         if is_over
             && !self.rests()
-            && supervisor.is_stopped()
+            && self.supervisor.is_stopped()
             && let Some(command) = self.command.take()
         {
             let _ = self.link.try_send(&FromKeeper::EndsCommand, None);

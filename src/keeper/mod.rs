@@ -1,10 +1,15 @@
 //! The process that holds the lock: it acquires, renews, reacquires and releases it. When the supervisor dies, it ends the command
-//! first and releases the lock afterwards.
+//! first and releases the lock afterwards. What it shares with the other processes that have a session is here, too: the parent that they
+//! watch, the board of its commands, and a connection.
 
+mod board;
 mod caller;
+mod connection;
 mod event_loop;
 mod lock;
 pub mod message;
+mod parent;
+mod pause;
 mod recorder;
 
 use std::rc::Rc;
@@ -15,21 +20,26 @@ use nix::unistd::Pid;
 
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
-use crate::base::log::{Level, Listener};
+use crate::base::log::Level;
 use crate::base::processes::Processes;
 use crate::cron::Once;
 use crate::db::server_facts::{READ_ONLY, is_read_only};
 use crate::db::{ConnectOptions, Connector, Fault};
 use crate::history::{Outcome, RunEnd};
-use crate::isolated::link::{Link, cut};
-use crate::isolated::process::{detach, fork_isolated, harden};
+use crate::isolated::client;
+use crate::isolated::link::Link;
+use crate::isolated::process::{detach, fork_isolated};
 use crate::lock::named::{NamedLock, Verbosity};
 use crate::lock::rows::{RowLock, RowSpec, Token};
 use crate::lock::{Backend, Grant, HolderKind, Introduction, Lease, LockSpec};
 use crate::schema;
+pub use board::{Board, Place};
+pub use connection::{Connection, NoAnswer, capped};
 use event_loop::Guard;
 use lock::{Lock, State};
 use message::FromKeeper;
+pub use parent::Parent;
+pub use pause::{LONGEST_PAUSE, SHORTEST_PAUSE, sleep_longer};
 use recorder::Recorder;
 
 /// Before the first attempt to replace a keeper that died.
@@ -106,13 +116,13 @@ pub enum Work<'a> {
 /// [`Reason::OsRefused`].
 pub fn fork_off(work: Work) -> Result<(Pid, Link), Failure> {
     fork_isolated(
-        |link, supervisor| keep(work, &link, supervisor),
+        |link, supervisor| keep(work, &link, Parent::new(supervisor)),
         FromKeeper::Failed,
     )
 }
 
 /// The keeper's process, from its start to its end.
-fn keep(work: Work, link: &Rc<Link>, supervisor: Pid) -> Result<(), Failure> {
+fn keep(work: Work, link: &Rc<Link>, supervisor: Parent) -> Result<(), Failure> {
     let mut before = None;
     let (task, lost) = match work {
         Work::Acquire(task) => (task, None),
@@ -122,14 +132,14 @@ fn keep(work: Work, link: &Rc<Link>, supervisor: Pid) -> Result<(), Failure> {
         }
         Work::Resume(task, grant, lease, command) => (task, Some((grant, lease, command))),
         Work::RecordInterruption(task, why, requested) => {
-            return record_interruption(&task, &why, requested, link, supervisor);
+            return record_interruption(&task, &why, requested, link);
         }
         Work::GuardOnly => {
             detach(link, c"dblock-keeper")?;
             return Guard::new(link, supervisor, None).run();
         }
     };
-    let connector = connector(&task, link, supervisor)?;
+    let connector = connector(&task, link)?;
     let verbosity = Verbosity {
         when_waiting: Level::Info <= task.shown,
         when_taken: task.names_holders,
@@ -173,21 +183,18 @@ fn keep(work: Work, link: &Rc<Link>, supervisor: Pid) -> Result<(), Failure> {
     guard.run()
 }
 
-/// Connects to the servers of a task. Closes everything that belongs to the supervisor.
-fn connector(task: &Task, link: &Rc<Link>, supervisor: Pid) -> Result<Connector, Failure> {
-    let (notes, shown) = (Rc::clone(link), task.shown);
-    let listener: Listener = Rc::new(move |level, text| {
-        // The supervisor needs the notes for its own messages even if they are not shown. Statements are only for showing.
-        if level < Level::Statement || shown == Level::Statement {
-            notes.send_if_heard(&FromKeeper::Note(level, cut(text)));
-        }
+/// Begins the process of a task. It closes everything that belongs to the supervisor.
+fn connector(task: &Task, link: &Rc<Link>) -> Result<Connector, Failure> {
+    let listener = client::notes(link, task.shown, |link, level, text| {
+        link.send_if_heard(&FromKeeper::Note(level, text));
     });
-    harden(supervisor)?;
-    // Before the descriptors are closed: the password file may be one that dblock inherited as a descriptor.
-    let attributes = task.introduction.attributes();
-    let connector = Connector::new(task.connection, attributes, task.lock.ttl, listener)?;
-    detach(link, c"dblock-keeper")?;
-    Ok(connector)
+    client::begin(
+        &task.introduction,
+        task.connection,
+        listener,
+        c"dblock-keeper",
+        link,
+    )
 }
 
 /// Records that a signal ended the wait for the lock. The keeper that waited cannot do so: its request still occupies the session.
@@ -196,9 +203,8 @@ fn record_interruption(
     why: &str,
     requested: Moment,
     link: &Rc<Link>,
-    supervisor: Pid,
 ) -> Result<(), Failure> {
-    let connector = connector(task, link, supervisor)?;
+    let connector = connector(task, link)?;
     let Some(tables) = task.tables else {
         return Ok(());
     };

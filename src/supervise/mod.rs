@@ -2,7 +2,6 @@
 //! event loop, and is in one phase at a time.
 
 mod acquiring;
-mod board;
 mod child;
 mod command;
 mod environment;
@@ -26,7 +25,6 @@ mod termination;
 
 use std::time::Duration;
 
-pub use board::{Board, Place};
 pub use child::{Child, Surroundings, check_program};
 pub use command::Command;
 pub use environment::{Change, change, of_grant};
@@ -45,6 +43,7 @@ use crate::base::exit::Failure;
 use crate::base::log::Log;
 use crate::keeper::message::FromKeeper;
 use crate::keeper::{self, Work};
+pub use crate::keeper::{Board, Place};
 use crate::lock::Grant;
 use event::Event;
 use keeper_link::KeeperLink;

@@ -1058,7 +1058,7 @@ const OTHER_TEXTS: [&str; 42] = [
 ];
 
 /// Texts that are no lines of dblock's, by their beginning.
-const NO_LINES: [&str; 41] = [
+const NO_LINES: [&str; 39] = [
     // Of other programs and libraries, which are looked for.
     "For more information",
     "BEGIN ENCRYPTED PRIVATE KEY",
@@ -1090,8 +1090,6 @@ const NO_LINES: [&str; 41] = [
     "l.slot, ",
     // The names of statements.
     "queue is deleting",
-    "queue roll back",
-    "cron roll back",
     "check account ",
     // How far a put is, at a terminal.
     "\\r{} put",

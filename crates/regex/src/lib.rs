@@ -115,7 +115,10 @@ pub mod bytes {
         #[test]
         fn a_key_is_found_in_what_stands_around_it() {
             let key = "-----BEGIN PUBLIC KEY-----([^-]*)-----END PUBLIC KEY-----";
-            let found = parts(key, b"x\n-----BEGIN PUBLIC KEY-----\nMII\n-----END PUBLIC KEY-----\n\xff");
+            let found = parts(
+                key,
+                b"x\n-----BEGIN PUBLIC KEY-----\nMII\n-----END PUBLIC KEY-----\n\xff",
+            );
             assert_eq!(found.unwrap(), [&b"\nMII\n"[..]]);
         }
     }

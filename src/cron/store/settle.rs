@@ -15,13 +15,13 @@ pub struct Step<'a> {
     /// The job.
     pub job: &'a Definition,
     /// Shows a tick as text, in the job's zone.
-    pub shown: &'a dyn Fn(i64) -> String,
+    pub shown: Box<dyn Fn(i64) -> String + 'a>,
     /// The settlement.
-    pub settlement: Settlement,
+    pub settlement: &'a Settlement,
     /// A new id, which is also that of the run, if a tick runs.
-    pub id: String,
+    pub id: &'a str,
     /// The program that will start.
-    pub program: &'a str,
+    pub program: String,
     /// How long a daemon must be silent before another one takes over, in seconds.
     pub ttl: u64,
 }
@@ -43,8 +43,8 @@ pub struct Settled {
     pub name: String,
     /// The job's row afterwards.
     pub row: JobRow,
-    /// Whether this daemon's settlement was carried out.
-    pub is_done: bool,
+    /// The id of the step that changed it last.
+    pub changed_by: Option<String>,
 }
 
 /// The values for the columns [`RUN`].
@@ -77,7 +77,7 @@ impl Settle<'_> {
             settlement, job, ..
         } = step;
         let [name, id, schedule, zone] =
-            [&job.name, &step.id, &job.schedule, &job.zone].map(|text| text_literal(text));
+            [&job.name, step.id, &job.schedule, &job.zone].map(text_literal);
         let (change, condition) = if settlement.is_trigger {
             (
                 "triggered_at = NULL, changed_at = UTC_TIMESTAMP(6)".to_owned(),
@@ -108,10 +108,10 @@ impl Settle<'_> {
         let if_done = format!("FROM {jobs} WHERE name = {name} AND change_id = {id}");
         for (number, skip) in settlement.skips.iter().enumerate() {
             let of_skip = format!("{:.30}{number:02x}", step.id);
-            let message = skip.why.words(skip, step.shown);
+            let message = skip.why.words(skip, &*step.shown);
             statements.push(format!(
                 "INSERT INTO {runs} ({RUN}, ended_at, outcome, message) SELECT {}, UTC_TIMESTAMP(6), {}, {} {if_done}",
-                run(&of_skip, &job.name, skip.ticks.1, "1", self.daemon, step.program),
+                run(&of_skip, &job.name, skip.ticks.1, "1", self.daemon, &step.program),
                 text_literal(Outcome::Skipped.word()),
                 RUNS.literal("message", &format!("{}: {message}", job.name)),
             ));
@@ -131,7 +131,7 @@ impl Settle<'_> {
                 statements.push(insert(tick, 1, &text_literal(&self.daemon.id)));
                 statements.push(format!(
                     "INSERT INTO {runs} ({RUN}) SELECT {} {if_done}",
-                    run(&step.id, &job.name, tick, "1", self.daemon, step.program)
+                    run(step.id, &job.name, tick, "1", self.daemon, &step.program)
                 ));
             }
         }
@@ -141,7 +141,7 @@ impl Settle<'_> {
 
 impl Settle<'_> {
     /// The server's time, and the results of the steps.
-    pub fn batch(&self) -> Batch<'_, (i64, Vec<Settled>)> {
+    pub fn batch(&self) -> Batch<'static, (i64, Vec<Settled>)> {
         let mut statements = vec!["BEGIN".to_owned()];
         for step in &self.steps {
             statements.extend(self.of_step(step));
@@ -159,13 +159,13 @@ impl Settle<'_> {
             let mut now = 0;
             let settled = rows.all(|row| {
                 now = row.get("server_time")?;
-                let change: Option<String> = row.get("change_id")?;
+                let changed_by = row.get("change_id")?;
                 let (name, row) = read_job(row)?;
-                let is_done = self
-                    .steps
-                    .iter()
-                    .any(|step| step.job.name == name && Some(&step.id) == change.as_ref());
-                Ok(Settled { name, row, is_done })
+                Ok(Settled {
+                    name,
+                    row,
+                    changed_by,
+                })
             })?;
             Ok((now, settled))
         })

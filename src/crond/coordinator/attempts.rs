@@ -7,7 +7,7 @@ use super::super::command::{
     Cause, Concluded, Streams, TickCommand, Written, end_of, said_timeout,
 };
 use super::super::mail;
-use super::super::message::{Attempt, Ended, ToScheduler};
+use super::super::message::{Attempt, ToScheduler};
 use super::{Coordinator, Unrecorded};
 use crate::base::children::{End, reap_orphans, reap_within};
 use crate::base::clock::Moment;
@@ -96,19 +96,8 @@ impl Coordinator<'_> {
             words,
             run_end,
         } = concluded;
-        let (delay, failures) = retry(&job.options, end, attempt.failures, attempt.unstarted_for);
-        let ended = Ended {
-            name: job.name.to_string(),
-            tick: attempt.tick,
-            run: attempt.run.clone(),
-            retry: delay,
-            end,
-            unstarted_for: attempt.unstarted_for,
-            failures,
-            why: (end != AttemptEnd::Over).then(|| format!("{}: {words}", job.name)),
-            run_end,
-            at: Moment::now(),
-        };
+        let why = if end == AttemptEnd::Over { "" } else { &words };
+        let ended = attempt.ended(job, end, why, run_end);
         self.scheduler.send(ToScheduler::Ended(ended.clone()));
         let run = attempt.run.clone();
         let job = Rc::clone(job);

@@ -1,20 +1,20 @@
-//! Ticks with a row: records the ends of attempts, and takes ticks that are retried, have waited, or belonged to a dead host.
+//! Takes ticks that have a row: they are retried, have waited, or belonged to a dead host.
 
-use super::super::message::{Ended, FromScheduler};
+use std::time::Duration;
+
+use super::super::message::Ended;
 use super::super::program;
-use super::holding::{Mine, State};
-use super::{LOOK, LOOK_AGAIN, Scheduler};
+use super::view::shown;
+use super::{LOOK_AGAIN, Scheduler};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::cron::{
-    Abandon, AttemptEnd, Finish, HEAD_START, Retake, RunState, Settlement, TickRow, age_reference,
-    ask_run, has_waited, in_transaction, is_attempt_too_late, may_start, retry,
+    Abandon, AttemptEnd, HEAD_START, Retake, RunState, Settlement, TickRow, age_reference, ask_run,
+    has_waited, is_attempt_too_late, may_start, retry,
 };
-use crate::db::Fault;
-use crate::history::{DIED, RunEnd};
+use crate::history::DIED;
 use crate::lock::new_id;
-use std::time::Duration;
 
 /// A step for a job.
 pub(super) struct Wanted {
@@ -29,111 +29,10 @@ pub(super) struct Wanted {
 const WITHOUT_JOB: &str = "its host has read a crontab that does not have it";
 
 impl Scheduler<'_> {
-    /// Records the ends of attempts, and releases their locks. What cannot be recorded now is retried soon.
-    pub(super) fn record_ends(&mut self) -> Result<(), Failure> {
-        let mut later = Vec::new();
-        for mut ended in std::mem::take(&mut self.ended) {
-            if self.find_end(&mut ended)? && self.finish(&ended)? {
-                self.ticks.retain(|tick| tick.run != ended.run);
-                self.forget(&ended.run);
-                self.say(&FromScheduler::Recorded(ended.run));
-            } else {
-                later.push(ended);
-            }
-        }
-        if later.is_empty() {
-            self.record_pause = LOOK_AGAIN;
-        } else {
-            self.record_at = Moment::now() + self.record_pause;
-            self.record_pause = (self.record_pause * 2).min(LOOK);
-        }
-        later.append(&mut self.ended);
-        self.ended = later;
-        Ok(())
-    }
-
-    /// Finds out whether somebody has ended by force an attempt that only knows that its lock was lost. `false`: that is unknown.
-    fn find_end(&mut self, ended: &mut Ended) -> Result<bool, Failure> {
-        if ended.end != AttemptEnd::Lost {
-            return Ok(true);
-        }
-        let tables = self.tables.clone();
-        let ask = ask_run(&tables, &ended.name, &ended.run);
-        let state = self.ask(|session| session.run(&ask))?;
-        if state == Some(RunState::Ended(AttemptEnd::Over)) {
-            (ended.end, ended.retry) = (AttemptEnd::Over, None);
-        }
-        Ok(state.is_some())
-    }
-
-    /// Records an end, and releases the lock of the attempt in the same transaction. Returns whether that is done.
-    fn finish(&mut self, ended: &Ended) -> Result<bool, Failure> {
-        let tables = self.tables.clone();
-        let run_end = self.records(ended);
-        let finish = |records: &[String]| {
-            let finish = Finish {
-                tables: &tables,
-                name: &ended.name,
-                tick: ended.tick,
-                run: &ended.run,
-                retry: ended.retry,
-                end: ended.end,
-                failures: ended.failures,
-                why: ended.why.as_deref(),
-                records,
-            };
-            finish.statements()
-        };
-        let has_lock = self.mine.get(&ended.run).is_some_and(Mine::may_have_row);
-        if !has_lock {
-            let batch = in_transaction("cron finish", finish(&run_end));
-            return Ok(self.ask(|session| session.run_batch(&batch))?.is_some());
-        }
-        let all = finish(&run_end);
-        match self.release(&ended.run, &all) {
-            None | Some(Err(Fault::Gone(_))) => Ok(false),
-            Some(Ok(_)) => Ok(true),
-            // To free the lock matters more than to record what happens to the tick.
-            Some(Err(fault)) => {
-                self.met_lock = matches!(fault, Fault::Conflict(_));
-                self.note(Level::Info, &fault.to_string());
-                if self
-                    .release(&ended.run, &run_end)
-                    .is_some_and(|done| done.is_ok())
-                    && let Some(mine) = self.mine.get_mut(&ended.run)
-                {
-                    mine.state = State::Released;
-                }
-                Ok(false)
-            }
-        }
-    }
-
-    /// Releases the lock of a run, in one transaction with these statements. `None`: there is no session.
-    fn release(&mut self, run: &str, also: &[String]) -> Option<Result<bool, Fault>> {
-        self.end_commands_of_the_stopped();
-        self.cap_answer();
-        let released = self.on_lock(run, |lock| lock.release_with(also))?;
-        if released.is_ok() {
-            self.note_answer();
-        }
-        Some(released)
-    }
-
-    /// The statements that record in the history how a run ended.
-    fn records(&self, ended: &Ended) -> Vec<String> {
-        let (Some(run_end), Some(mine)) = (&ended.run_end, self.mine.get(&ended.run)) else {
-            return Vec::new();
-        };
-        let mut run_end = RunEnd::clone(run_end);
-        run_end.ended_ago += ended.at.elapsed();
-        mine.journal.end(&run_end)
-    }
-
     /// Starts the first attempt of a taken tick, and notes the tick until the next look reads it.
     pub(super) fn start_taken(&mut self, wanted: &Wanted, tick: i64) {
         let taken = TickRow {
-            name: self.jobs[wanted.at].definition.name.clone(),
+            name: self.view.jobs[wanted.at].definition.name.clone(),
             tick,
             run: wanted.id.clone(),
             attempt: 1,
@@ -145,33 +44,36 @@ impl Scheduler<'_> {
             is_orphan: false,
         };
         self.begin(wanted.at, &taken);
-        self.ticks.push(taken);
+        self.view.ticks.push(taken);
     }
 
     /// Takes ticks that have a row and no daemon. Returns when the next may be taken.
     pub(super) fn take_again(&mut self) -> Result<Option<Moment>, Failure> {
         let mut wake: Option<i64> = None;
         let now = Moment::now();
-        let seen = self.ticks.clone();
+        let seen = self.view.ticks.clone();
         for tick in &seen {
             let is_mine = tick.daemon.as_ref() == Some(&self.facts.id);
-            let Some(&at) = self.by_name.get(&tick.name) else {
+            let Some(&at) = self.view.by_name.get(&tick.name) else {
                 if is_mine {
                     self.return_tick(tick)?;
                 }
                 continue;
             };
             if is_mine {
-                self.start_own(at, tick);
+                // It was taken without an answer.
+                if !self.own.knows(&tick.run) {
+                    self.begin(at, tick);
+                }
                 continue;
             }
             // Ticks under way continue, even while the job is paused.
-            if !self.jobs[at].agrees() {
+            if !self.view.jobs[at].agrees() {
                 continue;
             }
             if tick.daemon.is_some() {
                 if tick.is_orphan {
-                    let since = *self.orphans.entry(tick.run.clone()).or_insert(now);
+                    let since = *self.view.orphans.entry(tick.run.clone()).or_insert(now);
                     if self.is_for_me(&tick.name, tick.tick) || since + HEAD_START <= now {
                         self.rescue(at, tick)?;
                     }
@@ -180,8 +82,8 @@ impl Scheduler<'_> {
             }
             let is_free = if let Some(start) = tick.start_at {
                 let from = start + self.patience(&tick.name, tick.tick);
-                let options = &self.jobs[at].job.options;
-                let is_free = may_start(options, tick.failures, from, self.now());
+                let options = &self.view.jobs[at].job.options;
+                let is_free = may_start(options, tick.failures, from, self.view.now());
                 if !is_free {
                     wake = wake.into_iter().chain([from]).min();
                 }
@@ -196,13 +98,13 @@ impl Scheduler<'_> {
                 self.retake(at, tick, tick.failures, None)?;
             }
         }
-        Ok(wake.map(|at| self.moment_of(at)))
+        Ok(wake.map(|at| self.view.moment_of(at)))
     }
 
     /// Whether the next attempt of a tick is too late, because no host was there for it.
     fn is_too_late(&self, at: usize, tick: &TickRow) -> bool {
-        let now = age_reference(self.now(), self.made_up_since);
-        let options = &self.jobs[at].job.options;
+        let now = age_reference(self.view.now(), self.outage.made_up_since);
+        let options = &self.view.jobs[at].job.options;
         tick.unstarted_at
             .or(tick.start_at)
             .is_some_and(|since| is_attempt_too_late(options, since, now))
@@ -210,53 +112,34 @@ impl Scheduler<'_> {
 
     /// Abandons a tick whose next attempt is too late.
     fn abandon(&mut self, at: usize, tick: &TickRow, why: Option<&str>) -> Result<(), Failure> {
-        let (tables, job) = (self.tables.clone(), &self.jobs[at].job);
-        let (shown, program, id) = (super::shown(job, tick.tick), program(job), new_id()?);
+        let job = &self.view.jobs[at].job;
         let abandon = Abandon {
-            tables: &tables,
+            tables: self.tables,
             daemon: self.facts,
             seen: tick,
-            shown: &shown,
-            id: &id,
-            program: &program,
+            shown: &shown(job, tick.tick),
+            id: &new_id()?,
+            program: &program(job),
             why,
-        };
-        if self
-            .ask(|session| session.run_batch(&abandon.batch()))?
-            .is_none()
-        {
-            self.look_again();
         }
-        self.ticks.retain(|other| other.run != tick.run);
+        .batch();
+        if self.ask(|session| session.run_batch(&abandon))?.is_none() {
+            self.timetable.look_again();
+        }
+        self.view.ticks.retain(|other| other.run != tick.run);
         Ok(())
-    }
-
-    /// Starts a tick that this daemon has taken without knowing it: the answer was lost.
-    fn start_own(&mut self, at: usize, tick: &TickRow) {
-        if !self.knows(&tick.run) {
-            self.begin(at, tick);
-        }
     }
 
     /// Returns a tick that this daemon has taken without knowing it. Between taking and starting, it has read a file without the job.
     fn return_tick(&mut self, tick: &TickRow) -> Result<(), Failure> {
-        if self.knows(&tick.run) {
+        if self.own.knows(&tick.run) {
             return Ok(());
         }
-        let ended = Ended {
-            name: tick.name.clone(),
-            tick: tick.tick,
-            run: tick.run.clone(),
-            retry: Some(Duration::ZERO),
-            end: AttemptEnd::Returned,
-            unstarted_for: Duration::ZERO,
-            failures: tick.failures,
-            why: Some(format!("{}: {WITHOUT_JOB}", tick.name)),
-            run_end: None,
-            at: Moment::now(),
-        };
+        let why = format!("{}: {WITHOUT_JOB}", tick.name);
+        let next = (Some(Duration::ZERO), tick.failures);
+        let ended = end_of(tick, AttemptEnd::Returned, next, Some(why));
         if self.finish(&ended)? {
-            self.ticks.retain(|other| other != tick);
+            self.view.ticks.retain(|other| other != tick);
         }
         Ok(())
     }
@@ -269,23 +152,23 @@ impl Scheduler<'_> {
         failures: u32,
         why: Option<&str>,
     ) -> Result<(), Failure> {
-        if self.busy() >= self.facts.slots as usize {
+        if self.own.busy() >= self.facts.slots as usize {
             return Ok(());
         }
-        let (tables, facts, run) = (self.tables.clone(), self.facts, new_id()?);
-        let program = program(&self.jobs[at].job);
+        let (facts, run) = (self.facts, new_id()?);
         let retake = Retake {
-            tables: &tables,
+            tables: self.tables,
             daemon: facts,
             seen: tick,
             failures,
             run: &run,
-            program: &program,
+            program: &program(&self.view.jobs[at].job),
             why,
-        };
-        let taken = self.ask(|session| session.run_batch(&retake.batch()))?;
+        }
+        .batch();
+        let taken = self.ask(|session| session.run_batch(&retake))?;
         // Whoever has the tick now, its row has changed.
-        self.ticks.retain(|other| other.run != tick.run);
+        self.view.ticks.retain(|other| other.run != tick.run);
         match taken {
             Some(true) => {
                 if tick.attempt > 0 {
@@ -293,9 +176,9 @@ impl Scheduler<'_> {
                         "{}: attempt {} of the tick {}",
                         tick.name,
                         tick.attempt + 1,
-                        super::shown(&self.jobs[at].job, tick.tick)
+                        shown(&self.view.jobs[at].job, tick.tick)
                     );
-                    self.note(Level::Info, &line);
+                    self.coordinator.note(Level::Info, &line);
                 }
                 let taken = TickRow {
                     run,
@@ -308,25 +191,24 @@ impl Scheduler<'_> {
                     ..tick.clone()
                 };
                 self.begin(at, &taken);
-                self.ticks.push(taken);
+                self.view.ticks.push(taken);
             }
             // Another daemon has the tick, or it is over. No tick that waits for it is free before the next look.
-            Some(false) => self.ticks.push(TickRow {
+            Some(false) => self.view.ticks.push(TickRow {
                 daemon: Some(String::new()),
                 is_orphan: false,
                 ..tick.clone()
             }),
-            None => self.look_again(),
+            None => self.timetable.look_again(),
         }
         Ok(())
     }
 
     /// Checks on a tick whose daemon is silent.
     fn rescue(&mut self, at: usize, tick: &TickRow) -> Result<(), Failure> {
-        let tables = self.tables.clone();
-        let ask = ask_run(&tables, &tick.name, &tick.run);
+        let ask = ask_run(self.tables, &tick.name, &tick.run);
         // The next look shows the result.
-        for other in &mut self.ticks {
+        for other in &mut self.view.ticks {
             other.is_orphan &= other.run != tick.run;
         }
         let end = match self.ask(|session| session.run(&ask))? {
@@ -337,7 +219,10 @@ impl Scheduler<'_> {
         };
         let why = matches!(end, AttemptEnd::Lost | AttemptEnd::Returned)
             .then(|| format!("{}: {DIED}", tick.name));
-        let (options, unstarted_for) = (&self.jobs[at].job.options, self.unstarted_for(tick));
+        let (options, unstarted_for) = (
+            &self.view.jobs[at].job.options,
+            self.view.unstarted_for(tick),
+        );
         let (delay, failures) = retry(options, end, tick.failures, unstarted_for);
         if delay.is_some() && self.is_too_late(at, tick) {
             return self.abandon(at, tick, why.as_deref());
@@ -345,21 +230,29 @@ impl Scheduler<'_> {
         if delay == Some(Duration::ZERO) {
             return self.retake(at, tick, failures, why.as_deref());
         }
-        let ended = Ended {
-            name: tick.name.clone(),
-            tick: tick.tick,
-            run: tick.run.clone(),
-            retry: delay,
-            end,
-            unstarted_for,
-            failures,
-            why,
-            run_end: None,
-            at: Moment::now(),
-        };
-        self.finish(&ended)?;
-        self.ticks.retain(|other| other.run != tick.run);
-        self.look_at = self.look_at.min(Moment::now() + LOOK_AGAIN);
+        self.finish(&end_of(tick, end, (delay, failures), why))?;
+        self.view.ticks.retain(|other| other.run != tick.run);
+        self.timetable.look_at = self.timetable.look_at.min(Moment::now() + LOOK_AGAIN);
         Ok(())
+    }
+}
+
+/// The end of an attempt of another daemon, or of one that was not started. `retry` and `failures` are for the next attempt.
+fn end_of(
+    tick: &TickRow,
+    end: AttemptEnd,
+    (retry, failures): (Option<Duration>, u32),
+    why: Option<String>,
+) -> Ended {
+    Ended {
+        name: tick.name.clone(),
+        tick: tick.tick,
+        run: tick.run.clone(),
+        retry,
+        end,
+        failures,
+        why,
+        run_end: None,
+        at: Moment::now(),
     }
 }

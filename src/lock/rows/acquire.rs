@@ -90,12 +90,12 @@ impl RowLock {
             match self.prepare_and_open(session)? {
                 Ok(opening) => {
                     if !opening.fitness.unfit.is_empty() {
-                        self.queue = Queue::OfThisServer;
+                        self.server.queue = Queue::OfThisServer;
                     }
                     Ok(Some(opening))
                 }
                 Err(Fault::NoNamedLocks(_)) => {
-                    self.queue = Queue::None;
+                    self.server.queue = Queue::None;
                     Ok(None)
                 }
                 Err(fault) => Err(fault),
@@ -127,9 +127,9 @@ impl RowLock {
             Fault::ReadOnly(line) => Some(line),
             _ => None,
         };
-        if read_only != self.only_read_only.as_ref() {
+        if read_only != self.told.only_read_only.as_ref() {
             caller.on_read_only(read_only.map(String::as_str));
-            self.only_read_only = read_only.cloned();
+            self.told.only_read_only = read_only.cloned();
         }
     }
 
@@ -141,9 +141,9 @@ impl RowLock {
     }
 
     fn note_locked_row(&mut self, is_locked: bool, caller: &dyn Caller) {
-        if is_locked != self.row_is_locked {
+        if is_locked != self.told.row_is_locked {
             caller.on_row_locked(is_locked);
-            self.row_is_locked = is_locked;
+            self.told.row_is_locked = is_locked;
         }
     }
 
@@ -154,7 +154,7 @@ impl RowLock {
         opening: Option<&Opening>,
         caller: &dyn Caller,
     ) -> Result<Decision, Fault> {
-        self.named_slot = None;
+        self.server.named_slot = None;
         if let Some(held) = self.claim_without_queue(session, opening, caller)? {
             return Ok(held);
         }
@@ -172,13 +172,13 @@ impl RowLock {
                 }
             };
             match decision {
-                Decision::Held(named, _) => self.named_slot = Some(named.slot),
+                Decision::Held(named, _) => self.server.named_slot = Some(named.slot),
                 Decision::Taken(holders) => {
                     return Ok(Decision::Taken(self.name_holders(holders, session)));
                 }
             }
         }
-        if let (Queue::Excludes, Some(named)) = (self.queue, self.named_slot) {
+        if let (Queue::Excludes, Some(named)) = (self.server.queue, self.server.named_slot) {
             slots = vec![named];
         }
         session.answer_within(self.limit()).map_err(gone)?;
@@ -200,7 +200,7 @@ impl RowLock {
             let left = self.request.left();
             if left == Some(Duration::ZERO) {
                 caller.on_taken(&holders);
-                if let Some(named) = self.named_slot.take() {
+                if let Some(named) = self.server.named_slot.take() {
                     self.request.release(named, session)?;
                 }
                 return Ok(Decision::Taken(holders));
@@ -220,7 +220,7 @@ impl RowLock {
         opening: &Opening,
         caller: &dyn Caller,
     ) -> Result<Turn, Fault> {
-        if self.queue != Queue::OfThisServer {
+        if self.server.queue != Queue::OfThisServer {
             return self.request.take_unproved(session, opening, caller);
         }
         let (limit, look) = (self.limit(), self.statements.look());
@@ -266,7 +266,7 @@ impl RowLock {
             self.announce_claim(false, caller)?;
             return Ok(None);
         }
-        self.named_slot = Some(slot);
+        self.server.named_slot = Some(slot);
         let grant = Grant {
             slot,
             connection_id: session.handshake_id(),
@@ -285,7 +285,7 @@ impl RowLock {
         opening: Option<&Opening>,
         caller: &dyn Caller,
     ) -> Result<Option<Decision>, Fault> {
-        if !self.may_hold && self.spec.owner_name.is_none() {
+        if !self.doubt.may_hold && self.spec.owner_name.is_none() {
             return Ok(None);
         }
         session.answer_within(self.limit()).map_err(gone)?;
@@ -297,8 +297,8 @@ impl RowLock {
         };
         self.grant = grant;
         match opening.and_then(Opening::slot) {
-            Some(named) if self.queue == Queue::OfThisServer || named == grant.slot => {
-                self.named_slot = Some(named);
+            Some(named) if self.server.queue == Queue::OfThisServer || named == grant.slot => {
+                self.server.named_slot = Some(named);
             }
             Some(named) => {
                 self.request.release(named, session)?;
@@ -317,7 +317,7 @@ impl RowLock {
         session: &mut Session,
         caller: &dyn Caller,
     ) -> Result<Option<(Grant, Lease)>, Fault> {
-        let (Queue::Excludes, Some(named)) = (self.queue, self.named_slot) else {
+        let (Queue::Excludes, Some(named)) = (self.server.queue, self.server.named_slot) else {
             return Ok(None);
         };
         for slot in (0..self.slots).filter(|slot| *slot != named) {
@@ -327,7 +327,7 @@ impl RowLock {
                 continue;
             }
             if let Claimed::Held(grant, lease) = self.claim(&[slot], true, session, caller)? {
-                self.named_slot = Some(slot);
+                self.server.named_slot = Some(slot);
                 self.request.release(named, session)?;
                 return Ok(Some((grant, lease)));
             }
@@ -421,10 +421,10 @@ impl RowLock {
 
     /// Tells the caller whether a slot may be held from now on without its knowledge.
     fn announce_claim(&mut self, may_hold: bool, caller: &dyn Caller) -> Result<(), Fault> {
-        if may_hold != self.may_hold && !caller.on_claim(may_hold) && may_hold {
+        if may_hold != self.doubt.may_hold && !caller.on_claim(may_hold) && may_hold {
             return Err(Fault::Gone("nobody is there to use the lock".to_owned()));
         }
-        self.may_hold = may_hold;
+        self.doubt.may_hold = may_hold;
         Ok(())
     }
 
@@ -500,7 +500,7 @@ impl RowLock {
             Duration::ZERO => self.ttl,
             held_for => held_for.min(self.ttl),
         };
-        let Some(here) = self.clock else {
+        let Some(here) = self.server.clock else {
             return Ok(());
         };
         let own = session.to_string();

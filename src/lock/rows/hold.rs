@@ -31,7 +31,7 @@ impl RowLock {
         let proved = match self.renew_row() {
             Ok(Renewal::Confirmed(proved)) => proved,
             Ok(Renewal::Lost(cause)) => {
-                if let Some(holders) = self.other_command.take() {
+                if let Some(holders) = self.of_token.other_command.take() {
                     return Ok(Attempt::Taken(holders));
                 }
                 let line = format!("the token does not hold {} any more: {cause}", self.name);
@@ -76,7 +76,7 @@ impl RowLock {
             // For any other outcome the longer way finds the reason.
             match session.change(&renewal) {
                 Ok(1) => {
-                    self.may_be_released = false;
+                    self.doubt.may_be_released = false;
                     self.session = Some(session);
                     return Ok(Renewal::Confirmed(sent));
                 }
@@ -101,11 +101,12 @@ impl RowLock {
         }
         let renewal = match renewed {
             Renewed::Confirmed => {
-                self.may_be_released = false;
+                self.doubt.may_be_released = false;
                 Renewal::Confirmed(sent)
             }
             Renewed::Killed => {
-                self.killed_by = rows.first().and_then(|row| row.kill_requested_by.clone());
+                self.of_token.killed_by =
+                    rows.first().and_then(|row| row.kill_requested_by.clone());
                 self.announce_termination(&mut session);
                 let killer = rows.first().and_then(SlotState::killer);
                 Renewal::Killed(Box::new(killer.unwrap_or_default()))
@@ -119,7 +120,7 @@ impl RowLock {
                 let holding = self.holding(fence);
                 let is_own = row.owner.as_deref() == Some(holding.owner) && row.fence == fence;
                 if is_own && holding.has_another_command(row) {
-                    self.other_command = Some(holders.clone());
+                    self.of_token.other_command = Some(holders.clone());
                 }
                 Renewal::Lost(format!("its row says that it is {holders}"))
             }
@@ -149,8 +150,8 @@ impl RowLock {
 
     /// Acquires the named lock again, which keeps callers without rows out. Without it the row stays held all the same.
     pub(super) fn regain_named_lock(&mut self, session: &mut Session) {
-        if self.queue != Queue::Excludes || self.spec.kind != HolderKind::Run {
-            if self.queue != Queue::None {
+        if self.server.queue != Queue::Excludes || self.spec.kind != HolderKind::Run {
+            if self.server.queue != Queue::None {
                 // `dblock kill` finds the session by this lock.
                 let _ = Request::mark(&run_lock_of(&self.spec.owner), session);
             }
@@ -158,10 +159,10 @@ impl RowLock {
         }
         let regained = self.request.retake(self.grant, session);
         if let Ok(crate::lock::named::Retake::Held(grant, _)) = regained {
-            self.named_slot = Some(grant.slot);
+            self.server.named_slot = Some(grant.slot);
             self.grant.connection_id = grant.connection_id;
         }
-        if let Some(mark) = self.mark().filter(|_| self.named_slot.is_some()) {
+        if let Some(mark) = self.mark().filter(|_| self.server.named_slot.is_some()) {
             let _ = Request::mark(&mark, session);
         }
         let _ = session.answer_within(self.limit());
@@ -172,7 +173,7 @@ impl RowLock {
     fn announce_termination(&mut self, session: &mut Session) {
         self.spec.token = None;
         // A shared session was not ended, and still has the named lock.
-        if self.queue == Queue::Excludes && !self.shares_session {
+        if self.server.queue == Queue::Excludes && !self.shares_session {
             let _ = self.request.announce_termination(self.grant.slot, session);
         }
     }
@@ -212,7 +213,7 @@ impl RowLock {
             also.extend_from_slice(&self.spec.on_withdrawal);
         }
         if let (Some(fence), true, Some(killer)) =
-            (fence, self.spec.token.is_none(), &self.killed_by)
+            (fence, self.spec.token.is_none(), &self.of_token.killed_by)
             && self.spec.kind == HolderKind::TokenRun
         {
             let record = (self.spec.on_token_end)(&self.spec.owner, TokenEnd::Killed(killer));
@@ -224,6 +225,7 @@ impl RowLock {
         // In the same packet: a waiter for the named lock then has nothing else to wait for.
         let mark = self.mark();
         let named = self
+            .server
             .named_slot
             .map(|named| self.request.release_statement(named, mark.as_deref()));
         let write = write.and_release(named);
@@ -235,27 +237,27 @@ impl RowLock {
         } = match self.write_through(&write, patience, &mut session) {
             Ok(written) => written,
             Err(fault) => {
-                self.may_be_released |= matches!(fault, Fault::Gone(_));
+                self.doubt.may_be_released |= matches!(fault, Fault::Gone(_));
                 return Err(self.keep_where_full(session, fault));
             }
         };
         let released = match fence {
             None => {
-                self.may_hold = false;
+                self.doubt.may_hold = false;
                 after_release_of_any(&rows, &self.spec.owner)
             }
             Some(_) if has_changed => Released::Done,
             Some(fence) => {
                 let rows = session.run(&self.statements.look_at_slot(slot))?;
                 let holding = self.holding(fence);
-                holding.after_release(&rows, write_id, self.may_be_released)
+                holding.after_release(&rows, write_id, self.doubt.may_be_released)
             }
         };
         if released == Released::Unknown {
             let line = "an older write was carried out last";
             return Err(Fault::Gone(line.to_owned()));
         }
-        self.named_slot = None;
+        self.server.named_slot = None;
         if let Some(head) = queue_head {
             // If this account may not wake the head, the head checks again by itself.
             let _ = Request::wake(head, &mut session);
@@ -266,7 +268,7 @@ impl RowLock {
 
     /// A script holds the lock from now on: its row stays held, and the named lock and the session are not needed.
     pub fn hand_over(&mut self) {
-        if let (Some(named), Some(session)) = (self.named_slot.take(), &mut self.session) {
+        if let (Some(named), Some(session)) = (self.server.named_slot.take(), &mut self.session) {
             let _ = self.request.release(named, session);
         }
     }

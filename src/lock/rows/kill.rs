@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use super::inspect::Rows;
 use super::state::SlotState;
-use super::statements::{Only, roll_back};
+use super::statements::Only;
 use super::token_end::{RecordTokenEnd, TokenEnd};
 use crate::base::clock::Moment;
 use crate::base::exit::Reason;
 use crate::base::log::Level;
-use crate::db::{Client, Fault};
+use crate::db::{Client, Fault, roll_back};
 use crate::lock::named::{Inspector, KillOutcome, Killed, Killing};
 use crate::lock::{
     HeldRow, HolderKind, MOST_SLOTS, kill_request_lock, run_lock_of, shared_session_lock,

@@ -9,13 +9,13 @@ use std::time::Duration;
 use super::clock::{Clock, disagreement};
 use super::prepare::{fit_for_lock, prepare};
 use super::state::SlotState;
-use super::statements::{Prepared, Statements, Terms, Write, Written, roll_back};
+use super::statements::{Prepared, Statements, Terms, Write, Written};
 use super::token_end::RecordTokenEnd;
 use crate::base::clock::{Moment, by_chance};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
-use crate::db::{Client, Connector, Fault, Session};
+use crate::db::{Client, Connector, Fault, Session, roll_back};
 use crate::lock::named::{Request, Verbosity};
 use crate::lock::{
     Attempt, Backend, Caller, Grant, Holder, HolderKind, Holders, Lease, LockSpec, MOST_NAMED,
@@ -64,14 +64,51 @@ pub struct RowSpec {
 }
 
 /// Whether the server's named locks serve as the queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Queue {
     /// They exclude: each slot's named lock is held with its row.
     Excludes,
     /// Each server of a cluster has its own.
     OfThisServer,
     /// There are none.
+    #[default]
     None,
+}
+
+/// What the session's server is to the lock.
+#[derive(Default)]
+pub(super) struct OnServer {
+    pub queue: Queue,
+    /// The slot whose named lock the session holds.
+    pub named_slot: Option<u32>,
+    pub clock: Option<Clock>,
+}
+
+/// What was not answered.
+#[derive(Default)]
+pub(super) struct Doubt {
+    /// Whether a slot may be held without the caller's knowledge.
+    pub may_hold: bool,
+    /// Whether it may have been released already: the answer was lost, or the process that got it has died.
+    pub may_be_released: bool,
+}
+
+/// What was read last of a script's grant.
+#[derive(Default)]
+pub(super) struct OfToken {
+    /// The other command under it.
+    pub other_command: Option<Holders>,
+    /// The killer of the command under it, which ends the grant, too.
+    pub killed_by: Option<String>,
+}
+
+/// What the caller was told last.
+#[derive(Default)]
+pub(super) struct Told {
+    /// Why all servers are unfit, if they are read-only.
+    pub only_read_only: Option<String>,
+    /// Whether another session keeps the row locked.
+    pub row_is_locked: bool,
 }
 
 /// One caller's durable lock.
@@ -86,23 +123,12 @@ pub struct RowLock {
     /// The grant that is held or was lost. Meaningless before the first one.
     pub(super) grant: Grant,
     pub(super) session: Option<Session>,
-    pub(super) queue: Queue,
-    /// The slot whose named lock the session holds.
-    pub(super) named_slot: Option<u32>,
+    pub(super) server: OnServer,
     /// The number of the latest write.
     pub(super) write_id: u64,
-    /// Whether a slot may be held without the caller's knowledge.
-    pub(super) may_hold: bool,
-    /// Whether it may have been released already: the answer was lost, or the process that got it has died.
-    pub(super) may_be_released: bool,
-    /// The other command under the script's grant, as it was read last.
-    pub(super) other_command: Option<Holders>,
-    /// The killer of the command under a script's grant, which ends the grant, too.
-    pub(super) killed_by: Option<String>,
-    pub(super) clock: Option<Clock>,
-    pub(super) only_read_only: Option<String>,
-    /// Whether the caller was told that another session keeps the row locked.
-    pub(super) row_is_locked: bool,
+    pub(super) doubt: Doubt,
+    pub(super) of_token: OfToken,
+    pub(super) told: Told,
     /// When to stop waiting for the answer to a renewal at the latest.
     pub(super) renew_until: Option<Moment>,
     /// Whether the session has other uses, too.
@@ -128,17 +154,12 @@ impl RowLock {
             ttl: spec.ttl,
             grant: Grant::default(),
             session: None,
-            queue: Queue::None,
-            named_slot: None,
+            server: OnServer::default(),
             // A random start, so that a process that replaces this one after its death uses other numbers.
             write_id: getrandom::u32().map_or(1, u64::from) << 16,
-            may_hold: false,
-            may_be_released: false,
-            other_command: None,
-            killed_by: None,
-            clock: None,
-            only_read_only: None,
-            row_is_locked: false,
+            doubt: Doubt::default(),
+            of_token: OfToken::default(),
+            told: Told::default(),
             renew_until: None,
             shares_session: false,
         }
@@ -148,7 +169,10 @@ impl RowLock {
     pub fn resumed(self, grant: Grant) -> Self {
         Self {
             grant,
-            may_be_released: true,
+            doubt: Doubt {
+                may_be_released: true,
+                ..self.doubt
+            },
             ..self
         }
     }
@@ -157,7 +181,10 @@ impl RowLock {
     pub fn requested_before(self, may_hold: bool) -> Self {
         Self {
             request: self.request.made_before(),
-            may_hold,
+            doubt: Doubt {
+                may_hold,
+                ..self.doubt
+            },
             ..self
         }
     }
@@ -201,13 +228,13 @@ impl RowLock {
         session: &mut Session,
     ) -> Result<(), Fault> {
         let prepared = fit_for_lock(&self.spec.tables, prepared, session)?;
-        self.queue = if prepared.is_cluster {
+        self.server.queue = if prepared.is_cluster {
             Queue::OfThisServer
         } else {
             Queue::Excludes
         };
         let clock = Clock::new(prepared.clock, asked, Moment::now());
-        if let Some(before) = self.clock.replace(clock)
+        if let Some(before) = self.server.clock.replace(clock)
             && let Some(off) = disagreement(before, clock, self.ttl)
         {
             let line = format!(
@@ -287,7 +314,7 @@ impl RowLock {
             return Ok(session);
         }
         let connector = Rc::clone(&self.connector);
-        self.named_slot = None;
+        self.server.named_slot = None;
         let until = self.renew_until;
         let open = |session: &mut Session| {
             self.prepare(session)?;
@@ -321,7 +348,7 @@ pub(super) fn gone(error: io::Error) -> Fault {
 impl Backend for RowLock {
     fn try_acquire(&mut self, caller: &dyn Caller) -> Result<Attempt, Failure> {
         let attempt = self.attempt(caller);
-        if attempt.is_err() && self.may_hold {
+        if attempt.is_err() && self.doubt.may_hold {
             // No further attempt would find this grant.
             let _ = self.release_row(&[]);
         }
@@ -374,7 +401,7 @@ impl Backend for RowLock {
     /// The release of the row acknowledges the kill. The rest is done when the supervisor, which is stopped, continues.
     fn ack_kill(&mut self) -> bool {
         if self.release_row(&[]).is_ok() {
-            self.may_be_released = true;
+            self.doubt.may_be_released = true;
             self.session = None;
         }
         true

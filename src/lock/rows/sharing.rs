@@ -98,7 +98,7 @@ impl RowLock {
         server: SharedServer,
         work: impl FnOnce(&mut Self) -> T,
     ) -> (T, Option<Session>) {
-        (self.queue, self.clock) = (server.queue, Some(server.clock));
+        (self.server.queue, self.server.clock) = (server.queue, Some(server.clock));
         self.session = Some(session);
         let done = work(self);
         (done, self.session.take())
@@ -132,7 +132,7 @@ impl RowLock {
 
     fn try_on(&mut self, session: &mut Session) -> Result<Tried, Fault> {
         // The session may hold the named locks of other slots, and would be granted each of them again.
-        let looks = self.slots > 1 || self.may_hold;
+        let looks = self.slots > 1 || self.doubt.may_hold;
         let mut rows = if looks {
             session.run(&self.statements.look())?
         } else {
@@ -143,13 +143,13 @@ impl RowLock {
             && let Claimed::Held(grant, lease) = self.claim(&[], true, session, &Nobody)?
         {
             self.grant = grant;
-            if self.named_slot.is_none() {
+            if self.server.named_slot.is_none() {
                 self.regain_named_lock(session);
             }
             return Ok(Tried::Held(self.grant, lease));
         }
         // Of an earlier attempt. It would be granted once more, and be released once only.
-        if let Some(slot) = self.named_slot.take() {
+        if let Some(slot) = self.server.named_slot.take() {
             self.request
                 .release_with(slot, self.mark().as_deref(), session)?;
         }
@@ -158,21 +158,21 @@ impl RowLock {
             if row.is_some_and(|row| row.is_owned() && !row.has_expired()) {
                 continue;
             }
-            if self.queue == Queue::Excludes {
+            if self.server.queue == Queue::Excludes {
                 match self.request.try_slot(slot, self.mark().as_deref(), session) {
                     Ok(true) => {}
                     Ok(false) => continue,
-                    Err(Fault::NoNamedLocks(_)) => self.queue = Queue::None,
+                    Err(Fault::NoNamedLocks(_)) => self.server.queue = Queue::None,
                     Err(fault) => return Err(fault),
                 }
             }
             let claimed = self.claim(&[slot], false, session, &Nobody);
             if let Ok(Claimed::Held(grant, lease)) = claimed {
                 self.grant = grant;
-                self.named_slot = (self.queue == Queue::Excludes).then_some(slot);
+                self.server.named_slot = (self.server.queue == Queue::Excludes).then_some(slot);
                 return Ok(Tried::Held(grant, lease));
             }
-            if self.queue == Queue::Excludes && !matches!(claimed, Err(Fault::Gone(_))) {
+            if self.server.queue == Queue::Excludes && !matches!(claimed, Err(Fault::Gone(_))) {
                 self.request
                     .release_with(slot, self.mark().as_deref(), session)?;
             }
@@ -189,7 +189,7 @@ impl RowLock {
 
     /// Another session is lent from now on: with the one before its named locks have ended.
     pub fn forget_session(&mut self) {
-        self.named_slot = None;
+        self.server.named_slot = None;
     }
 
     /// Renews it, by itself: that says why it is not held any more. On a new session it takes the named lock again.
@@ -213,13 +213,13 @@ impl RowLock {
     /// # Errors
     /// As [`RowLock::release_with`].
     pub fn leave_queue(&mut self) -> Result<(), Fault> {
-        let (Some(slot), Some(mut session)) = (self.named_slot, self.session.take()) else {
+        let (Some(slot), Some(mut session)) = (self.server.named_slot, self.session.take()) else {
             return Ok(());
         };
         let mark = self.mark();
         self.request
             .release_with(slot, mark.as_deref(), &mut session)?;
-        (self.named_slot, self.session) = (None, Some(session));
+        (self.server.named_slot, self.session) = (None, Some(session));
         Ok(())
     }
 

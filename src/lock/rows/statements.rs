@@ -472,11 +472,6 @@ pub struct Written {
     pub queue_head: Option<u64>,
 }
 
-/// Rolls back the rest of a transaction.
-pub fn roll_back() -> Ask<'static, ()> {
-    command("roll back", "ROLLBACK")
-}
-
 /// Prepares a session for the tables.
 pub struct Prepare<'a> {
     /// The tables.

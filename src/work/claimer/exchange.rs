@@ -1,11 +1,16 @@
 //! Turns: each records outcomes and claims due jobs exactly once, even if the session is lost.
 
+use std::time::Duration;
+
 use super::super::Until;
 use super::super::message::FromClaimer;
-use super::{Claimer, LONGEST_PAUSE, LOOK_INTERVAL, SHORTEST_PAUSE, Stop, Timeout, sleep_longer};
+use super::idle::Timeout;
+use super::{Claimer, LOOK_INTERVAL, Stop};
 use crate::base::clock::Moment;
+use crate::keeper::{LONGEST_PAUSE, SHORTEST_PAUSE, sleep_longer};
 use crate::queue::{
-    Claim, Ended, Exchange, JobEnd, Step, Turn, TurnOver, Verdict, Want, ask_candidates, ask_shards,
+    Claim, Ended, Exchange, JobEnd, Marks, Step, Turn, TurnOver, Verdict, Want, ask_candidates,
+    ask_shards,
 };
 
 /// Without `SKIP LOCKED`, a claim picks from this many times as many candidates as it wants.
@@ -23,6 +28,33 @@ pub(super) fn chance_below(limit: u16) -> u16 {
     u16::try_from(chance % u32::from(limit.max(1))).unwrap_or_default()
 }
 
+/// Where and how a worker claims.
+pub(super) struct Claiming {
+    /// The shard of the next turn.
+    pub shard: u16,
+    /// Whether more may be due in the shard of the last turn.
+    pub has_more: bool,
+    /// Where claims start in the index.
+    pub marks: Marks,
+    /// The next pause after a look that found something due, but nothing could be claimed: others have it locked.
+    pub fruitless_pause: Duration,
+    /// Whether there was no room for payloads. Then nothing more is claimed.
+    pub is_stuck: bool,
+}
+
+impl Claiming {
+    /// Nothing was claimed yet.
+    pub fn new() -> Self {
+        Self {
+            shard: 0,
+            has_more: false,
+            marks: Marks::default(),
+            fruitless_pause: SHORTEST_PAUSE,
+            is_stuck: false,
+        }
+    }
+}
+
 impl Claimer<'_> {
     /// Records outcomes and claims due jobs. If it `waits`, it returns only once something was claimed or a message has come.
     /// If it `is_last`, a worker that drains the queue ends after it, unless something was due.
@@ -31,33 +63,34 @@ impl Claimer<'_> {
             self.look()?;
         }
         if waits {
-            self.die_with_coordinator()?;
+            let process = self.coordinator.process;
+            process.die_with().map_err(Stop::Failed)?;
         }
         let mut claimed = self.exchange_all(want)?;
         // Before a worker that drains the queue ends, it looks once more: a claim skips what others have locked.
         if !waits && claimed == 0 && want > 0 && self.spec.until != Until::Stopped && self.look()? {
-            self.fruitless_pause = sleep_longer(self.fruitless_pause);
+            self.claiming.fruitless_pause = sleep_longer(self.claiming.fruitless_pause);
             return self.send_in_time(&FromClaimer::TurnOver { nothing_due: false }, None);
         }
-        while waits && claimed == 0 && !self.is_stuck {
-            if self.has_message() {
+        while waits && claimed == 0 && !self.claiming.is_stuck {
+            if self.coordinator.has_message() {
                 break;
             }
             if self.await_work()? {
                 self.leave_head()?;
                 claimed = self.exchange_all(want)?;
                 if claimed == 0 {
-                    self.fruitless_pause = sleep_longer(self.fruitless_pause);
+                    self.claiming.fruitless_pause = sleep_longer(self.claiming.fruitless_pause);
                 }
             } else {
-                self.fruitless_pause = SHORTEST_PAUSE;
+                self.claiming.fruitless_pause = SHORTEST_PAUSE;
             }
         }
         self.leave_head()?;
         if claimed > 0 {
-            self.fruitless_pause = SHORTEST_PAUSE;
+            self.claiming.fruitless_pause = SHORTEST_PAUSE;
         }
-        let nothing_due = claimed < want && !self.has_more;
+        let nothing_due = claimed < want && !self.claiming.has_more;
         if is_last && nothing_due && claimed == 0 && self.spec.until == Until::Drained {
             self.pay_debt()?;
         }
@@ -68,29 +101,29 @@ impl Claimer<'_> {
     /// As [`Self::exchange`], but records a block whose jobs were canceled or could not be read now, not only when something is due.
     fn exchange_all(&mut self, want: u32) -> Result<u32, Stop> {
         let claimed = self.exchange(want)?;
-        if claimed == 0 && !self.ended.is_empty() {
-            self.exchange_in(0, self.shard)?;
+        if claimed == 0 && !self.outcomes.ended.is_empty() {
+            self.exchange_in(0, self.claiming.shard)?;
         }
         Ok(claimed)
     }
 
     /// Takes turns in one shard, and then in others with due jobs, until enough is claimed. Returns how many jobs.
     fn exchange(&mut self, want: u32) -> Result<u32, Stop> {
-        let shard = self.shard;
-        self.has_more = false;
+        let shard = self.claiming.shard;
+        self.claiming.has_more = false;
         let mut claimed = self.claim_in(want, shard)?;
         let shards = self.worker()?.queue.shards;
-        self.shard = (shard + 1) % shards;
-        if claimed >= want || shards == 1 || self.has_more {
+        self.claiming.shard = (shard + 1) % shards;
+        if claimed >= want || shards == 1 || self.claiming.has_more {
             return Ok(claimed);
         }
-        let (tables, queue) = (self.tables.clone(), self.worker()?.queue.clone());
-        let ask = ask_shards(&tables, &queue);
+        let queue = self.worker()?.queue.clone();
+        let ask = ask_shards(self.tables, &queue);
         let mut shards = self.ask(|session| session.run(&ask))?.unwrap_or_default();
         let offset = usize::from(shard) % shards.len().max(1);
         shards.rotate_left(offset);
         for shard in shards {
-            if claimed >= want || self.has_more {
+            if claimed >= want || self.claiming.has_more {
                 break;
             }
             claimed += self.claim_in(want - claimed, shard)?;
@@ -114,41 +147,42 @@ impl Claimer<'_> {
             total = want.min(total.saturating_add(claimed));
             // If all jobs of a block were canceled, the next turn deletes it, and there may be more.
             let is_all = if is_block {
-                claimed == 0 && self.ended.is_empty()
+                claimed == 0 && self.outcomes.ended.is_empty()
             } else {
                 claimed < left.min(CLAIMED)
             };
             if is_all || total >= enough {
-                self.has_more = !is_all && total < want;
+                self.claiming.has_more = !is_all && total < want;
                 return Ok(total);
             }
         }
-        self.has_more = true;
+        self.claiming.has_more = true;
         Ok(total)
     }
 
     pub(super) fn exchange_in(&mut self, want: u32, shard: u16) -> Result<u32, Stop> {
         let want = self.what_to_want(want, shard)?;
-        if want.is_none() && self.ended.is_empty() {
+        if want.is_none() && self.outcomes.ended.is_empty() {
             return Ok(0);
         }
         let returns = |ended: &Ended| ended.outcome == JobEnd::Returned;
-        if self.ended.iter().any(returns) {
-            self.marks.forget();
+        if self.outcomes.ended.iter().any(returns) {
+            self.claiming.marks.forget();
         }
         let begun = Moment::now();
         let over = self.carry_out(want.as_ref())?;
-        self.ended.clear();
+        self.outcomes.ended.clear();
         if let Some(want) = want.filter(|want| want.among.is_none()) {
             let claimed = over.places.iter().copied();
-            self.marks
+            self.claiming
+                .marks
                 .note(shard, &want.above, claimed, begun.elapsed());
         }
         if !over.claimed.is_empty() {
             self.pruning.early = self.pruning.early.once_claimed();
         }
         let claimed = self.pass_on(&over)?;
-        if self.is_stuck && !self.ended.is_empty() {
+        if self.claiming.is_stuck && !self.outcomes.ended.is_empty() {
             // Return them now, so that others need not wait for a command of this worker.
             self.exchange_in(0, shard)?;
         }
@@ -157,7 +191,7 @@ impl Claimer<'_> {
     }
 
     pub(super) fn what_to_want(&mut self, want: u32, shard: u16) -> Result<Option<Want>, Stop> {
-        if want == 0 || self.is_stuck {
+        if want == 0 || self.claiming.is_stuck {
             return Ok(None);
         }
         let queue = self.worker()?.queue.clone();
@@ -166,22 +200,20 @@ impl Claimer<'_> {
             Claim::Blocks => 1,
         };
         // Opening the session finds out whether the server can skip locked rows.
-        self.session()?;
-        if self
-            .opened
-            .as_ref()
-            .is_some_and(|opened| opened.skips_locked)
-        {
+        self.ensure_session()?;
+        if self.skips_locked() {
             return Ok(Some(Want {
                 limit,
                 shard,
                 among: None,
-                above: self.marks.begin(shard, self.spec.until != Until::Stopped),
+                above: self
+                    .claiming
+                    .marks
+                    .begin(shard, self.spec.until != Until::Stopped),
             }));
         }
-        let tables = self.tables.clone();
         let candidates = limit.saturating_mul(CANDIDATES);
-        let ask = ask_candidates(&tables, &queue, shard, candidates);
+        let ask = ask_candidates(self.tables, &queue, shard, candidates);
         let mut among = self.ask(|session| session.run(&ask))?.unwrap_or_default();
         while among.len() > limit as usize {
             let at = usize::from(chance_below(u16::try_from(among.len()).unwrap_or(u16::MAX)));
@@ -198,12 +230,12 @@ impl Claimer<'_> {
 
     /// Carries out a turn exactly once. If its outcome is in doubt, it looks that up.
     pub(super) fn carry_out(&mut self, want: Option<&Want>) -> Result<TurnOver, Stop> {
-        let (tables, ended) = (self.tables.clone(), std::mem::take(&mut self.ended));
+        let ended = std::mem::take(&mut self.outcomes.ended);
         let worker = self.worker()?;
         let (number, queue, last) = (worker.number, worker.queue.clone(), worker.turn);
         let last = last.unwrap_or_default();
-        let counts = if self.counted.elapsed() > LOOK_INTERVAL {
-            self.counts
+        let counts = if self.outcomes.counted.elapsed() > LOOK_INTERVAL {
+            self.outcomes.counts
         } else {
             (0, 0)
         };
@@ -213,14 +245,14 @@ impl Claimer<'_> {
         let sent = Moment::now();
         let outcome = loop {
             let turn = Turn {
-                tables: &tables,
+                tables: self.tables,
                 queue: &queue,
                 worker: number,
                 number: exchange.number(),
                 ended: &ended,
                 counts,
                 want: want.cloned(),
-                was_idle: self.timeout != Timeout::OfLease,
+                was_idle: self.head.timeout != Timeout::OfLease,
             };
             let asked = self.ask(|session| match exchange.step() {
                 Step::CarryOut => session.run_batch(&turn.batch()),
@@ -243,20 +275,23 @@ impl Claimer<'_> {
             }
             pause = sleep_longer(pause);
         };
-        self.ended = ended;
+        self.outcomes.ended = ended;
         if outcome.is_ok() {
             // If the outcome was looked up, the server may still have the short idle timeout. The next turn sets it again.
             if exchange.step() == Step::CarryOut {
-                self.timeout = Timeout::OfLease;
-                self.note_no_refusal();
+                self.head.timeout = Timeout::OfLease;
+                self.refusals.note_none();
             }
             self.worker()?.turn = Some(exchange.number());
             self.confirm(sent);
-            self.set_fault(None);
+            self.coordinator.set_fault(None);
             self.no_room = LONGEST_PAUSE;
             if counts != (0, 0) {
-                self.counts = (self.counts.0 - counts.0, self.counts.1 - counts.1);
-                self.counted = Moment::now();
+                self.outcomes.counts = (
+                    self.outcomes.counts.0 - counts.0,
+                    self.outcomes.counts.1 - counts.1,
+                );
+                self.outcomes.counted = Moment::now();
             }
         }
         outcome

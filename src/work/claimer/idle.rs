@@ -3,13 +3,63 @@
 use super::super::Until;
 use super::super::message::FromClaimer;
 use super::pruning::PRUNE_INTERVAL;
-use super::{Claimer, Head, LONGEST_WAIT, LOOK_INTERVAL, Stop, Timeout};
+use super::{Claimer, LONGEST_WAIT, LOOK_INTERVAL, Stop};
 use crate::base::clock::{Moment, by_chance};
 use crate::base::log::Level;
 use crate::base::text::counted;
 use crate::db::{Fault, Session};
 use crate::queue::{self, Idle, await_head, look_or_sleep};
 use std::time::Duration;
+
+/// A worker's part among the idle workers.
+pub(super) struct Head {
+    /// The named lock that the head of the idle workers holds.
+    pub lock: String,
+    /// Whether this worker is the head.
+    pub state: HeadState,
+    /// How long the server keeps the session without a statement.
+    pub timeout: Timeout,
+}
+
+/// Whether this worker is the head of the idle workers, which is the next to be woken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HeadState {
+    /// It is not.
+    No,
+    /// Its session holds the head's lock.
+    Holds,
+    /// The server has no named locks: each worker looks for itself.
+    WithoutLock,
+    /// It may hold the lock; the answer is not known.
+    Unknown,
+}
+
+/// How long the server keeps a session without a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Timeout {
+    /// As long as the lease lasts.
+    OfLease,
+    /// Either of the two: the answer to the statement that sets it is not known.
+    Unknown,
+    /// Short, as for an idle worker.
+    Short,
+}
+
+impl Head {
+    /// This worker is not the head, whose lock this is.
+    pub fn new(lock: String) -> Self {
+        Self {
+            lock,
+            state: HeadState::No,
+            timeout: Timeout::OfLease,
+        }
+    }
+
+    /// The session is another one.
+    pub fn forget(&mut self) {
+        (self.state, self.timeout) = (HeadState::No, Timeout::OfLease);
+    }
+}
 
 impl Claimer<'_> {
     /// Promotes delayed jobs and rescues the jobs of dead workers. Returns whether there may be something to claim.
@@ -19,8 +69,7 @@ impl Claimer<'_> {
         }
         self.looked = Moment::now();
         let (worker, queue) = (self.worker()?.number, self.worker()?.queue.clone());
-        let tables = self.tables.clone();
-        let look = look_or_sleep(&tables, &queue, worker, Duration::ZERO);
+        let look = look_or_sleep(self.tables, &queue, worker, Duration::ZERO);
         let Some(idle) = self.ask(|session| session.run(&look))? else {
             return Ok(true);
         };
@@ -28,7 +77,8 @@ impl Claimer<'_> {
         if idle.is_paused && self.spec.until != Until::Stopped && !self.has_said_paused {
             self.has_said_paused = true;
             let line = format!("the queue {} is paused", self.spec.queue);
-            self.say(&FromClaimer::Note(Level::Warning, line));
+            self.coordinator
+                .say(&FromClaimer::Note(Level::Warning, line));
         }
         Ok(idle.is_due || idle.is_delayed_due && !idle.is_paused || idle.has_dead)
     }
@@ -41,13 +91,13 @@ impl Claimer<'_> {
             self.leave_head()?;
         }
         let (worker, queue) = (self.worker()?.number, self.worker()?.queue.clone());
-        let tables = self.tables.clone();
         if idle.has_dead || idle.is_delayed_due {
-            self.marks.forget();
+            self.claiming.marks.forget();
         }
         let mut dead = 0;
         while idle.has_dead
-            && self.ask(|session| queue::rescue(&tables, &queue, worker, session))? == Some(true)
+            && self.ask(|session| queue::rescue(self.tables, &queue, worker, session))?
+                == Some(true)
         {
             dead += 1;
             // There may be many dead workers, each with many jobs.
@@ -55,15 +105,12 @@ impl Claimer<'_> {
         }
         if dead > 0 {
             let line = format!("returned the jobs of {}", counted(dead, "dead worker"));
-            self.link
-                .send_if_heard(&FromClaimer::Note(Level::Info, line));
+            self.coordinator
+                .say_if_heard(&FromClaimer::Note(Level::Info, line));
         }
         if idle.is_delayed_due {
-            let skips = self
-                .opened
-                .as_ref()
-                .is_some_and(|opened| opened.skips_locked);
-            self.ask(|session| queue::promote(&tables, &queue, skips, session))?;
+            let skips = self.skips_locked();
+            self.ask(|session| queue::promote(self.tables, &queue, skips, session))?;
         }
         if prunes {
             self.prune(is_idle && !idle.is_delayed_due && dead == 0)?;
@@ -73,9 +120,11 @@ impl Claimer<'_> {
 
     /// Releases the head's lock, so that nobody interrupts the next statements.
     pub(super) fn leave_head(&mut self) -> Result<(), Stop> {
-        let leave = queue::leave_head(&self.lock);
+        let leave = queue::leave_head(&self.head.lock);
         // A lost session holds no lock.
-        while matches!(self.head, Head::Holds | Head::Unknown) && self.session.is_some() {
+        while matches!(self.head.state, HeadState::Holds | HeadState::Unknown)
+            && self.connection.session().is_some()
+        {
             let left = self.ask(|session| match session.run(&leave) {
                 Err(Fault::NoNamedLocks(_)) => Ok(()),
                 left => left,
@@ -84,14 +133,13 @@ impl Claimer<'_> {
                 break;
             }
         }
-        self.head = Head::No;
+        self.head.state = HeadState::No;
         Ok(())
     }
 
     /// Waits for a while, or until there may be something to claim. Returns whether there may be.
     pub(super) fn await_work(&mut self) -> Result<bool, Stop> {
         let (worker, queue) = (self.worker()?.number, self.worker()?.queue.clone());
-        let tables = self.tables.clone();
         let due = self.renewal_due().unwrap_or_else(Moment::now);
         let left = due.since(Moment::now());
         if left.is_zero() {
@@ -99,13 +147,13 @@ impl Claimer<'_> {
             self.renew()?;
             return Ok(false);
         }
-        if !matches!(self.head, Head::Holds | Head::WithoutLock) {
+        if !matches!(self.head.state, HeadState::Holds | HeadState::WithoutLock) {
             let limit = left.min(LONGEST_WAIT).as_secs().max(1);
-            let sets_timeout = self.timeout != Timeout::Short;
-            let head = await_head(&self.lock, limit, sets_timeout);
-            self.head = Head::Unknown;
+            let sets_timeout = self.head.timeout != Timeout::Short;
+            let head = await_head(&self.head.lock, limit, sets_timeout);
+            self.head.state = HeadState::Unknown;
             if sets_timeout {
-                self.timeout = Timeout::Unknown;
+                self.head.timeout = Timeout::Unknown;
             }
             let waited = self.ask(|session| match session.run_batch(&head) {
                 // Without named locks each worker looks for itself.
@@ -113,15 +161,17 @@ impl Claimer<'_> {
                 waited => waited.map(Some),
             })?;
             if waited.is_some() {
-                self.timeout = Timeout::Short;
+                self.head.timeout = Timeout::Short;
             }
-            self.head = match waited {
-                None => Head::Unknown,
-                Some(None) => Head::WithoutLock,
-                Some(Some(false)) => Head::No,
-                Some(Some(true)) => Head::Holds,
+            self.head.state = match waited {
+                None => HeadState::Unknown,
+                Some(None) => HeadState::WithoutLock,
+                Some(Some(false)) => HeadState::No,
+                Some(Some(true)) => HeadState::Holds,
             };
-            if self.session.is_none() || matches!(self.head, Head::No | Head::Unknown) {
+            if self.connection.session().is_none()
+                || matches!(self.head.state, HeadState::No | HeadState::Unknown)
+            {
                 // Only the head looks; the workers behind it wait.
                 return Ok(false);
             }
@@ -131,7 +181,7 @@ impl Claimer<'_> {
                     Moment::now() - by_chance(PRUNE_INTERVAL * 2).saturating_sub(PRUNE_INTERVAL);
             }
         }
-        let look = look_or_sleep(&tables, &queue, worker, LOOK_INTERVAL.min(left));
+        let look = look_or_sleep(self.tables, &queue, worker, LOOK_INTERVAL.min(left));
         let look = |session: &mut Session| match session.run(&look) {
             // No transaction is open, so there is nothing to roll back.
             Err(Fault::Interrupted(_)) => Ok(None),
@@ -139,7 +189,7 @@ impl Claimer<'_> {
         };
         let Some(idle) = self.ask(look)?.flatten() else {
             // It was woken. Without a session, it was lost instead.
-            return Ok(self.session.is_some());
+            return Ok(self.connection.session().is_some());
         };
         self.act_on(idle, !idle.is_due)?;
         Ok(idle.is_due || idle.is_delayed_due && !idle.is_paused || idle.has_dead)

@@ -2,20 +2,49 @@
 
 use super::super::message::FromClaimer;
 use super::exchange::chance_below;
-use super::{Claimer, SHORTEST_PAUSE, Stop, Worker, sleep_longer};
+use super::{Claimer, Resumed, Stop};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
+use crate::keeper::{SHORTEST_PAUSE, sleep_longer};
 use crate::lock::Lease;
-use crate::queue::{self, Ended, JobEnd, Unit, ask_running, find_registration, register};
+use crate::queue::{self, Ended, JobEnd, Queue, Unit, ask_running, find_registration, register};
 
 /// Most claims in one message.
 const NAMED_AT_ONCE: usize = 200;
 
+/// A registered worker.
+pub(super) struct Worker {
+    pub number: u64,
+    pub queue: Queue,
+    /// The number of the last turn; `None`: unknown until the worker's row is read.
+    pub turn: Option<u64>,
+    /// `None`: must be renewed before anything else.
+    pub lease: Option<Lease>,
+    /// When its commands must have ended if no further renewal is confirmed.
+    pub held_until: Moment,
+    /// After a takeover: the claims that the coordinator knows. `None`: there is nothing to compare.
+    pub known: Option<Vec<(u64, u64)>>,
+}
+
+impl Worker {
+    /// The worker of a claimer that has died.
+    pub fn resumed(resumed: Resumed) -> Self {
+        Self {
+            number: resumed.worker,
+            queue: resumed.queue,
+            turn: None,
+            lease: None,
+            held_until: resumed.lease.map_or(Moment::START, Lease::over),
+            known: Some(resumed.known),
+        }
+    }
+}
+
 impl Claimer<'_> {
     pub(super) fn lose(&mut self) {
         self.worker = None;
-        self.ended.clear();
-        self.say(&FromClaimer::Lost(
+        self.outcomes.ended.clear();
+        self.coordinator.say(&FromClaimer::Lost(
             "its lease was over, and its jobs are others'".to_owned(),
         ));
     }
@@ -28,18 +57,18 @@ impl Claimer<'_> {
     /// Registers the worker. After a takeover it renews the lease, and returns unknown claims.
     pub(super) fn ensure_lease(&mut self) -> Result<(), Stop> {
         if self.worker.is_none() {
-            self.session()?;
+            self.ensure_session()?;
             let Some(opened) = self.opened.clone() else {
                 return Err(Stop::Lost);
             };
-            let (tables, facts, queue) = (self.tables.clone(), self.facts, opened.queue);
-            let register = register(&tables, &queue, facts);
+            let (facts, queue) = (self.facts, opened.queue);
+            let register = register(self.tables, &queue, facts);
             let mut pause = SHORTEST_PAUSE;
             let (number, sent) = loop {
                 let sent = Moment::now();
                 let mut number = self.ask(|session| session.run_batch(&register))?;
                 if number.is_none() {
-                    let find = find_registration(&tables, &queue, facts);
+                    let find = find_registration(self.tables, &queue, facts);
                     number = self.ask_until_answered(|session| session.run(&find))?;
                 }
                 if let Some(number) = number {
@@ -51,9 +80,9 @@ impl Claimer<'_> {
                 ttl: queue.ttl,
                 proved: sent,
             };
-            self.set_fault(None);
-            self.shard = chance_below(queue.shards);
-            self.say(&FromClaimer::Registered(
+            self.coordinator.set_fault(None);
+            self.claiming.shard = chance_below(queue.shards);
+            self.coordinator.say(&FromClaimer::Registered(
                 Box::new(queue.clone()),
                 number,
                 lease,
@@ -84,8 +113,7 @@ impl Claimer<'_> {
     /// these claims, or the server lost the commit that recorded their outcomes. It reports known claims without a row: they are not the
     /// worker's any more.
     pub(super) fn return_unknown(&mut self, known: &[(u64, u64)]) -> Result<(), Stop> {
-        let tables = self.tables.clone();
-        let ask = ask_running(&tables, self.worker()?.number);
+        let ask = ask_running(self.tables, self.worker()?.number);
         let units = self.ask_until_answered(|session| session.run(&ask))?;
         let is_gone = |(job, fence): &&(u64, u64)| {
             let mut units = units.iter();
@@ -97,12 +125,12 @@ impl Claimer<'_> {
         }
         let is_unknown = |unit: &Unit| !known.contains(&(unit.job, unit.fence));
         let unknown = units.into_iter().filter(is_unknown);
-        self.ended.extend(unknown.map(|unit| Ended {
+        self.outcomes.ended.extend(unknown.map(|unit| Ended {
             unit,
             outcome: JobEnd::Returned,
             others: Vec::new(),
         }));
-        if !self.ended.is_empty() {
+        if !self.outcomes.ended.is_empty() {
             self.exchange_in(0, 0)?;
         }
         Ok(())
@@ -119,8 +147,7 @@ impl Claimer<'_> {
         {
             return Ok(());
         }
-        let tables = self.tables.clone();
-        let renew = queue::renew(&tables, worker.number, false);
+        let renew = queue::renew(self.tables, worker.number, false);
         let sent = Moment::now();
         match self.ask(|session| session.run_batch(&renew))? {
             Some(standing) if standing.turn.is_none() => return Err(Stop::Lost),
@@ -142,15 +169,14 @@ impl Claimer<'_> {
             };
             worker.lease = Some(lease);
             worker.held_until = lease.over();
-            self.link.send_if_heard(&FromClaimer::Confirmed(sent));
+            self.coordinator.say_if_heard(&FromClaimer::Confirmed(sent));
         }
     }
 
     pub(super) fn renew(&mut self) -> Result<(), Stop> {
         let worker = self.worker()?;
         let (number, takes_over) = (worker.number, worker.lease.is_none());
-        let tables = self.tables.clone();
-        let renew = queue::renew(&tables, number, takes_over);
+        let renew = queue::renew(self.tables, number, takes_over);
         let mut pause = SHORTEST_PAUSE;
         loop {
             let sent = Moment::now();
@@ -166,7 +192,7 @@ impl Claimer<'_> {
                 return Err(Stop::Forgotten);
             }
             self.confirm(sent);
-            self.set_fault(None);
+            self.coordinator.set_fault(None);
             return self.check_queue(standing.has_queue);
         }
     }
@@ -176,9 +202,9 @@ impl Claimer<'_> {
             return Ok(());
         }
         // Only the worker's row and its claims are left of the queue. Delete them.
-        let (number, tables) = (self.worker()?.number, self.tables.clone());
-        let _ = self.ask(|session| queue::delete_worker(number, &tables, session));
-        self.say(&FromClaimer::QueueDeleted);
+        let number = self.worker()?.number;
+        let _ = self.ask(|session| queue::delete_worker(number, self.tables, session));
+        self.coordinator.say(&FromClaimer::QueueDeleted);
         let line = format!("the queue {} was deleted", self.spec.queue);
         Err(Stop::Failed(Failure::new(Reason::Configuration, line)))
     }

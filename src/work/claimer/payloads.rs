@@ -46,10 +46,10 @@ impl Claimer<'_> {
         }
         match self.pass_on_each(over, &mut jobs, &mut units) {
             Err(Stop::NoPayloads(failure)) => {
-                self.is_stuck = true;
+                self.claiming.is_stuck = true;
                 for (unit, ..) in &over.claimed[units..] {
-                    if !self.ended.iter().any(|ended| ended.unit == *unit) {
-                        self.ended.push(returned(unit));
+                    if !self.outcomes.ended.iter().any(|ended| ended.unit == *unit) {
+                        self.outcomes.ended.push(returned(unit));
                     }
                 }
                 self.send_in_time(&FromClaimer::Stuck(failure), None)?;
@@ -94,7 +94,7 @@ impl Claimer<'_> {
     }
 
     fn send_claimed(&mut self, claimed: Vec<Claimed>, file: &File) -> Result<(), Stop> {
-        self.outlive();
+        self.coordinator.process.outlive();
         self.send_in_time(&FromClaimer::Claimed(claimed), Some(file.as_fd()))
     }
 
@@ -114,10 +114,9 @@ impl Claimer<'_> {
         if let Some(Stored::Read(bytes)) = payload {
             write(bytes)?;
         }
-        let tables = self.tables.clone();
         let mut is_whole = payload.is_some();
         for piece in payload.iter().flat_map(|payload| payload.pieces()) {
-            let read = read_piece(&tables, job, piece);
+            let read = read_piece(self.tables, job, piece);
             let bytes = self.ask_until_answered(|session| session.run(&read))?;
             let Some(bytes) = bytes else {
                 is_whole = false;
@@ -140,19 +139,19 @@ impl Claimer<'_> {
     /// Returns a block that could not be read, unless the queue was deleted or the worker lost.
     fn return_unread(&mut self, unit: &Unit) -> Result<(), Stop> {
         self.renew()?;
-        self.ended.push(returned(unit));
+        self.outcomes.ended.push(returned(unit));
         Ok(())
     }
 
     pub(super) fn pass_on_block(&mut self, unit: &Unit) -> Result<u32, Stop> {
-        let (tables, queue) = (self.tables.clone(), self.worker()?.queue.id);
+        let queue = self.worker()?.queue.id;
         let mut jobs = Vec::new();
         let mut file = payloads()?;
         let (mut in_parts, mut bytes) = (false, 0u64);
         let mut from = unit.job;
         loop {
             let range = (from, unit.last_job);
-            let read = read_block(&tables, queue, unit.block, range, JOBS_READ);
+            let read = read_block(self.tables, queue, unit.block, range, JOBS_READ);
             let found = self.ask_until_answered(|session| session.run(&read))?;
             for job in &found {
                 if !job.has_queue {
@@ -179,7 +178,7 @@ impl Claimer<'_> {
         if jobs.is_empty() {
             // All jobs were canceled, or the queue was deleted.
             self.renew()?;
-            self.ended.push(Ended {
+            self.outcomes.ended.push(Ended {
                 unit: unit.clone(),
                 outcome: JobEnd::Done,
                 others: Vec::new(),

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::super::Until;
 use super::exchange::chance_below;
-use super::{Claimer, SHORTEST_PAUSE, Stop, sleep_longer};
+use super::{Claimer, Stop};
 use crate::base::clock::Moment;
+use crate::keeper::{SHORTEST_PAUSE, sleep_longer};
 use crate::queue::{self, Idle, Pruned, look_or_sleep};
 
 /// The interval between checks for expired rows, if the last check found no more.
@@ -131,7 +132,8 @@ impl Claimer<'_> {
         let mut round = begun;
         while self.pruning.is_behind {
             let is_over = if is_idle {
-                round.elapsed() > IDLE_PRUNE && (self.has_message() || self.is_something_due()?)
+                round.elapsed() > IDLE_PRUNE
+                    && (self.coordinator.has_message() || self.is_something_due()?)
             } else {
                 round.elapsed() > LONGEST_PRUNE
             };
@@ -156,7 +158,7 @@ impl Claimer<'_> {
         let done = std::mem::take(&mut self.pruning.done);
         let rest = self.pruning.owed.saturating_sub(MOST_PACE * done);
         while self.pruning.is_behind && self.pruning.owed > rest {
-            if self.is_to_end() || !self.prune_some()? {
+            if self.coordinator.is_to_end() || !self.prune_some()? {
                 break;
             }
         }
@@ -168,7 +170,7 @@ impl Claimer<'_> {
         let begun = Moment::now();
         let mut pause = SHORTEST_PAUSE;
         while self.pruning.is_behind && self.pruning.owed > 0 && begun.elapsed() < LONGEST_PAYMENT {
-            if self.is_to_end() {
+            if self.coordinator.is_to_end() {
                 break;
             }
             if self.prune_some()? {
@@ -184,8 +186,8 @@ impl Claimer<'_> {
         let begun = Moment::now();
         self.pruning.early = EarlyPrune::No;
         self.pruning.reached = None;
-        let (tables, queue) = (self.tables.clone(), self.worker()?.queue.clone());
-        self.ask(|session| queue::prune_records(&tables, &queue, session))?;
+        let queue = self.worker()?.queue.clone();
+        self.ask(|session| queue::prune_records(self.tables, &queue, session))?;
         self.prune_some()?;
         self.pruning.begun = begun;
         self.pruning.interval = PRUNE_INTERVAL.max(begun.elapsed() * PART_OF_TIME);
@@ -194,12 +196,11 @@ impl Claimer<'_> {
 
     /// Deletes one batch. `false`: rows were locked.
     fn prune_some(&mut self) -> Result<bool, Stop> {
-        let (tables, queue) = (self.tables.clone(), self.worker()?.queue.clone());
-        self.session()?;
-        let opened = self.opened.as_ref();
-        let skips = opened.is_some_and(|opened| opened.skips_locked);
+        let queue = self.worker()?.queue.clone();
+        self.ensure_session()?;
+        let skips = self.skips_locked();
         let from = self.pruning.reached;
-        let pruned = self.ask(|session| queue::prune(&tables, &queue, skips, from, session))?;
+        let pruned = self.ask(|session| queue::prune(self.tables, &queue, skips, from, session))?;
         self.pruning.note(pruned);
         // One batch can take longer than the time between two renewals.
         self.keep_lease()?;
@@ -208,8 +209,7 @@ impl Claimer<'_> {
 
     fn is_something_due(&mut self) -> Result<bool, Stop> {
         let (worker, queue) = (self.worker()?.number, self.worker()?.queue.clone());
-        let tables = self.tables.clone();
-        let look = look_or_sleep(&tables, &queue, worker, Duration::ZERO);
+        let look = look_or_sleep(self.tables, &queue, worker, Duration::ZERO);
         let idle = self.ask(|session| session.run(&look))?;
         Ok(idle.is_none_or(|idle| {
             let Idle {

@@ -1,0 +1,132 @@
+//! An attempt of a tick of this daemon: its lock, from what its job asks for, and what is recorded of it.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::super::message::Attempt;
+use super::super::program;
+use super::own::{OwnTick, Search, State, claim};
+use super::view::shown;
+use super::{Kept, Scheduler};
+use crate::base::clock::Moment;
+use crate::cron::{Job, Overlap, TickRow};
+use crate::history::{Journal, RunFacts};
+use crate::lock::rows::{RowLock, RowSpec};
+use crate::lock::{HolderKind, Lease, LockSpec, OnLockLost, Wait};
+
+/// How many runs of a job may overlap, if overlaps are allowed.
+const OVERLAPPING: u32 = 100;
+
+/// A dead host's lock is free when its TTL is over. The server may take this much longer to grant it.
+const MARGIN: Duration = Duration::from_secs(5);
+
+impl Scheduler<'_> {
+    /// Begins an attempt of a tick of this daemon: seeks the job's lock.
+    pub(super) fn begin(&mut self, at: usize, tick: &TickRow) {
+        let job = Rc::clone(&self.view.jobs[at].job);
+        let attempt = Attempt {
+            job: at,
+            tick: tick.tick,
+            shown: shown(&job, tick.tick),
+            run: tick.run.clone(),
+            number: tick.attempt,
+            failures: tick.failures,
+            unstarted_for: self.view.unstarted_for(tick),
+        };
+        let now = Moment::now();
+        let until = match job.options.overlap {
+            Overlap::Wait => None,
+            _ if attempt.number > 1 => Some(now + job.options.ttl + MARGIN),
+            Overlap::Skip | Overlap::Allow => Some(now),
+        };
+        let search = Search::begin(until);
+        self.add(job, attempt, State::Sought(search), |lock| lock);
+    }
+
+    /// Goes on with an attempt that another scheduler has started.
+    pub(super) fn resume(&mut self, kept: Kept) {
+        let state = match (kept.lease, &kept.ended) {
+            // Whether the row is still held, its release says.
+            (_, Some(_)) => State::Held(Lease {
+                ttl: kept.job.options.ttl,
+                proved: Moment::now(),
+            }),
+            (Some(lease), None) => State::Held(lease),
+            (None, None) => State::Lost(Moment::now()),
+        };
+        self.add(kept.job, kept.attempt, state, |lock| {
+            lock.resumed(kept.grant)
+        });
+        if let Some(ended) = kept.ended {
+            self.take_in(ended);
+        }
+    }
+
+    fn add(
+        &mut self,
+        job: Rc<Job>,
+        attempt: Attempt,
+        state: State,
+        prepare: impl FnOnce(RowLock) -> RowLock,
+    ) {
+        let journal = Journal {
+            tables: self.tables.clone(),
+            facts: RunFacts {
+                run: attempt.run.clone(),
+                name: job.name.to_string(),
+                slot: None,
+                slot_name: None,
+                tick: Some(attempt.tick),
+                attempt: attempt.number,
+                host: self.facts.host.clone(),
+                pid: self.facts.pid.unsigned_abs(),
+                user: self.facts.user.clone(),
+                program: program(&job),
+                connection: None,
+            },
+            requested: Moment::now(),
+            needed: Some(Duration::ZERO),
+        };
+        let spec = LockSpec {
+            name: job.name.clone(),
+            slots: match job.options.overlap {
+                Overlap::Allow => OVERLAPPING,
+                Overlap::Skip | Overlap::Wait => 1,
+            },
+            wait: Wait::For(Duration::ZERO),
+            ttl: job.options.ttl,
+            on_lost: OnLockLost::Reacquire,
+            allow_unfit_server: false,
+        };
+        let record = journal.on_grant(&attempt.run, &[]);
+        let confirm = claim(&attempt).confirm(self.tables, &journal.facts.name, &attempt.run);
+        let row = RowSpec {
+            tables: self.tables.clone(),
+            owner: attempt.run.clone(),
+            kind: HolderKind::Run,
+            command_run: None,
+            owner_name: None,
+            token: None,
+            ttl: Some(job.options.ttl),
+            on_grant: Box::new(move |slot, connection| {
+                let mut statements = record(slot, connection);
+                statements.push(confirm.clone());
+                statements
+            }),
+            on_token_end: journal.on_token_end(),
+            on_withdrawal: Vec::new(),
+        };
+        let (connector, marker) = (Rc::clone(&self.connection.connector), self.marker());
+        let lock = RowLock::sharing(connector, &spec, &marker, self.shared.limit, row);
+        let run = attempt.run.clone();
+        let mine = OwnTick {
+            job,
+            attempt,
+            lock: prepare(lock),
+            journal,
+            state,
+        };
+        self.own.by_run.insert(run, mine);
+        self.coordinator.process.outlive();
+    }
+}

@@ -1,0 +1,72 @@
+//! The coordinator as the scheduler sees it: whether it listens, and what runs there.
+
+use std::time::Duration;
+
+use super::super::message::FromScheduler;
+use super::LOOK;
+use crate::base::clock::Moment;
+use crate::base::log::Level;
+use crate::isolated::link::{Link, cut};
+use crate::keeper::{Board, Parent};
+
+/// A coordinator that does not answer for this long starts nothing. Then no ticks are taken for it, and finally the other daemons count
+/// it as gone.
+const DEAF: Duration = Duration::from_secs(5);
+
+pub(super) struct Coordinator<'a> {
+    pub link: &'a Link,
+    pub process: Parent,
+    /// The commands that it runs.
+    pub board: Board,
+    /// Since when an acknowledgement is pending, and whether the request was sent.
+    unanswered: Option<(Moment, bool)>,
+    /// When it was last told that the server answers.
+    worked: Moment,
+}
+
+impl<'a> Coordinator<'a> {
+    pub fn new(link: &'a Link, process: Parent, board: Board) -> Self {
+        Self {
+            link,
+            process,
+            board,
+            unanswered: None,
+            worked: Moment::START,
+        }
+    }
+
+    pub fn say(&self, message: &FromScheduler) {
+        let _ = self.link.send(message);
+    }
+
+    pub fn note(&self, level: Level, line: &str) {
+        self.say(&FromScheduler::Note(level, cut(line)));
+    }
+
+    /// Whether it has not acknowledged for too long.
+    pub fn awaits_acknowledgement(&self) -> bool {
+        self.unanswered
+            .is_some_and(|(since, _)| since.elapsed() > DEAF)
+    }
+
+    /// It has acknowledged.
+    pub fn note_alive(&mut self) {
+        self.unanswered = None;
+    }
+
+    /// The server has answered: requests an acknowledgement unless one is pending, and reports that the server works. This at most once a
+    /// second: a step may have many statements, or slow ones.
+    pub fn report_answer(&mut self) {
+        let (since, is_asked) = self.unanswered.unwrap_or((Moment::now(), false));
+        let is_asked = is_asked
+            || self
+                .link
+                .try_send(&FromScheduler::Answered, None)
+                .unwrap_or(true);
+        self.unanswered = Some((since, is_asked));
+        if self.worked.elapsed() >= LOOK {
+            self.worked = Moment::now();
+            self.link.send_if_heard(&FromScheduler::Working);
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! After an outage: from when on missed ticks are started, and over which time.
+
+use std::time::Duration;
+
+use super::view::{Known, micros};
+use crate::base::clock::Moment;
+use crate::cron::{FRESH, LONGEST_SPREAD, fraction};
+
+/// A server that was silent for this long had an outage.
+const OUTAGE: Duration = Duration::from_secs(5);
+
+/// After an outage, few missed ticks are started within less than the longest spread: this much for each.
+const SPREAD_OF_EACH: Duration = Duration::from_millis(200);
+
+#[derive(Default)]
+pub(super) struct Outage {
+    /// When the server last answered; `None`: it has not yet.
+    last_seen: Option<Moment>,
+    /// Since when, by the server's clock, missed ticks are being started.
+    pub made_up_since: i64,
+    /// The time over which those starts are spread; `None`: not decided yet.
+    spread: Option<Duration>,
+}
+
+impl Outage {
+    /// The server has answered.
+    pub fn note_answer(&mut self) {
+        self.last_seen = Some(Moment::now());
+    }
+
+    /// Whether the server has been silent for so long that ticks may have been missed.
+    pub fn lasts(&self) -> bool {
+        self.last_seen.is_none_or(|seen| seen.elapsed() > OUTAGE)
+    }
+
+    /// From this time on, by the server's clock, what was missed is started.
+    pub fn make_up_since(&mut self, now: i64) {
+        (self.made_up_since, self.spread) = (now, None);
+    }
+
+    /// Decides over which time the starts are spread. That is fixed until all missed ticks are started.
+    pub fn decide_spread(&mut self, jobs: &[Known], now: i64) {
+        self.spread.get_or_insert_with(|| {
+            let is_missed = |next: &i64| now - *next > micros(FRESH);
+            let rows = jobs.iter().filter_map(|known| known.row.as_ref()?.next);
+            let missed = u32::try_from(rows.filter(is_missed).count()).unwrap_or(u32::MAX);
+            SPREAD_OF_EACH.saturating_mul(missed).min(LONGEST_SPREAD)
+        });
+    }
+
+    /// When the missed tick of this job is started.
+    pub fn made_up_from(&self, name: &str) -> i64 {
+        let spread = self.spread.unwrap_or_default();
+        self.made_up_since + micros(spread.mul_f64(fraction(&["spread", name])))
+    }
+}

@@ -1,0 +1,212 @@
+//! The ticks of a daemon, from when each is taken until its end is recorded.
+
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::super::message::{Attempt, Ended};
+use super::{LOOK, LOOK_AGAIN};
+use crate::base::clock::Moment;
+use crate::cron::{AttemptEnd, Claim, Job};
+use crate::db::Client;
+use crate::history::{Journal, Outcome, RunEnd};
+use crate::lock::Lease;
+use crate::lock::rows::RowLock;
+
+/// How many ended runs are remembered, so that old data from a lagging cluster node does not start them again.
+const REMEMBERED: usize = 1000;
+
+/// The first pause between two attempts to acquire a lock.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+/// A tick of this daemon, from when it is taken until the end of the attempt is recorded.
+pub(super) struct OwnTick {
+    pub job: Rc<Job>,
+    pub attempt: Attempt,
+    pub lock: RowLock,
+    pub journal: Journal,
+    pub state: State,
+}
+
+/// The lock of a tick.
+pub(super) enum State {
+    /// It is sought.
+    Sought(Search),
+    /// It is held, as far as this lease says.
+    Held(Lease),
+    /// It is held, and this client ends the run. The command must be gone by this moment.
+    Killed(Box<Client>, Moment),
+    /// It is lost. The command must be gone by this moment.
+    Lost(Moment),
+    /// It is released, and the end of the attempt is not recorded yet.
+    Released,
+}
+
+/// A search for a lock.
+pub(super) struct Search {
+    pub begun: Moment,
+    /// Until when others may hold it; `None`: for as long as they do.
+    pub until: Option<Moment>,
+    pub next: Moment,
+    pub pause: Duration,
+}
+
+impl Search {
+    /// It begins now.
+    pub fn begin(until: Option<Moment>) -> Self {
+        let now = Moment::now();
+        Self {
+            begun: now,
+            until,
+            next: now,
+            pause: FIRST_PAUSE,
+        }
+    }
+
+    /// Whether no attempt to acquire the lock was in vain.
+    pub fn is_first(&self) -> bool {
+        self.pause == FIRST_PAUSE
+    }
+}
+
+impl OwnTick {
+    /// By when its command must be gone, unless the lock is confirmed before; `None`: it has none, or it is over.
+    pub fn command_until(&self) -> Option<Moment> {
+        match &self.state {
+            State::Held(lease) => Some(lease.over()),
+            State::Killed(_, until) | State::Lost(until) => Some(*until),
+            State::Sought(_) | State::Released => None,
+        }
+    }
+
+    /// The search for its lock, while it is sought.
+    pub fn search(&self) -> Option<&Search> {
+        match &self.state {
+            State::Sought(search) => Some(search),
+            _ => None,
+        }
+    }
+
+    /// Whether the row of its lock may be this run's, so that it must be released.
+    pub fn may_have_row(&self) -> bool {
+        !matches!(self.state, State::Released)
+    }
+
+    /// Whether the row of its lock is this run's, as far as is known.
+    pub fn has_row(&self) -> bool {
+        matches!(self.state, State::Held(_) | State::Killed(..))
+    }
+
+    /// The lock may have been granted without an answer.
+    pub fn suppose_held(&mut self) {
+        self.state = State::Held(Lease {
+            ttl: self.job.options.ttl,
+            proved: Moment::now(),
+        });
+    }
+
+    /// How the attempt has ended, as the coordinator does not say it. `why` is for the history, if that gets nothing else.
+    pub fn ended(&self, end: AttemptEnd, why: &str, run_end: Option<RunEnd>) -> Ended {
+        self.attempt
+            .ended(&self.job, end, why, run_end.map(Box::new))
+    }
+}
+
+/// The tick of an attempt.
+pub(super) fn claim(attempt: &Attempt) -> Claim {
+    Claim {
+        tick: attempt.tick,
+        shown: attempt.shown.clone(),
+        attempt: attempt.number,
+    }
+}
+
+/// The end of a run that the coordinator does not report.
+pub(super) fn run_end(outcome: Outcome, message: String) -> RunEnd {
+    RunEnd {
+        outcome,
+        exit_code: None,
+        signal: None,
+        ran: None,
+        ended_ago: Duration::ZERO,
+        message: Some(message),
+        succeeded: false,
+    }
+}
+
+pub(super) struct OwnTicks {
+    /// All, by run id.
+    pub by_run: HashMap<String, OwnTick>,
+    /// The ends that are not recorded.
+    pub ended: Vec<Ended>,
+    /// When it is tried to record them, and how long the pause after that is.
+    record_at: Moment,
+    record_pause: Duration,
+    /// The last runs whose ends are recorded.
+    over: VecDeque<[u8; 32]>,
+}
+
+impl OwnTicks {
+    /// There are none.
+    pub fn new() -> Self {
+        Self {
+            by_run: HashMap::new(),
+            ended: Vec::new(),
+            record_at: Moment::START,
+            record_pause: LOOK_AGAIN,
+            over: VecDeque::with_capacity(REMEMBERED),
+        }
+    }
+
+    /// How many commands run, or are about to.
+    pub fn busy(&self) -> usize {
+        self.by_run.len().saturating_sub(self.ended.len())
+    }
+
+    /// By when each command must be gone.
+    pub fn commands_until(&self) -> impl Iterator<Item = Moment> {
+        self.by_run.values().filter_map(OwnTick::command_until)
+    }
+
+    /// The end of an attempt is to be recorded.
+    pub fn take_in(&mut self, ended: Ended) {
+        self.record_at = Moment::START;
+        self.ended.push(ended);
+    }
+
+    /// Whether the attempt has ended, and that is not recorded.
+    pub fn has_ended(&self, run: &str) -> bool {
+        self.ended.iter().any(|ended| ended.run == run)
+    }
+
+    /// When it is tried to record ends; `None`: there are none.
+    pub fn record_at(&self) -> Option<Moment> {
+        (!self.ended.is_empty()).then_some(self.record_at)
+    }
+
+    /// These ends could not be recorded: it is tried again soon.
+    pub fn record_later(&mut self, mut later: Vec<Ended>) {
+        if later.is_empty() {
+            self.record_pause = LOOK_AGAIN;
+        } else {
+            self.record_at = Moment::now() + self.record_pause;
+            self.record_pause = (self.record_pause * 2).min(LOOK);
+        }
+        later.append(&mut self.ended);
+        self.ended = later;
+    }
+
+    /// The end of a run is recorded.
+    pub fn forget(&mut self, run: &str) {
+        self.by_run.remove(run);
+        if self.over.len() == REMEMBERED {
+            self.over.pop_front();
+        }
+        self.over.extend(<[u8; 32]>::try_from(run.as_bytes()));
+    }
+
+    /// Whether a run is under way here, or has ended.
+    pub fn knows(&self, run: &str) -> bool {
+        self.by_run.contains_key(run) || self.over.iter().any(|over| over[..] == *run.as_bytes())
+    }
+}

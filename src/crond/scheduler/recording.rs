@@ -1,0 +1,107 @@
+//! Records the ends of attempts, and releases their locks.
+
+use super::super::message::{Ended, FromScheduler};
+use super::Scheduler;
+use super::own::{OwnTick, State};
+use crate::base::exit::Failure;
+use crate::base::log::Level;
+use crate::cron::{AttemptEnd, Finish, RunState, ask_run, in_transaction};
+use crate::db::Fault;
+use crate::history::RunEnd;
+
+impl Scheduler<'_> {
+    /// Records the ends of attempts, and releases their locks. What cannot be recorded now is retried soon.
+    pub(super) fn record_ends(&mut self) -> Result<(), Failure> {
+        let mut later = Vec::new();
+        for mut ended in std::mem::take(&mut self.own.ended) {
+            if self.find_end(&mut ended)? && self.finish(&ended)? {
+                self.view.ticks.retain(|tick| tick.run != ended.run);
+                self.own.forget(&ended.run);
+                self.coordinator.say(&FromScheduler::Recorded(ended.run));
+            } else {
+                later.push(ended);
+            }
+        }
+        self.own.record_later(later);
+        Ok(())
+    }
+
+    /// Finds out whether somebody has ended by force an attempt that only knows that its lock was lost. `false`: that is unknown.
+    fn find_end(&mut self, ended: &mut Ended) -> Result<bool, Failure> {
+        if ended.end != AttemptEnd::Lost {
+            return Ok(true);
+        }
+        let ask = ask_run(self.tables, &ended.name, &ended.run);
+        let state = self.ask(|session| session.run(&ask))?;
+        if state == Some(RunState::Ended(AttemptEnd::Over)) {
+            (ended.end, ended.retry) = (AttemptEnd::Over, None);
+        }
+        Ok(state.is_some())
+    }
+
+    /// Records an end, and releases the lock of the attempt in the same transaction. Returns whether that is done.
+    pub(super) fn finish(&mut self, ended: &Ended) -> Result<bool, Failure> {
+        let run_end = self.records(ended);
+        let finish = |records: &[String]| {
+            let finish = Finish {
+                tables: self.tables,
+                name: &ended.name,
+                tick: ended.tick,
+                run: &ended.run,
+                retry: ended.retry,
+                end: ended.end,
+                failures: ended.failures,
+                why: ended.why.as_deref(),
+                records,
+            };
+            finish.statements()
+        };
+        let has_lock = self
+            .own
+            .by_run
+            .get(&ended.run)
+            .is_some_and(OwnTick::may_have_row);
+        if !has_lock {
+            let batch = in_transaction("cron finish", finish(&run_end));
+            return Ok(self.ask(|session| session.run_batch(&batch))?.is_some());
+        }
+        let all = finish(&run_end);
+        match self.release(&ended.run, &all) {
+            None | Some(Err(Fault::Gone(_))) => Ok(false),
+            Some(Ok(_)) => Ok(true),
+            // To free the lock matters more than to record what happens to the tick.
+            Some(Err(fault)) => {
+                self.met_lock = matches!(fault, Fault::Conflict(_));
+                self.coordinator.note(Level::Info, &fault.to_string());
+                if self
+                    .release(&ended.run, &run_end)
+                    .is_some_and(|done| done.is_ok())
+                    && let Some(mine) = self.own.by_run.get_mut(&ended.run)
+                {
+                    mine.state = State::Released;
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    /// Releases the lock of a run, in one transaction with these statements. `None`: there is no session.
+    fn release(&mut self, run: &str, also: &[String]) -> Option<Result<bool, Fault>> {
+        self.prepare_to_ask();
+        let released = self.on_lock(run, |lock| lock.release_with(also))?;
+        if released.is_ok() {
+            self.note_answer();
+        }
+        Some(released)
+    }
+
+    /// The statements that record in the history how a run ended.
+    fn records(&self, ended: &Ended) -> Vec<String> {
+        let (Some(run_end), Some(mine)) = (&ended.run_end, self.own.by_run.get(&ended.run)) else {
+            return Vec::new();
+        };
+        let mut run_end = RunEnd::clone(run_end);
+        run_end.ended_ago += ended.at.elapsed();
+        mine.journal.end(&run_end)
+    }
+}

@@ -1,0 +1,163 @@
+//! Renews the leases: the daemon's own, and the locks of its ticks, all in one statement. Finds out which locks are lost, and who ends a run.
+
+use std::time::Duration;
+
+use super::super::message::FromScheduler;
+use super::own::{OwnTick, State};
+use super::{LOOK, Scheduler};
+use crate::base::clock::Moment;
+use crate::base::exit::Failure;
+use crate::base::log::Level;
+use crate::isolated::link::cut;
+use crate::lock::Renewal;
+use crate::lock::rows::{RowLock, ask_kills, renew_all};
+
+/// The longest interval of renewals of all leases. That of the daemon lasts three times as long.
+const RENEWAL: Duration = Duration::from_secs(10);
+
+impl Scheduler<'_> {
+    /// The interval of renewals.
+    pub(super) fn renewal(&self) -> Duration {
+        let jobs = self.view.jobs.iter().map(|known| &known.job);
+        let jobs = jobs.chain(self.own.by_run.values().map(|mine| &mine.job));
+        let shortest = jobs.map(|job| job.options.ttl).min();
+        shortest.map_or(RENEWAL, |ttl| RENEWAL.min(ttl / 4))
+    }
+
+    /// Renews all leases: the daemon's own, and those of its ticks.
+    pub(super) fn renew(&mut self) -> Result<(), Failure> {
+        let is_new = std::mem::take(&mut self.shared.is_new);
+        let mut is_done = self.renew_locks(is_new)?;
+        self.leave_queues();
+        // The other daemons are to know that this one starts nothing.
+        if !self.coordinator.awaits_acknowledgement() {
+            is_done &= self.renew_own()?;
+        }
+        let pause = if is_done { self.renewal() } else { LOOK };
+        self.timetable.renew_at = Moment::now() + pause;
+        Ok(())
+    }
+
+    /// The runs whose locks are to be renewed.
+    fn renewable(&self) -> Vec<String> {
+        let held = self.own.by_run.iter().filter(|(_, mine)| mine.has_row());
+        let held = held.filter(|(_, mine)| !self.is_without_use(mine));
+        held.map(|(run, _)| run.clone()).collect()
+    }
+
+    /// Whether nobody needs the lock of a tick: its coordinator does not answer, and has not started its command. Of one that was started
+    /// only the coordinator knows how it ends.
+    fn is_without_use(&self, mine: &OwnTick) -> bool {
+        let number = mine.attempt.lease_number();
+        self.coordinator.awaits_acknowledgement()
+            && !self.coordinator.board.has(|lease| lease == number)
+    }
+
+    /// Lets others have the locks that are not held any more, where no command needs them and no end is told of.
+    fn leave_queues(&mut self) {
+        let is_left = |mine: &OwnTick| match mine.state {
+            State::Held(lease) => {
+                lease.proved + lease.ttl <= Moment::now() && self.is_without_use(mine)
+            }
+            State::Lost(_) => {
+                let number = mine.attempt.lease_number();
+                self.coordinator.awaits_acknowledgement()
+                    && !self.coordinator.board.is_alive(|lease| lease == number)
+            }
+            State::Sought(_) | State::Killed(..) | State::Released => false,
+        };
+        let left = self.own.by_run.iter().filter(|(_, mine)| is_left(mine));
+        for run in left.map(|(run, _)| run.clone()).collect::<Vec<_>>() {
+            let _ = self.on_lock(&run, RowLock::leave_queue);
+            if let Some(mine) = self.own.by_run.get_mut(&run) {
+                mine.state = State::Lost(Moment::now());
+            }
+        }
+    }
+
+    /// Renews the locks of ticks. Returns whether the server has answered.
+    pub(super) fn renew_locks(&mut self, is_new: bool) -> Result<bool, Failure> {
+        let runs = self.renewable();
+        if runs.is_empty() {
+            return Ok(true);
+        }
+        if !is_new {
+            let sent = Moment::now();
+            let held = self.own.by_run.iter_mut();
+            let held = held.filter(|(run, _)| runs.contains(*run));
+            let renew = renew_all(self.tables, held.map(|(_, mine)| &mut mine.lock));
+            match self.ask(|session| session.change(&renew))? {
+                None => return Ok(false),
+                Some(changed) if changed == runs.len() as u64 => {
+                    for run in runs {
+                        self.confirm(&run, sent);
+                    }
+                    return Ok(true);
+                }
+                Some(_) => {}
+            }
+        }
+        self.renew_each(runs, is_new)
+    }
+
+    /// The lock of a run was held when this renewal was sent.
+    fn confirm(&mut self, run: &str, sent: Moment) {
+        let state = self.own.by_run.get_mut(run).map(|mine| &mut mine.state);
+        if let Some(State::Held(lease)) = state {
+            lease.proved = sent;
+            let confirmed = FromScheduler::Confirmed(run.to_owned(), sent);
+            self.coordinator.link.send_if_heard(&confirmed);
+        }
+    }
+
+    /// Renews each lock by itself, and finds out which are lost.
+    fn renew_each(&mut self, runs: Vec<String>, is_new: bool) -> Result<bool, Failure> {
+        for run in runs {
+            self.end_commands_of_the_stopped();
+            let Some(renewal) = self.on_lock(&run, |lock| lock.renew_on(is_new)) else {
+                self.shared.is_new |= is_new;
+                return Ok(false);
+            };
+            let Some(mine) = self.own.by_run.get_mut(&run) else {
+                continue;
+            };
+            match (renewal, &mut mine.state) {
+                (Renewal::Confirmed(sent), _) => self.confirm(&run, sent),
+                (Renewal::Killed(who), State::Held(lease)) => {
+                    let until = Moment::now() + mine.job.options.kill_after;
+                    mine.state = State::Killed(who.clone(), until.min(lease.over()));
+                    self.coordinator.say(&FromScheduler::Killed(run, who));
+                }
+                (Renewal::Lost(cause), State::Held(lease)) => {
+                    let until = Moment::now() + mine.job.options.kill_after;
+                    mine.state = State::Lost(until.min(lease.over()));
+                    self.coordinator.say(&FromScheduler::Lost(run, cut(&cause)));
+                }
+                (Renewal::Unanswered(cause), _) => {
+                    self.coordinator.note(Level::Info, &cause);
+                    if self.connection.session().is_none() {
+                        self.shared.is_new |= is_new;
+                        return Ok(false);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(true)
+    }
+
+    /// Looks whether somebody ends a run of this daemon.
+    pub(super) fn look_for_kills(&mut self) -> Result<(), Failure> {
+        let held = self.own.by_run.values();
+        let held = held.filter(|mine| matches!(mine.state, State::Held(_)));
+        let held: Vec<&RowLock> = held.map(|mine| &mine.lock).collect();
+        if held.is_empty() {
+            return Ok(());
+        }
+        let kills = ask_kills(self.tables, held);
+        if self.ask(|session| session.run(&kills))? == Some(true) {
+            self.renew_each(self.renewable(), false)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,161 @@
+//! Acquires the locks of this daemon's ticks, each as soon as it is free, and has the coordinator start the commands.
+
+use std::time::Duration;
+
+use super::super::message::FromScheduler;
+use super::own::{OwnTick, Search, State, claim, run_end};
+use super::{LOOK, Scheduler};
+use crate::base::clock::Moment;
+use crate::base::exit::Failure;
+use crate::base::log::Level;
+use crate::base::text::shown;
+use crate::cron::AttemptEnd;
+use crate::db::{Ask, Fault};
+use crate::history::Outcome;
+use crate::isolated::link::cut;
+use crate::lock::rows::{RowLock, Tried};
+
+impl Scheduler<'_> {
+    /// Seeks the locks that are sought. Returns when that is due again.
+    pub(super) fn seek_locks(&mut self) -> Result<Option<Moment>, Failure> {
+        let sought = self.own.by_run.iter().filter_map(|(run, mine)| {
+            let search = mine.search()?;
+            Some((search.next, mine.attempt.tick, run.clone()))
+        });
+        let mut sought: Vec<_> = sought.collect();
+        // First come, first served.
+        sought.sort();
+        for (next, _, run) in sought {
+            if next > Moment::now() {
+                continue;
+            }
+            if self.is_stopped {
+                self.give_back(&run);
+            } else if !self.coordinator.awaits_acknowledgement() {
+                self.seek(&run)?;
+            }
+        }
+        let searches = self.own.by_run.values().filter_map(OwnTick::search);
+        let nexts = searches.map(|search| search.next);
+        Ok(nexts.min().map(|next| next.max(Moment::now())))
+    }
+
+    /// Hands a tick whose lock is sought to other daemons.
+    fn give_back(&mut self, run: &str) {
+        if let Some(mine) = self.own.by_run.get_mut(run) {
+            let ended = mine.ended(AttemptEnd::Returned, "its host takes no more ticks", None);
+            mine.suppose_held();
+            self.take_in(ended);
+        }
+    }
+
+    /// Makes one attempt to acquire a lock, and has the coordinator start the command.
+    fn seek(&mut self, run: &str) -> Result<(), Failure> {
+        let Some(tried) = self.on_lock(run, RowLock::try_at_once) else {
+            self.seek_later(run, None);
+            return Ok(());
+        };
+        match tried {
+            Ok(None) => self.seek_later(run, None),
+            Ok(Some(Tried::Held(grant, lease))) => {
+                self.note_answer();
+                let confirmed = self.is_still_mine(run, lease.ttl)?;
+                let Some(mine) = self.own.by_run.get_mut(run) else {
+                    return Ok(());
+                };
+                match confirmed {
+                    None => self.seek_later(run, None),
+                    Some(false) => {
+                        mine.state = State::Held(lease);
+                        let shown = &mine.attempt.shown;
+                        let why = format!("was given to another host for {shown}");
+                        let line = format!("{} {why}; not run", mine.job.name);
+                        let ended = mine.ended(
+                            AttemptEnd::Over,
+                            &why,
+                            Some(run_end(Outcome::Skipped, line)),
+                        );
+                        self.take_in(ended);
+                    }
+                    Some(true) => {
+                        mine.state = State::Held(lease);
+                        let attempt = mine.attempt.clone();
+                        self.timetable.renew_at = self.timetable.renew_at.min(lease.next_renewal());
+                        self.coordinator
+                            .say(&FromScheduler::Start(attempt, grant, lease));
+                    }
+                }
+            }
+            Ok(Some(Tried::Taken(holders))) => {
+                self.note_answer();
+                let Some(mine) = self.own.by_run.get_mut(run) else {
+                    return Ok(());
+                };
+                let until = mine.search().and_then(|search| search.until);
+                if until.is_none_or(|until| until > Moment::now()) {
+                    self.seek_later(run, None);
+                    return Ok(());
+                }
+                mine.state = State::Released;
+                let line = format!("{} is {holders}; not run", mine.job.name);
+                let run_end = run_end(Outcome::Skipped, cut(&line));
+                let ended = mine.ended(AttemptEnd::Over, &format!("is {holders}"), Some(run_end));
+                self.coordinator.note(Level::Warning, &line);
+                self.take_in(ended);
+            }
+            Err(Fault::Final(failure)) => self.end_search(run, &failure.line),
+            Err(fault) => {
+                self.coordinator.note(Level::Info, &fault.to_string());
+                self.seek_later(run, Some(&fault.to_string()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a tick still belonged to this daemon when its lock was granted; `None`: that is not known. It did if that was granted right
+    /// after the tick was taken: others take the ticks of a daemon only when it has been silent for their TTL.
+    fn is_still_mine(&mut self, run: &str, ttl: Duration) -> Result<Option<bool>, Failure> {
+        let Some(mine) = self.own.by_run.get(run) else {
+            return Ok(None);
+        };
+        let is_first = mine.search().is_some_and(Search::is_first);
+        if is_first && self.registration.renewed.elapsed() < ttl / 2 {
+            return Ok(Some(true));
+        }
+        let name = mine.job.name.to_string();
+        let confirm = claim(&mine.attempt).confirm(self.tables, &name, run);
+        let confirmed = self.ask(|session| session.change(&Ask::written(&confirm)))?;
+        Ok(confirmed.map(|changed| changed > 0))
+    }
+
+    /// The next attempt follows after a pause. After a `fault` not for ever: another host may have more luck.
+    fn seek_later(&mut self, run: &str, fault: Option<&str>) {
+        let limit = self.spec.connection.connect_timeout;
+        let Some(State::Sought(search)) = self.own.by_run.get_mut(run).map(|mine| &mut mine.state)
+        else {
+            return;
+        };
+        search.next = Moment::now() + search.pause;
+        search.pause = (search.pause * 2).min(LOOK);
+        if let Some(fault) = fault.filter(|_| search.begun.elapsed() > limit) {
+            self.end_search(run, fault);
+        }
+    }
+
+    /// Gives up a search: the attempt is not started.
+    fn end_search(&mut self, run: &str, why: &str) {
+        if let Some(mine) = self.own.by_run.get_mut(run) {
+            let ended = mine.ended(AttemptEnd::Unstarted, why, None);
+            mine.suppose_held();
+            let again = ended
+                .retry
+                .map_or_else(String::new, |delay| format!("; again in {}", shown(delay)));
+            let line = format!(
+                "{}: the tick {}, attempt {}, is not started: {why}{again}",
+                mine.job.name, mine.attempt.shown, mine.attempt.number
+            );
+            self.coordinator.note(Level::Warning, &line);
+            self.take_in(ended);
+        }
+    }
+}

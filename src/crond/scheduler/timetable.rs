@@ -1,0 +1,34 @@
+//! When a scheduler does what is due again and again.
+
+use std::time::Duration;
+
+use super::{LOOK, LOOK_AGAIN};
+use crate::base::clock::Moment;
+
+/// As it begins, all is due.
+#[derive(Default)]
+pub(super) struct Timetable {
+    pub look_at: Moment,
+    /// When it last looked, or tried to.
+    pub last_look: Moment,
+    pub renew_at: Moment,
+    pub maintain_at: Moment,
+    pub prune_at: Moment,
+    pub retire_at: Moment,
+    /// How many steps in a row had no effect.
+    pub fruitless: u32,
+}
+
+impl Timetable {
+    /// The pause between a step without effect and the next look.
+    pub fn pause(&self) -> Duration {
+        let doubled = LOOK_AGAIN.saturating_mul(1 << self.fruitless.min(10));
+        doubled.min(LOOK)
+    }
+
+    /// Schedules a look soon after a step without effect; later if there were many.
+    pub fn look_again(&mut self) {
+        self.look_at = Moment::now() + self.pause();
+        self.fruitless += 1;
+    }
+}

@@ -1,0 +1,200 @@
+//! The coordinator as the claimer sees it: its messages, what it knows, and what runs there. Where it cannot end its commands, the claimer
+//! kills them.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::thread::sleep;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::super::message::{FromClaimer, ToClaimer, Trouble};
+use super::{Claimer, LONGEST_WAIT, Stop, Worker};
+use crate::base::clock::Moment;
+use crate::base::exit::{Failure, Reason};
+use crate::base::log::Level;
+use crate::isolated::link::{Link, Next, cut, next};
+use crate::keeper::{Board, Connection, Parent, SHORTEST_PAUSE};
+
+/// Most messages that are read before they are acted on.
+const MOST_PENDING: usize = 64;
+
+pub(super) struct Coordinator<'a> {
+    pub link: &'a Link,
+    pub process: Parent,
+    /// The commands that it runs.
+    pub board: Board,
+    /// Messages that were read, but not acted on yet.
+    pending: VecDeque<Next<ToClaimer>>,
+    /// Why nothing was recorded, as it knows it.
+    fault: Option<Trouble>,
+    /// After its death, when its commands are gone: until when the server may be told.
+    until: Option<Moment>,
+}
+
+impl<'a> Coordinator<'a> {
+    pub fn new(link: &'a Link, process: Parent, board: Board) -> Self {
+        Self {
+            link,
+            process,
+            board,
+            pending: VecDeque::new(),
+            fault: None,
+            until: None,
+        }
+    }
+
+    pub fn say(&self, message: &FromClaimer) {
+        let _ = self.link.send(message);
+    }
+
+    /// Sends a message that may be dropped while the link is full.
+    pub fn say_if_heard(&self, message: &FromClaimer) {
+        self.link.send_if_heard(message);
+    }
+
+    /// There is another session.
+    pub fn on_session(&mut self, connection: &Connection) {
+        // If the link is full, this is sent later.
+        connection.pass_on(self.link, &FromClaimer::Session);
+        self.fault = None;
+    }
+
+    /// Tells it why there is no session, unless it knows.
+    pub fn say_fault(&mut self, line: &str) {
+        self.set_fault(Some(Trouble {
+            line: cut(line),
+            answers: false,
+        }));
+    }
+
+    /// Tells it why nothing is recorded, or that recording works again, unless it knows.
+    pub fn set_fault(&mut self, fault: Option<Trouble>) {
+        if self.fault != fault {
+            self.say_if_heard(&FromClaimer::Fault(fault.clone()));
+            self.fault = fault;
+        }
+    }
+
+    /// Whether there is a message to act on.
+    pub fn has_message(&self) -> bool {
+        !self.pending.is_empty() || self.link.is_readable()
+    }
+
+    /// Whether the worker is to end, so that something that can be left undone must not delay that.
+    pub fn is_to_end(&mut self) -> bool {
+        while self.pending.len() < MOST_PENDING && self.link.is_readable() {
+            let next = next(self.link, Some(Moment::now()));
+            let is_gone = matches!(next, Next::Gone);
+            self.pending.push_back(next);
+            if is_gone {
+                break;
+            }
+        }
+        let mut pending = self.pending.iter();
+        pending.any(|next| match next {
+            Next::Message(message) => message.is_about_the_end(),
+            Next::Gone => true,
+            Next::Late => false,
+        })
+    }
+}
+
+impl Claimer<'_> {
+    /// The next message. `Late`: a renewal is due, or the server has ended the session.
+    pub(super) fn next(&mut self) -> Next<ToClaimer> {
+        if let Some(next) = self.coordinator.pending.pop_front() {
+            return next;
+        }
+        let due = self.renewal_due();
+        while let Some(session) = self.connection.session() {
+            let left = due.map_or(LONGEST_WAIT, |due| due.since(Moment::now()));
+            let millis = u16::try_from(left.as_micros().div_ceil(1000)).unwrap_or(u16::MAX);
+            let readable = |descriptor| PollFd::new(descriptor, PollFlags::POLLIN);
+            let link = self.coordinator.link;
+            let mut descriptors = [readable(link.as_fd()), readable(session.as_fd())];
+            let _ = poll(&mut descriptors, PollTimeout::from(millis));
+            if link.is_readable() || due.is_some_and(|due| due <= Moment::now()) {
+                break;
+            }
+            if self.connection.has_ended() {
+                let line = format!("{session} has ended the session");
+                session.tell(Level::Info, &line);
+                self.connection.close();
+                self.coordinator.say_fault(&line);
+                return Next::Late;
+            }
+        }
+        next(self.coordinator.link, due)
+    }
+
+    /// Sends a message. While the link is full it renews the lease, so that a worker with a stopped coordinator keeps its jobs.
+    pub(super) fn send_in_time(
+        &mut self,
+        message: &FromClaimer,
+        descriptor: Option<BorrowedFd>,
+    ) -> Result<(), Stop> {
+        let mut has_waited = false;
+        // If the coordinator is gone, receiving the next message shows that.
+        while !self
+            .coordinator
+            .link
+            .try_send(message, descriptor)
+            .unwrap_or(true)
+        {
+            has_waited = true;
+            let due = self.renewal_due();
+            let left = due.map_or(LONGEST_WAIT, |due| due.since(Moment::now()));
+            self.coordinator.link.await_room(left.max(SHORTEST_PAUSE));
+            // There may be room in the link, and none in the system.
+            sleep(SHORTEST_PAUSE);
+            self.keep_lease()?;
+        }
+        if has_waited {
+            self.resend();
+        }
+        Ok(())
+    }
+
+    /// Sends again what the full link may have dropped.
+    fn resend(&mut self) {
+        if let Some(lease) = self.worker.as_ref().and_then(|worker| worker.lease) {
+            self.coordinator
+                .say_if_heard(&FromClaimer::Confirmed(lease.proved));
+        }
+        let link = self.coordinator.link;
+        self.connection.pass_on(link, &FromClaimer::Session);
+    }
+
+    /// Ends this process if the coordinator has died, once nothing runs.
+    pub(super) fn check_coordinator(&self) -> Result<(), Stop> {
+        let is_over = match self.coordinator.until {
+            Some(until) => until <= Moment::now(),
+            None => self.coordinator.process.is_dead() && !self.coordinator.board.kill_all(),
+        };
+        if is_over {
+            let line = "the supervisor is gone";
+            return Err(Stop::Failed(Failure::new(Reason::OsRefused, line)));
+        }
+        Ok(())
+    }
+
+    /// The coordinator has died: kills its commands, and renews the lease until they are gone. Then the others get all of its jobs.
+    pub(super) fn outlive_coordinator(&mut self) {
+        let Coordinator { process, board, .. } = self.coordinator;
+        if process.kill_all(board, || self.keep_lease()).is_err() {
+            return;
+        }
+        // If the server cannot be told, the others find out when the lease is over.
+        self.coordinator.until = Some(Moment::now() + LONGEST_WAIT);
+        let _ = self.deregister();
+    }
+
+    /// Kills the commands whose jobs others may have, if the coordinator is stopped.
+    pub(super) fn end_commands_of_the_stopped(&self) {
+        let held = |worker: &&Worker| worker.held_until > Moment::now();
+        let held = self.worker.as_ref().filter(held);
+        let held = held.map(|worker| worker.number);
+        let Coordinator { process, board, .. } = self.coordinator;
+        process.kill_if_stopped(board, |worker| Some(worker) != held);
+    }
+}
