@@ -132,7 +132,6 @@ impl Supervisor<'_> {
             Phase::Done(conclusion) if is_to_release => {
                 self.begin_release(None, LAST_CHANCE, conclusion)
             }
-            Phase::Done(Ok(Conclusion::Interrupted(signal))) => self.after_interruption(signal),
             phase => phase,
         }
     }

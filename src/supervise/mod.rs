@@ -26,6 +26,8 @@ mod termination;
 
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
+
 pub use board::{Board, Place};
 pub use child::{Child, Surroundings, check_program};
 pub use command::Command;
@@ -53,9 +55,6 @@ use phase::Phase;
 
 /// How much longer dblock waits for the server's answer after a signal has asked dblock to end.
 const LAST_CHANCE: Duration = Duration::from_secs(1);
-
-/// How long a server may take to record that a signal ended the wait for the lock.
-const RECORD_LIMIT: Duration = Duration::from_millis(500);
 
 /// Supervises one keeper and one command. It changes nothing in its process that another supervisor in the same process tree could
 /// notice: the command's environment is made in the command's process.
@@ -133,6 +132,9 @@ impl<'a> Supervisor<'a> {
             phase = self.replace_due_keeper(phase);
             self.reap_command();
             if let Phase::Done(conclusion) = phase {
+                if let Ok(Conclusion::Interrupted(signal)) = conclusion {
+                    self.record_interruption(signal);
+                }
                 return conclusion;
             }
             let deadline = self.deadline(&phase);
@@ -140,6 +142,15 @@ impl<'a> Supervisor<'a> {
                 Ok(event) => self.on_event(phase, event),
                 Err(error) => self.fail(phase, error),
             };
+        }
+    }
+
+    /// Records that a signal has ended the wait for the lock, unless no server was reached before.
+    fn record_interruption(&self, signal: Signal) {
+        if self.record.server.is_some() {
+            let task = self.job.task(self.run_id, false, self.log.shown);
+            let line = format!("{signal} ended the wait");
+            keeper::record_interruption(&task, &line, self.record.requested, self.log);
         }
     }
 
@@ -164,7 +175,8 @@ impl<'a> Supervisor<'a> {
                     if !self.check_releasing(&mut releasing) {
                         return Phase::Releasing(releasing);
                     }
-                    self.end_releasing(releasing)
+                    self.keeper.end();
+                    Phase::Done(releasing.conclusion)
                 }
                 phase => return phase,
             };
