@@ -96,8 +96,6 @@ pub enum Work<'a> {
     /// Continue for a keeper that has died, with the command if it still runs: reacquire the lock, or hold a lock that outlives its
     /// session on with this lease.
     Resume(Task<'a>, Grant, Option<Lease>, Option<Processes>),
-    /// Guard the command: no server can be reached, and it runs without a lock.
-    GuardOnly,
 }
 
 /// Forks the keeper; its process and the link to it. This process must not have threads. In the keeper this function never returns: it
@@ -122,10 +120,6 @@ fn keep(work: Work, link: &Rc<Link>, supervisor: Pid) -> Result<(), Failure> {
             (task, None)
         }
         Work::Resume(task, grant, lease, command) => (task, Some((grant, lease, command))),
-        Work::GuardOnly => {
-            detach(link, c"dblock-keeper")?;
-            return Guard::new(link, supervisor, None).run();
-        }
     };
     let connector = connector(&task, link, supervisor)?;
     let verbosity = Verbosity {
@@ -152,14 +146,14 @@ fn keep(work: Work, link: &Rc<Link>, supervisor: Pid) -> Result<(), Failure> {
             sleep(PAUSE);
         }
         let lock = Lock::new(&task, backend, recorder, State::Acquiring, None);
-        return Guard::new(link, supervisor, Some(lock)).run();
+        return Guard::new(link, supervisor, lock).run();
     };
     let lives_on = lease.filter(|_| backend.outlives_session());
     let state = lives_on.map_or(State::Lost, State::Held);
     let mut guard = Guard::new(
         link,
         supervisor,
-        Some(Lock::new(&task, backend, recorder, state, lease)),
+        Lock::new(&task, backend, recorder, state, lease),
     );
     guard.command = command;
     guard.command_has_ended = command.is_none();

@@ -67,8 +67,6 @@ pub struct Supervisor<'a> {
     signals: Signals,
     alarm: Alarm,
     keeper: KeeperLink,
-    /// The former keeper of a command that runs without the lock. If it has acquired the lock after all, it releases it.
-    former_keeper: Option<KeeperLink>,
     /// The pid of the ended command, until the keeper knows of its end: the keeper must not kill another process that gets the pid.
     zombie: Option<i32>,
     lock: LockState,
@@ -110,7 +108,6 @@ impl<'a> Supervisor<'a> {
             signals,
             alarm,
             keeper,
-            former_keeper: None,
             zombie: None,
             lock: LockState::None,
             grant: None,
@@ -219,16 +216,8 @@ impl<'a> Supervisor<'a> {
 
     /// Reaps orphans, which dblock inherits as process 1 of a container.
     fn reap_orphans(&mut self, command: Option<&Child>) {
-        if self
-            .former_keeper
-            .as_mut()
-            .is_some_and(KeeperLink::has_gone)
-        {
-            self.former_keeper = None;
-        }
         let own = [
             self.keeper.pid(),
-            self.former_keeper.as_ref().and_then(|former| former.pid()),
             command.map(|command| command.processes.pid).or(self.zombie),
         ];
         reap_orphans(&own);

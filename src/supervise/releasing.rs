@@ -35,9 +35,7 @@ impl Supervisor<'_> {
             limit = limit.max(self.job.lock.ttl);
         }
         self.keeper.send(ToKeeper::Release(end));
-        if let Some(former) = self.former_keeper.take() {
-            self.keeper.end();
-            self.keeper = former;
+        if self.keeper.is_dismissed() {
             limit = limit.min(LAST_CHANCE);
         }
         if let Some(child) = child {
