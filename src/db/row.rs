@@ -51,8 +51,8 @@ macro_rules! values {
 
 values!(bool, u8, u16, u32, u64, i32, i64, usize, f64, Vec<u8>);
 
-/// The columns of a row from the first on, read by their place: for an answer whose columns have no names, as that to `SHOW` or of a
-/// `UNION`. A column that the row does not have is NULL, as one in a version comment that the server ignores.
+/// The columns of a row from the first on, read by their place: for an answer whose columns have no names, as that to `SHOW`. A
+/// column that the row does not have is NULL, as one in a version comment that the server ignores.
 pub trait Columns: Sized {
     /// Reads the row.
     ///
@@ -74,8 +74,6 @@ macro_rules! columns {
 columns!(A 0, B 1);
 columns!(A 0, B 1, C 2);
 columns!(A 0, B 1, C 2, D 3);
-columns!(A 0, B 1, C 2, D 3, E 4);
-columns!(A 0, B 1, C 2, D 3, E 4, F 5);
 
 impl Row {
     /// The value of the column with this name.

@@ -41,7 +41,7 @@ const RECORD_LIMIT: Duration = Duration::from_secs(2);
 pub struct Guard<'a> {
     link: &'a Link,
     supervisor: Parent,
-    lock: Option<Lock<'a>>,
+    lock: Lock<'a>,
     /// `None` before the command has started and after it has ended.
     pub command: Option<Processes>,
     /// Whether the command has ended; then the lock can be released at once.
@@ -84,8 +84,8 @@ enum Flow {
 }
 
 impl<'a> Guard<'a> {
-    /// Guards a lock and a command for this supervisor. Without a lock it guards the command alone.
-    pub fn new(link: &'a Link, supervisor: Parent, lock: Option<Lock<'a>>) -> Self {
+    /// Guards a lock and a command for this supervisor.
+    pub fn new(link: &'a Link, supervisor: Parent, lock: Lock<'a>) -> Self {
         Self {
             link,
             supervisor,
@@ -110,7 +110,6 @@ impl<'a> Guard<'a> {
             let line = "cannot make a timer";
             return Err(Failure::new(Reason::OsRefused, line));
         };
-        trim_memory(self.lock.is_none());
         loop {
             if self.check_killing() == Flow::End {
                 return Ok(());
@@ -128,22 +127,17 @@ impl<'a> Guard<'a> {
     }
 
     fn next(&mut self) -> Next {
-        let due = match &self.lock {
-            None => None,
-            Some(lock) if lock.state == State::Acquiring => return Next::Acquire,
-            Some(_) if self.rests() => Some(Moment::now() + LOOK_AGAIN_AT_MOST),
-            Some(lock) => {
-                // A requested release comes before another attempt to hold the lock.
-                if self.command_has_ended && self.has_message() {
-                    return Next::Wait(None);
-                }
-                // After the command has ended: reacquire silently, without limit.
-                let reacquires = lock.state == State::Lost
-                    || lock.state == State::Abandoned && self.command_has_ended;
-                if reacquires {
-                    return Next::Reacquire;
-                }
-                let due = lock.renewal_due().map(|due| self.retry.unwrap_or(due));
+        let due = match self.lock.state {
+            State::Acquiring => return Next::Acquire,
+            _ if self.rests() => Some(Moment::now() + LOOK_AGAIN_AT_MOST),
+            // A requested release comes before another attempt to hold the lock.
+            _ if self.command_has_ended && self.has_message() => return Next::Wait(None),
+            State::Lost => return Next::Reacquire,
+            // After the command has ended: reacquire silently, without limit.
+            State::Abandoned if self.command_has_ended => return Next::Reacquire,
+            _ => {
+                let due = self.lock.renewal_due();
+                let due = due.map(|due| self.retry.unwrap_or(due));
                 if due.is_some_and(|due| self.renews_now || due <= Moment::now()) {
                     self.renews_now = false;
                     return Next::Renew;
@@ -152,8 +146,7 @@ impl<'a> Guard<'a> {
             }
         };
         self.end_command_of_the_stopped();
-        let deadline = self.lock.as_ref().and_then(Lock::command_deadline);
-        let look = self.command.and(deadline);
+        let look = self.command.and(self.lock.command_deadline());
         let look = look.map(|over| over.max(Moment::now() + LOOK_AGAIN_AT_MOST));
         let killing = self.killing.as_ref().map(|killing| killing.look_again);
         Next::Wait(due.or(look).into_iter().chain(killing).min())
@@ -164,9 +157,7 @@ impl<'a> Guard<'a> {
         if self.has_message() {
             return Ok(self.on_message());
         }
-        let Some(lock) = &mut self.lock else {
-            return Ok(Flow::End);
-        };
+        let lock = &mut self.lock;
         match lock
             .backend
             .try_acquire(&Supervisor(self.link, self.supervisor))?
@@ -184,7 +175,7 @@ impl<'a> Guard<'a> {
                 // From here on the keeper must kill the command before it dies itself.
                 self.supervisor.outlive();
                 self.report_grant(grant, lease)?;
-                trim_memory(true);
+                trim_memory();
             }
             Attempt::Taken(holders) => {
                 if lock.recorder.is_some() {
@@ -209,9 +200,7 @@ impl<'a> Guard<'a> {
 
     /// Reports the grant to the supervisor. Where that fails the keeper releases the lock.
     fn report_grant(&mut self, grant: Grant, lease: Lease) -> Result<(), Failure> {
-        let Some(lock) = &mut self.lock else {
-            return Ok(());
-        };
+        let lock = &mut self.lock;
         // Without an answer within the TTL the lock is lost anyway, and a keeper without a supervisor would never end.
         let told = lock.backend.answer_within(lease.ttl).and_then(|()| {
             let held = FromKeeper::Held(grant, lease);
@@ -237,22 +226,19 @@ impl<'a> Guard<'a> {
         }
         self.end_command_of_the_stopped();
         let until = self.last_answer();
-        let Some(lock) = &mut self.lock else {
-            return Flow::End;
-        };
+        let lock = &mut self.lock;
         let take = self.command_has_ended || lock.spec.on_lost == OnLockLost::Reacquire;
         let attempt = lock.backend.try_reacquire(take, until);
         let mut pause = lock.backend.pause().min(LONGEST_PAUSE);
         match attempt {
             Reattempt::Acquired(grant, lease) => {
                 self.outlive_supervisor();
-                if let (true, Some(lock)) = (self.supervisor_has_died(), &mut self.lock) {
-                    lock.state = State::Held(lease);
+                if self.supervisor_has_died() {
+                    self.lock.state = State::Held(lease);
                     return Flow::GoOn;
                 }
-                if let Some(lock) = &self.lock {
-                    Supervisor(self.link, self.supervisor).on_server(&lock.backend.server());
-                }
+                let server = self.lock.backend.server();
+                Supervisor(self.link, self.supervisor).on_server(&server);
                 let _ = self.report_grant(grant, lease);
                 return Flow::GoOn;
             }
@@ -298,9 +284,7 @@ impl<'a> Guard<'a> {
     /// Renews the lock, and reports to the supervisor whether it is still held.
     fn renew(&mut self) -> Flow {
         let until = self.last_answer();
-        let Some(lock) = &mut self.lock else {
-            return Flow::End;
-        };
+        let lock = &mut self.lock;
         self.retry = None;
         match (lock.backend.renew(until), &mut lock.state) {
             (Renewal::Confirmed(sent), State::Held(lease)) => {
@@ -322,7 +306,7 @@ impl<'a> Guard<'a> {
 
     /// No server confirms a lock that outlives its session. Schedules another attempt, and warns once this takes long.
     fn on_silence(&mut self, cause: &str) {
-        let Some(lock) = &self.lock else { return };
+        let lock = &self.lock;
         let State::Held(lease) = lock.state else {
             return;
         };
@@ -347,10 +331,7 @@ impl<'a> Guard<'a> {
             self.end_command();
             return Flow::End;
         }
-        let session = self
-            .lock
-            .as_ref()
-            .and_then(|lock| lock.backend.descriptor());
+        let session = self.lock.backend.descriptor();
         let link = (!self.supervisor_has_died()).then(|| self.link.as_fd());
         let readable = |descriptor| PollFd::new(descriptor, PollFlags::POLLIN);
         let mut descriptors = vec![readable(alarm.as_fd())];
@@ -370,9 +351,9 @@ impl<'a> Guard<'a> {
         if message {
             return self.on_message();
         }
-        if session_ended && let Some(lock) = &mut self.lock {
-            match lock.backend.on_session_end() {
-                Some(cause) => lock.lose(&cause, self.link),
+        if session_ended {
+            match self.lock.backend.on_session_end() {
+                Some(cause) => self.lock.lose(&cause, self.link),
                 None => self.renews_now = true,
             }
         }
@@ -387,7 +368,7 @@ impl<'a> Guard<'a> {
         match message {
             ToKeeper::Started { pid, own_group } => {
                 self.command = Some(Processes { pid, own_group });
-                if let Some(recorder) = self.lock.as_mut().and_then(|lock| lock.recorder.as_mut()) {
+                if let Some(recorder) = &mut self.lock.recorder {
                     recorder.started = Some(Moment::now());
                 }
             }
@@ -403,20 +384,16 @@ impl<'a> Guard<'a> {
                 if !self.die_with_supervisor() {
                     return Flow::End;
                 }
-                if let Some(lock) = &mut self.lock {
-                    lock.record_end(end.as_deref());
-                }
+                self.lock.record_end(end.as_deref());
             }
             ToKeeper::Here => {}
             ToKeeper::Release(end) => {
                 self.die_with_supervisor();
-                if let Some(mut lock) = self.lock.take() {
-                    let last = lock.release(end.as_deref(), self.link);
-                    // When the supervisor kills this process on its last message, the server has seen the logout, and logs no aborted
-                    // connection.
-                    drop(lock);
-                    let _ = self.link.send(&last);
-                }
+                let last = self.lock.release(end.as_deref(), self.link);
+                // When the supervisor kills this process on its last message, the server has seen the logout, and logs no aborted
+                // connection.
+                self.lock.backend.drop_held();
+                let _ = self.link.send(&last);
                 return Flow::End;
             }
         }
@@ -426,8 +403,7 @@ impl<'a> Guard<'a> {
     /// Has the kernel end the keeper with its supervisor, as there is no command to kill first. But a lock that outlives its session must
     /// be released first. `false`: the supervisor is already dead.
     fn die_with_supervisor(&self) -> bool {
-        let lives_on = |lock: &Lock| lock.backend.outlives_session();
-        self.lock.as_ref().is_some_and(lives_on) || self.supervisor.die_with().is_ok()
+        self.lock.backend.outlives_session() || self.supervisor.die_with().is_ok()
     }
 
     /// While the command runs, the keeper must kill it before it dies itself.
@@ -449,13 +425,13 @@ impl<'a> Guard<'a> {
     /// Until when a server may answer: if the supervisor is stopped, this process must be there to end the command in time.
     fn last_answer(&self) -> Option<Moment> {
         self.command?;
-        self.lock.as_ref().and_then(Lock::last_answer)
+        self.lock.last_answer()
     }
 
     /// Kills a command that is past its deadline when the supervisor, whose task that is, is stopped. A supervisor that runs may reap the
     /// command at any moment, and its pid could be somebody else's.
     fn end_command_of_the_stopped(&mut self) {
-        let deadline = self.lock.as_ref().and_then(Lock::command_deadline);
+        let deadline = self.lock.command_deadline();
         let is_over = deadline.is_some_and(|deadline| deadline <= Moment::now());
         if is_over
             && !self.rests()
@@ -509,13 +485,9 @@ impl<'a> Guard<'a> {
 
     /// The killed command is gone.
     fn on_killed(&mut self, supervisor_has_died: bool) -> Flow {
-        if let Some(lock) = &mut self.lock {
-            lock.ack_kill(self.link);
-            if supervisor_has_died {
-                lock.release_for_the_dead();
-            }
-        }
+        self.lock.ack_kill(self.link);
         if supervisor_has_died {
+            self.lock.release_for_the_dead();
             Flow::End
         } else {
             Flow::GoOn
@@ -562,12 +534,10 @@ impl Killing {
 }
 
 /// A holder may stay for days, and logging in needed more memory than holding does.
-fn trim_memory(is_wanted: bool) {
+fn trim_memory() {
     #[cfg(target_env = "gnu")]
-    if is_wanted {
-        // SAFETY: returns free pages to the system, and touches none that is in use.
-        unsafe {
-            libc::malloc_trim(0);
-        }
+    // SAFETY: returns free pages to the system, and touches none that is in use.
+    unsafe {
+        libc::malloc_trim(0);
     }
 }

@@ -20,15 +20,15 @@ use nix::unistd::Pid;
 
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
-use crate::base::log::Level;
+use crate::base::log::{Level, Log};
 use crate::base::processes::Processes;
 use crate::cron::Once;
 use crate::db::server_facts::{READ_ONLY, is_read_only};
 use crate::db::{ConnectOptions, Connector, Fault};
 use crate::history::{Outcome, RunEnd};
 use crate::isolated::client;
-use crate::isolated::link::Link;
-use crate::isolated::process::{detach, fork_isolated};
+use crate::isolated::link::{Link, Next, next};
+use crate::isolated::process::{fork_isolated, kill_and_reap};
 use crate::lock::named::{NamedLock, Verbosity};
 use crate::lock::rows::{RowLock, RowSpec, Token};
 use crate::lock::{Backend, Grant, HolderKind, Introduction, Lease, LockSpec};
@@ -44,6 +44,9 @@ use recorder::Recorder;
 
 /// Before the first attempt to replace a keeper that died.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a server may take to record that a signal ended the wait for the lock.
+const INTERRUPTION_LIMIT: Duration = Duration::from_millis(500);
 
 /// What a keeper needs to acquire a lock.
 pub struct Task<'a> {
@@ -103,10 +106,6 @@ pub enum Work<'a> {
     /// Continue for a keeper that has died, with the command if it still runs: reacquire the lock, or hold a lock that outlives its
     /// session on with this lease.
     Resume(Task<'a>, Grant, Option<Lease>, Option<Processes>),
-    /// Record that a signal ended the wait for the lock, and why. The moment is that of the request.
-    RecordInterruption(Task<'a>, String, Moment),
-    /// Guard the command: no server can be reached, and it runs without a lock.
-    GuardOnly,
 }
 
 /// Forks the keeper; its process and the link to it. This process must not have threads. In the keeper this function never returns: it
@@ -131,13 +130,6 @@ fn keep(work: Work, link: &Rc<Link>, supervisor: Parent) -> Result<(), Failure> 
             (task, None)
         }
         Work::Resume(task, grant, lease, command) => (task, Some((grant, lease, command))),
-        Work::RecordInterruption(task, why, requested) => {
-            return record_interruption(&task, &why, requested, link);
-        }
-        Work::GuardOnly => {
-            detach(link, c"dblock-keeper")?;
-            return Guard::new(link, supervisor, None).run();
-        }
     };
     let connector = connector(&task, link)?;
     let verbosity = Verbosity {
@@ -164,14 +156,14 @@ fn keep(work: Work, link: &Rc<Link>, supervisor: Parent) -> Result<(), Failure> 
             sleep(PAUSE);
         }
         let lock = Lock::new(&task, backend, recorder, State::Acquiring, None);
-        return Guard::new(link, supervisor, Some(lock)).run();
+        return Guard::new(link, supervisor, lock).run();
     };
     let lives_on = lease.filter(|_| backend.outlives_session());
     let state = lives_on.map_or(State::Lost, State::Held);
     let mut guard = Guard::new(
         link,
         supervisor,
-        Some(Lock::new(&task, backend, recorder, state, lease)),
+        Lock::new(&task, backend, recorder, state, lease),
     );
     guard.command = command;
     guard.command_has_ended = command.is_none();
@@ -197,20 +189,13 @@ fn connector(task: &Task, link: &Rc<Link>) -> Result<Connector, Failure> {
     )
 }
 
-/// Records that a signal ended the wait for the lock. The keeper that waited cannot do so: its request still occupies the session.
-fn record_interruption(
-    task: &Task,
-    why: &str,
-    requested: Moment,
-    link: &Rc<Link>,
-) -> Result<(), Failure> {
-    let connector = connector(task, link)?;
-    let Some(tables) = task.tables else {
-        return Ok(());
-    };
-    let mut recorder = Recorder::new(task, tables).requested_at(requested);
-    // Until the supervisor ends this process.
-    loop {
+/// Records why the wait for the lock ended, in a process of its own, if a server does that in time. The keeper that waited cannot do it: its
+/// request still occupies the session.
+pub fn record_interruption(task: &Task, why: &str, requested: Moment, log: Log) {
+    let Some(tables) = task.tables else { return };
+    let record = |link: Rc<Link>, _| {
+        let connector = connector(task, &link)?;
+        let mut recorder = Recorder::new(task, tables).requested_at(requested);
         let done = connector.connect(|session| {
             schema::prepare(session)?;
             if is_read_only(session)? {
@@ -219,13 +204,22 @@ fn record_interruption(
             recorder.record_skip(why, Outcome::Interrupted, session)
         });
         match done {
-            Ok(_) => break,
-            Err(Fault::Final(failure)) => return Err(failure),
-            Err(_) => sleep(connector.pause()),
+            Err(Fault::Final(failure)) => Err(failure),
+            _ => Ok(()),
+        }
+    };
+    let Ok((keeper, link)) = fork_isolated(record, FromKeeper::Failed) else {
+        return;
+    };
+    let deadline = Moment::now() + INTERRUPTION_LIMIT;
+    while let Next::Message(message) = next(&link, Some(deadline)) {
+        match message {
+            FromKeeper::Note(level, text) => log.say(level, text),
+            FromKeeper::Failed(failure) => log.warning(failure),
+            _ => {}
         }
     }
-    let _ = link.send(&FromKeeper::Released);
-    Ok(())
+    kill_and_reap(keeper);
 }
 
 /// The backend for a task's lock; with a `grant` it continues that. `may_hold`: whether a former keeper may have been granted the lock;

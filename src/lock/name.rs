@@ -70,13 +70,6 @@ impl Name {
         format!("{}#kill{slot}", self.on_server())
     }
 
-    /// The names on the server of the beacons. Each killer, and each holder that is being killed, holds one. Callers check these where
-    /// there are too many slots to check the kill lock of each.
-    pub fn kill_beacons_on_server(&self) -> [String; 8] {
-        ["a", "b", "c", "d", "e", "f", "g", "h"]
-            .map(|letter| format!("{}#kill{letter}", self.on_server()))
-    }
-
     /// The name on the server of the lock that a killed holder of a slot holds while it ends its command.
     pub fn termination_on_server(&self, slot: u32) -> String {
         format!("{}#end{slot}", self.on_server())

@@ -3,7 +3,6 @@
 use nix::sys::signal::Signal;
 
 use super::event::{Event, is_over};
-use super::keeper_link::KeeperLink;
 use super::lock_state::LockState;
 use super::phase::{Acquiring, Conclusion, Phase};
 use super::signals::Received;
@@ -132,7 +131,6 @@ impl Supervisor<'_> {
             Phase::Done(conclusion) if is_to_release => {
                 self.begin_release(None, LAST_CHANCE, conclusion)
             }
-            Phase::Done(Ok(Conclusion::Interrupted(signal))) => self.after_interruption(signal),
             phase => phase,
         }
     }
@@ -173,15 +171,7 @@ impl Supervisor<'_> {
         let line = format!("{failure}; running without the lock{besides}");
         self.log.error(&line);
         self.record.message = Some(line);
-        let guard = match keeper::fork_off(Work::GuardOnly) {
-            Ok(keeper) => KeeperLink::new(keeper),
-            Err(failure) => return Phase::Done(Err(failure.into())),
-        };
-        let mut former = std::mem::replace(&mut self.keeper, guard);
-        if former.claims() {
-            former.send(ToKeeper::Release(None));
-            self.former_keeper = Some(former);
-        }
+        self.keeper.dismiss();
         self.start_command(None)
     }
 

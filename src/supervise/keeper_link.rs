@@ -14,6 +14,8 @@ pub struct KeeperLink {
     keeper: Peer<ToKeeper, FromKeeper>,
     /// Whether the keeper may hold the lock without having reported that.
     claims: bool,
+    /// Whether the command runs without the lock. Then the keeper only releases what it may be granted.
+    is_dismissed: bool,
     /// Whether a keeper finds out who holds the lock when it is taken.
     pub names_holders: bool,
     /// Whether a keeper that has died was told to release the lock. The server may have carried that out.
@@ -26,6 +28,7 @@ impl KeeperLink {
         Self {
             keeper: Peer::new("the keeper", keeper),
             claims: false,
+            is_dismissed: false,
             names_holders: false,
             may_be_released: false,
         }
@@ -52,6 +55,17 @@ impl KeeperLink {
         self.claims
     }
 
+    /// The command runs without the lock: the keeper releases what it may be granted, and ends. Its reports do not concern the run.
+    pub fn dismiss(&mut self) {
+        self.is_dismissed = true;
+        self.send(ToKeeper::Release(None));
+    }
+
+    /// Whether the keeper was dismissed.
+    pub fn is_dismissed(&self) -> bool {
+        self.is_dismissed
+    }
+
     /// Whether the keeper has closed its end and must still be reaped.
     pub fn is_unreaped(&self) -> bool {
         self.is_closed() && self.is_there()
@@ -63,24 +77,17 @@ impl KeeperLink {
         match message {
             FromKeeper::Held(..) => {
                 self.session = descriptor;
-                self.claims = false;
+                self.claims = self.is_dismissed;
             }
             FromKeeper::Lost(_) => self.session = None,
             FromKeeper::Claiming(may_be_held) => self.claims = may_be_held,
             _ => {}
         }
-        Some(message)
-    }
-
-    /// Reads and drops all messages. Whether the keeper has ended; then it is reaped.
-    pub fn has_gone(&mut self) -> bool {
-        while self.is_readable() {
-            self.receive();
-        }
-        if self.is_closed() {
-            self.end();
-        }
-        self.is_closed()
+        Some(if self.is_dismissed {
+            FromKeeper::Claiming(self.claims)
+        } else {
+            message
+        })
     }
 }
 

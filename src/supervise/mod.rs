@@ -25,6 +25,8 @@ mod termination;
 
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
+
 pub use child::{Child, Surroundings, check_program};
 pub use command::Command;
 pub use environment::{Change, change, of_grant};
@@ -53,9 +55,6 @@ use phase::Phase;
 /// How much longer dblock waits for the server's answer after a signal has asked dblock to end.
 const LAST_CHANCE: Duration = Duration::from_secs(1);
 
-/// How long a server may take to record that a signal ended the wait for the lock.
-const RECORD_LIMIT: Duration = Duration::from_millis(500);
-
 /// Supervises one keeper and one command. It changes nothing in its process that another supervisor in the same process tree could
 /// notice: the command's environment is made in the command's process.
 pub struct Supervisor<'a> {
@@ -67,8 +66,6 @@ pub struct Supervisor<'a> {
     signals: Signals,
     alarm: Alarm,
     keeper: KeeperLink,
-    /// The former keeper of a command that runs without the lock. If it has acquired the lock after all, it releases it.
-    former_keeper: Option<KeeperLink>,
     /// The pid of the ended command, until the keeper knows of its end: the keeper must not kill another process that gets the pid.
     zombie: Option<i32>,
     lock: LockState,
@@ -110,7 +107,6 @@ impl<'a> Supervisor<'a> {
             signals,
             alarm,
             keeper,
-            former_keeper: None,
             zombie: None,
             lock: LockState::None,
             grant: None,
@@ -132,6 +128,9 @@ impl<'a> Supervisor<'a> {
             phase = self.replace_due_keeper(phase);
             self.reap_command();
             if let Phase::Done(conclusion) = phase {
+                if let Ok(Conclusion::Interrupted(signal)) = conclusion {
+                    self.record_interruption(signal);
+                }
                 return conclusion;
             }
             let deadline = self.deadline(&phase);
@@ -139,6 +138,15 @@ impl<'a> Supervisor<'a> {
                 Ok(event) => self.on_event(phase, event),
                 Err(error) => self.fail(phase, error),
             };
+        }
+    }
+
+    /// Records that a signal has ended the wait for the lock, unless no server was reached before.
+    fn record_interruption(&self, signal: Signal) {
+        if self.record.server.is_some() {
+            let task = self.job.task(self.run_id, false, self.log.shown);
+            let line = format!("{signal} ended the wait");
+            keeper::record_interruption(&task, &line, self.record.requested, self.log);
         }
     }
 
@@ -163,7 +171,8 @@ impl<'a> Supervisor<'a> {
                     if !self.check_releasing(&mut releasing) {
                         return Phase::Releasing(releasing);
                     }
-                    self.end_releasing(releasing)
+                    self.keeper.end();
+                    Phase::Done(releasing.conclusion)
                 }
                 phase => return phase,
             };
@@ -206,16 +215,8 @@ impl<'a> Supervisor<'a> {
 
     /// Reaps orphans, which dblock inherits as process 1 of a container.
     fn reap_orphans(&mut self, command: Option<&Child>) {
-        if self
-            .former_keeper
-            .as_mut()
-            .is_some_and(KeeperLink::has_gone)
-        {
-            self.former_keeper = None;
-        }
         let own = [
             self.keeper.pid(),
-            self.former_keeper.as_ref().and_then(|former| former.pid()),
             command.map(|command| command.processes.pid).or(self.zombie),
         ];
         reap_orphans(&own);

@@ -22,7 +22,7 @@ pub enum Phase {
     Terminating(Terminating),
     /// The command has ended, and the lock is held on (`--hold-at-least`).
     Holding(Holding),
-    /// The lock is being released, or the end of the wait for it is being recorded.
+    /// The lock is being released.
     Releasing(Releasing),
     /// No command runs and no lock is held.
     Done(anyhow::Result<Conclusion>),
@@ -98,8 +98,6 @@ pub struct Holding {
 pub struct Releasing {
     /// How long dblock waits for the server's answer.
     pub deadline: Moment,
-    /// Whether there is no lock, and the keeper only records that a signal ended the wait for it.
-    pub only_records: bool,
     /// Whether the end of the run is recorded, or the reason why not was reported.
     pub is_recorded: bool,
     /// Whether dblock waits for nothing more.

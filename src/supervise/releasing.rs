@@ -2,19 +2,16 @@
 
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
-
 use super::child::Child;
 use super::event::{Event, is_over};
 use super::lock_state::LockState;
 use super::phase::{Conclusion, Phase, Releasing};
-use super::{LAST_CHANCE, RECORD_LIMIT, Supervisor};
+use super::{LAST_CHANCE, Supervisor};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::history::RunEnd;
 use crate::keeper::message::{FromKeeper, ToKeeper};
-use crate::keeper::{self, Work};
 
 impl Supervisor<'_> {
     /// Has the keeper release the lock, and reaps the command. Waits for the server's answer until this `limit` at most.
@@ -38,9 +35,7 @@ impl Supervisor<'_> {
             limit = limit.max(self.job.lock.ttl);
         }
         self.keeper.send(ToKeeper::Release(end));
-        if let Some(former) = self.former_keeper.take() {
-            self.keeper.end();
-            self.keeper = former;
+        if self.keeper.is_dismissed() {
             limit = limit.min(LAST_CHANCE);
         }
         if let Some(child) = child {
@@ -49,7 +44,6 @@ impl Supervisor<'_> {
         }
         Phase::Releasing(Releasing {
             deadline: Moment::now() + limit,
-            only_records: false,
             is_recorded: false,
             finished: false,
             conclusion,
@@ -74,7 +68,7 @@ impl Supervisor<'_> {
     /// may not know of it yet.
     pub(super) fn check_releasing(&mut self, releasing: &mut Releasing) -> bool {
         let holds_nothing = matches!(self.lock, LockState::None) && !self.keeper.claims();
-        if releasing.finished || holds_nothing && !releasing.only_records {
+        if releasing.finished || holds_nothing {
             return true;
         }
         if self.keeper.is_closed() {
@@ -169,7 +163,7 @@ impl Supervisor<'_> {
         let end = self.run_end(&releasing.conclusion);
         let is_to_record = self.counts(end.as_deref()) && !releasing.is_recorded;
         let is_to_release = self.lock.is_held() && self.grant_that_outlives().is_some();
-        if releasing.only_records || !(is_to_record || is_to_release) {
+        if !(is_to_record || is_to_release) {
             return false;
         }
         if has_died_before {
@@ -253,41 +247,6 @@ impl Supervisor<'_> {
             "when it sees that dblock is gone"
         };
         format!("{server} frees {name} {when}")
-    }
-
-    pub(super) fn end_releasing(&mut self, releasing: Releasing) -> Phase {
-        self.keeper.end();
-        match releasing.conclusion {
-            Ok(Conclusion::Interrupted(signal)) if !releasing.only_records => {
-                self.after_interruption(signal)
-            }
-            conclusion => Phase::Done(conclusion),
-        }
-    }
-
-    /// A signal has ended the wait for the lock, and the keeper is gone: starts another one to record that. Records nothing if no server
-    /// was reached.
-    pub(super) fn after_interruption(&mut self, signal: Signal) -> Phase {
-        let conclusion = Ok(Conclusion::Interrupted(signal));
-        if self.job.tables.is_none() || self.record.server.is_none() {
-            return Phase::Done(conclusion);
-        }
-        let task = self.job.task(self.run_id, false, self.log.shown);
-        let line = format!("{signal} ended the wait");
-        let work = Work::RecordInterruption(task, line, self.record.requested);
-        let Ok(keeper) = keeper::fork_off(work) else {
-            return Phase::Done(conclusion);
-        };
-        self.keeper.take_over(keeper);
-        // It was reported before that the lock could not be released.
-        self.lock = LockState::None;
-        Phase::Releasing(Releasing {
-            deadline: Moment::now() + RECORD_LIMIT,
-            only_records: true,
-            is_recorded: false,
-            finished: false,
-            conclusion,
-        })
     }
 }
 

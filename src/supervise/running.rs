@@ -34,8 +34,12 @@ impl Supervisor<'_> {
         self.grant = grant;
         let started = Moment::now();
         let environment = environment::changes(self.job, grant, self.tick.as_deref());
-        let link = Arc::clone(self.keeper.link());
-        let announce = move |pid, own_group| link.send(&ToKeeper::Started { pid, own_group });
+        // Without a lock no keeper has to know of the command: the leash ends it with dblock.
+        let keeper = grant.map(|_| Arc::clone(self.keeper.link()));
+        let announce = move |pid, own_group| match &keeper {
+            Some(keeper) => keeper.send(&ToKeeper::Started { pid, own_group }),
+            None => Ok(()),
+        };
         let surroundings = Surroundings::default();
         let (command, signals) = (&self.job.command, &self.signals);
         let child = match Child::spawn(command, environment, signals, surroundings, announce) {

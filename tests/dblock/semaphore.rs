@@ -158,14 +158,14 @@ both_locks! {
         assert_nothing_is_left(server, &name, 4);
     }
 
-    fn a_slot_costs_a_caller_that_does_not_wait_one_packet(server) {
-        for slots in [2, 4, 1000] {
+    fn a_slot_costs_a_caller_that_does_not_wait_one_packet_and_one_of_very_many_two(server) {
+        for (slots, packets) in [(2, 1), (4, 1), (1000, 2)] {
             let (name, proxy) = (unique("packets"), Proxy::to(server));
             let client = hold_slots(server, &name, slots - 1);
             let dblock = Dblock::run_at(&proxy.url(), &name).args(["-m", &slots.to_string()]).stdin(Stdio::piped());
             let mut dblock = dblock.sh("echo slot $DBLOCK_SLOT; read _; exit 0").spawn();
             dblock.wait_line(&format!("slot {}", slots - 1), SOON);
-            assert_eq!(proxy.packets().len(), 1);
+            assert_eq!(proxy.packets().len(), packets);
             of(server, &name, slots).command(["true"]).output().expect_code(75).expect_one_line("; not run");
             drop((dblock.take_stdin(), client));
             dblock.wait().expect_code(0).expect_silence();

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::daemons::is_silent;
-use super::publish::{JobRow, job_columns, read_job};
+use super::publish::{JobRow, job_values, read_job};
 use crate::cron::rules::LARGEST_LAG;
 use crate::db::sql::{after_seconds, micros, moment, now_micros, seconds_ago};
 use crate::db::{Ask, Fault, LIST, Row, Rows, ask, no_answer, text_literal};
@@ -71,17 +71,32 @@ pub struct Look<'a> {
 /// A run's keeper records its end. Within this many seconds its daemon should then record what happens to the tick.
 const UNRECORDED: u32 = 5;
 
+/// The kinds of rows in the answer, each with columns of its own; the others are NULL.
 const NOW: u8 = 0;
 const JOB: u8 = 1;
 const TICK: u8 = 2;
 const DAEMON: u8 = 3;
+
+/// The columns of the answer, besides the kind.
+const COLUMNS: &str = "name next settled triggered is_paused schedule zone definition seen now is_registered tick run attempt failures \
+                       daemon start_at started_at unstarted_at is_orphan";
+
+/// The beginning of a SELECT of rows of one kind, which have these columns.
+fn select(kind: u8, columns: &[(&str, String)]) -> String {
+    let all = COLUMNS.split(' ').map(|column| {
+        let given = columns.iter().find(|(name, _)| *name == column);
+        let value = given.map_or("NULL", |(_, value)| value);
+        format!(", {value} AS {column}")
+    });
+    format!("SELECT {kind} AS kind{}", all.collect::<String>())
+}
 
 impl Look<'_> {
     /// What there is to see.
     pub fn ask(&self) -> Ask<'static, Seen> {
         let [jobs, ticks, daemons, runs] =
             [CRON_JOBS, CRON_TICKS, CRON_DAEMONS, RUNS].map(|table| self.tables.of(&table));
-        let job = format!("SELECT {JOB} AS kind, {} FROM {jobs}", job_columns());
+        let job = format!("{} FROM {jobs}", select(JOB, &job_values()));
         let which = match self.since {
             None => job,
             Some(since) => format!(
@@ -90,26 +105,40 @@ impl Look<'_> {
             ),
         };
         let (own, locks) = (text_literal(self.daemon), self.tables.locks());
-        // The first SELECT decides the columns' types and names, so the jobs come first.
-        let sql = format!(
-            "{which} \
-             UNION ALL SELECT {NOW}, NULL, {}, NULL, NULL, (SELECT COUNT(*) FROM {daemons} WHERE daemon = {own}), NULL, NULL, NULL \
-             UNION ALL SELECT {TICK}, t.name, {}, {}, {}, t.daemon IS NOT NULL AND ({} OR COALESCE(r.ended_at < {}, FALSE)) \
-             AND NOT EXISTS (SELECT 1 FROM {locks} l WHERE l.name = t.name AND l.owner = t.run AND l.expires_at > UTC_TIMESTAMP(6)), \
-             t.run, t.daemon, \
-             CONCAT_WS(' ', t.attempt, t.failures, {}) FROM {ticks} t LEFT JOIN {daemons} d ON d.daemon = t.daemon \
-             LEFT JOIN {runs} r ON r.run = t.run \
-             UNION ALL SELECT {DAEMON}, daemon, NULL, NULL, NULL, 0, NULL, NULL, NULL FROM {daemons} \
-             WHERE expires_at > UTC_TIMESTAMP(6) AND expires_at < {} AND leaving_at IS NULL",
-            now_micros(),
-            micros("t.tick"),
-            micros(
-                "IF(t.daemon IS NULL, t.start_at, COALESCE(r.ended_at, d.gone_at, d.renewed_at + INTERVAL t.ttl_seconds SECOND, t.started_at, t.tick))"
-            ),
-            micros("t.started_at"),
+        let own_rows = format!("(SELECT COUNT(*) FROM {daemons} WHERE daemon = {own})");
+        let now = select(NOW, &[("now", now_micros()), ("is_registered", own_rows)]);
+        let start_at = "IF(t.daemon IS NULL, t.start_at, COALESCE(r.ended_at, d.gone_at, d.renewed_at + INTERVAL t.ttl_seconds SECOND, \
+                        t.started_at, t.tick))";
+        let is_orphan = format!(
+            "t.daemon IS NOT NULL AND ({} OR COALESCE(r.ended_at < {}, FALSE)) \
+             AND NOT EXISTS (SELECT 1 FROM {locks} l WHERE l.name = t.name AND l.owner = t.run AND l.expires_at > UTC_TIMESTAMP(6))",
             is_silent(),
             seconds_ago(UNRECORDED),
-            micros("t.unstarted_at"),
+        );
+        let [name, run, attempt, failures, daemon] =
+            ["name", "run", "attempt", "failures", "daemon"]
+                .map(|column| (column, format!("t.{column}")));
+        let tick = select(
+            TICK,
+            &[
+                name,
+                run,
+                attempt,
+                failures,
+                daemon,
+                ("tick", micros("t.tick")),
+                ("start_at", micros(start_at)),
+                ("started_at", micros("t.started_at")),
+                ("unstarted_at", micros("t.unstarted_at")),
+                ("is_orphan", is_orphan),
+            ],
+        );
+        let daemon = select(DAEMON, &[("daemon", "daemon".to_owned())]);
+        let sql = format!(
+            "{which} UNION ALL {now} \
+             UNION ALL {tick} FROM {ticks} t LEFT JOIN {daemons} d ON d.daemon = t.daemon LEFT JOIN {runs} r ON r.run = t.run \
+             UNION ALL {daemon} FROM {daemons} \
+             WHERE expires_at > UTC_TIMESTAMP(6) AND expires_at < {} AND leaving_at IS NULL",
             after_seconds(LARGEST_LAG.as_secs()),
         );
         ask("cron look", sql, Seen::read).up_to(LIST)
@@ -122,20 +151,12 @@ impl Seen {
         for row in rows.iter() {
             match row.get("kind")? {
                 NOW => {
-                    let (_, _, now, _, _, own_rows): (
-                        u8,
-                        Option<String>,
-                        i64,
-                        Option<i64>,
-                        Option<i64>,
-                        u64,
-                    ) = row.columns()?;
-                    seen.now = now;
-                    seen.is_registered = own_rows == 1;
+                    seen.now = row.get("now")?;
+                    seen.is_registered = row.get("is_registered")?;
                 }
                 JOB => seen.jobs.extend([read_job(row)?]),
-                TICK => seen.ticks.extend(tick(row)?),
-                DAEMON => seen.daemons.push(row.get("name")?),
+                TICK => seen.ticks.extend(read_tick(row)?),
+                DAEMON => seen.daemons.push(row.get("daemon")?),
                 _ => {}
             }
         }
@@ -151,27 +172,22 @@ impl Seen {
     }
 }
 
-/// Reads a tick; `None`: its moment is no date. The columns are those of a job in name only.
-fn tick(row: &Row) -> Result<Option<TickRow>, Fault> {
-    let (_, name, tick, start_at, started_at): (u8, _, _, _, _) = row.columns()?;
-    let Some(tick) = tick else {
+/// Reads a tick; `None`: its moment is no date.
+fn read_tick(row: &Row) -> Result<Option<TickRow>, Fault> {
+    let Some(tick) = row.get("tick")? else {
         return Ok(None);
     };
-    let is_orphan: Option<bool> = row.at(5)?;
-    let (run, daemon, counts): (_, _, String) = (row.at(6)?, row.at(7)?, row.at(8)?);
-    // The attempts, the failures and the moment, in one column.
-    let mut counts = counts.split(' ');
-    let mut count = || counts.next().and_then(|count| count.parse().ok());
+    let is_orphan: Option<bool> = row.get("is_orphan")?;
     Ok(Some(TickRow {
-        name,
+        name: row.get("name")?,
         tick,
-        start_at,
-        started_at,
+        run: row.get("run")?,
+        attempt: row.get("attempt")?,
+        failures: row.get("failures")?,
+        daemon: row.get("daemon")?,
+        start_at: row.get("start_at")?,
+        started_at: row.get("started_at")?,
+        unstarted_at: row.get("unstarted_at")?,
         is_orphan: is_orphan == Some(true),
-        run,
-        daemon,
-        attempt: count().unwrap_or_default(),
-        failures: count().unwrap_or_default(),
-        unstarted_at: counts.next().and_then(|at| at.parse().ok()),
     }))
 }

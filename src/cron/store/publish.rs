@@ -57,23 +57,30 @@ pub struct Definition {
     pub jitter: u64,
 }
 
-/// The columns of a job's row that [`read_job`] reads.
+/// The columns of a job's row that [`read_job`] reads, each with its expression.
+pub(super) fn job_values() -> [(&'static str, String); 9] {
+    [
+        ("name", "name".to_owned()),
+        ("next", micros("next_at")),
+        ("settled", micros("settled_at")),
+        ("triggered", micros("triggered_at")),
+        ("is_paused", "paused_at IS NOT NULL".to_owned()),
+        ("schedule", "schedule".to_owned()),
+        ("zone", "zone".to_owned()),
+        ("definition", "definition".to_owned()),
+        ("seen", micros("seen_at")),
+    ]
+}
+
+/// The same as a list for a SELECT.
 pub(super) fn job_columns() -> String {
-    format!(
-        "name, {} AS next, {} AS settled, {} AS triggered, IF(paused_at IS NULL, 0, 1) AS is_paused, schedule, zone, \
-         CONCAT(definition, ' ', {}) AS definition_and_seen",
-        micros("next_at"),
-        micros("settled_at"),
-        micros("triggered_at"),
-        micros("seen_at")
-    )
+    job_values()
+        .map(|(column, value)| format!("{value} AS {column}"))
+        .join(", ")
 }
 
 /// Reads a job's name and its row.
 pub(super) fn read_job(row: &Row) -> Result<(String, JobRow), Fault> {
-    let last: Option<String> = row.get("definition_and_seen")?;
-    let last = last.unwrap_or_default();
-    let (definition, seen) = last.split_once(' ').unwrap_or_default();
     let found = JobRow {
         next: row.get("next")?,
         settled: row.get("settled")?,
@@ -81,8 +88,8 @@ pub(super) fn read_job(row: &Row) -> Result<(String, JobRow), Fault> {
         is_paused: row.get("is_paused")?,
         schedule: row.get("schedule")?,
         zone: row.get("zone")?,
-        definition: definition.to_owned(),
-        seen: seen.parse().unwrap_or_default(),
+        definition: row.get("definition")?,
+        seen: row.get::<Option<i64>>("seen")?.unwrap_or_default(),
     };
     Ok((row.get("name")?, found))
 }

@@ -18,7 +18,7 @@ use crate::db::{Client, Fault, ask_session_info, client};
 use crate::lock::{
     LONGEST_TTL, MOST_SLOTS, Name, Wait, kill_ack_lock, kill_request_lock, session_marker_lock,
 };
-use statements::{ask_uptime, take_beacon};
+use statements::ask_uptime;
 
 /// How long the server keeps the markers of a killer whose host has vanished.
 const IDLE_LIMIT: Duration = Duration::from_secs(10);
@@ -307,9 +307,6 @@ impl Killing<'_> {
             if !acquired && *marker == markers[0] {
                 return Ok(false);
             }
-        }
-        while !self.inspector.run(&take_beacon(self.name))? {
-            sleep(LOOK_AGAIN_AT_KILLER);
         }
         Ok(true)
     }

@@ -3,7 +3,8 @@
 
 use crate::lock::Grant;
 
-/// Up to this many slots the statement also checks the kill lock of each. For a thousand slots that would be most of its text.
+/// Up to this many slots the statement also checks the kill lock of each. For a thousand slots that would be most of its text: there the
+/// proof checks the kill lock of the slot that was acquired.
 pub const FEW: u32 = 16;
 
 /// A question to the server. After each the session holds at most one slot, and at most once the lock of the queue's head.
@@ -33,8 +34,6 @@ pub struct Answer {
     pub slot: Option<u32>,
     /// Whether this session is the head of the queue.
     pub is_head: bool,
-    /// Whether the holder of any slot is being killed. Only asked if there are too many slots to check each.
-    pub kills: bool,
     /// With a proof: whether somebody kills the holder of the slot.
     pub killed: bool,
     /// With a proof: whether the lost holder of the slot is reacquiring it.
@@ -99,7 +98,6 @@ impl Plan {
             refused,
             slot,
             is_head,
-            kills,
             killed,
             reacquired,
             connection_id,
@@ -116,20 +114,17 @@ impl Plan {
             (Some(slot), _) if killed && !self.checks_kills => Next::Release(slot, self.first()),
             (Some(slot), _) if killed && late => Next::Abandon(slot),
             (Some(_), _) if killed => Next::Wait(step),
-            // The last holder's command may still run.
-            (Some(slot), Step::Try | Step::TryUnlessQueued) if kills => {
+            // An answer without a wait proves the slot. After a wait the answer may have arrived late, when the server had already ended
+            // this session and released its locks. Without a check of the kill lock the last holder's command may still run.
+            (Some(slot), Step::Queue | Step::Head | Step::Settle) => Next::Ask(Step::Confirm(slot)),
+            (Some(slot), Step::Try | Step::TryUnlessQueued) if !self.checks_kills => {
                 Next::Ask(Step::Confirm(slot))
             }
-            // An answer without a wait proves the slot. After a wait the answer may have arrived late, when the server had already ended
-            // this session and released its locks.
-            (Some(slot), Step::Try | Step::TryUnlessQueued | Step::Confirm(_)) => {
-                Next::Held(Grant {
-                    slot,
-                    connection_id,
-                    fence: None,
-                })
-            }
-            (Some(slot), _) => Next::Ask(Step::Confirm(slot)),
+            (Some(slot), _) => Next::Held(Grant {
+                slot,
+                connection_id,
+                fence: None,
+            }),
             (None, _) if refused && (late || !self.waits) => Next::Taken,
             (None, Step::Try | Step::TryUnlessQueued | Step::Queue) if refused => {
                 Next::Ask(Step::Queue)

@@ -308,7 +308,6 @@ impl World {
                 Slot::Held(slot) => Some(slot.into()),
                 _ => None,
             },
-            kills: self.sees_kills(number, step),
             killed: false,
             reacquired: false,
             is_head: slots > 1 && self.head.owner == own,
@@ -404,17 +403,5 @@ impl World {
             .all()
             .filter(|lock| **lock == own)
             .for_each(|lock| *lock = None);
-    }
-
-    /// Whether the statement also shows that the holder of any slot is being killed.
-    fn sees_kills(&self, number: usize, step: Step) -> bool {
-        let markers = &self.markers;
-        matches!(step, Step::Try | Step::TryUnlessQueued)
-            && !self.callers[number].plan.checks_kills
-            && markers
-                .kills
-                .iter()
-                .chain(&markers.terminations)
-                .any(Option::is_some)
     }
 }

@@ -88,6 +88,7 @@ fn every_order_of_losses(server: Server) {
         (1, 2, 1, false, killed),
         (2, 2, 0, true, cut_off),
         (2, 2, 1, true, killed),
+        (2, 2, 1, false, killed),
     ] {
         let setting = Setting {
             server,

@@ -33,7 +33,6 @@ impl Asked {
                 .and_then(|slot| u32::try_from(slot).ok())
                 .filter(|&slot| slot < slots),
             is_head: head == Some(1),
-            kills: head == Some(2),
             killed: slot == Some(KILLED),
             reacquired: false,
             connection_id,

@@ -153,7 +153,7 @@ impl Statements {
     /// The name and the text of a step's statement. `left` is the rest of the wait, `None` without limit. The columns of the answer:
     ///
     /// - the number of the held slot, -1 for none, NULL if that is not known;
-    /// - whether the session is the head of the queue, or 2 for [`Statements::kills`];
+    /// - whether the session is the head of the queue;
     /// - the session's connection id;
     /// - two that show whether the server is read-only;
     /// - with a proof, who reacquires the slot, and who kills its holder.
@@ -220,8 +220,6 @@ impl Statements {
         };
         let is_head = match step {
             _ if alone => "0",
-            // Evaluated after the slot is acquired, because only the state by then counts.
-            Step::Try | Step::TryUnlessQueued if !self.checks_kills => &self.kills(),
             _ => &is_head,
         };
         let limit = limit.map_or_else(String::new, statement_limit);
@@ -271,18 +269,8 @@ impl Statements {
 
     /// Announces that the killed holder of a slot ends its command. Until the announcement is withdrawn no dblock acquires the slot.
     pub fn announce_termination(&self, slot: u32) -> Ask<'static, ()> {
-        let (lock, kill) = (self.termination_lock(slot), take_kill_beacon(&self.name));
-        command(
-            "announce termination",
-            format!("SELECT GET_LOCK({lock}, 0), {kill}"),
-        )
-    }
-
-    /// 2 if the holder of any slot is being killed, else 0. It stands in the column of the queue's head, which is not read then.
-    fn kills(&self) -> String {
-        let kills = self.name.kill_beacons_on_server();
-        let kills = kills.map(|kill| format!("IS_USED_LOCK({})", text_literal(&kill)));
-        format!("CASE WHEN COALESCE({}) THEN 2 ELSE 0 END", kills.join(", "))
+        let take = take(&self.name.termination_on_server(slot), Duration::ZERO);
+        command("announce termination", take)
     }
 
     /// Withdraws [`Statements::announce_termination`], and tells the killer, the session with this id, that the command has ended.
@@ -456,13 +444,6 @@ impl Statements {
 /// 1 if this session holds it, else 0.
 fn is_held(name: &str) -> String {
     format!("IFNULL(IS_USED_LOCK({name}) = CONNECTION_ID(), 0)")
-}
-
-/// Acquires one of the beacons that show that a holder of a lock is being killed: 1, or NULL if none is free.
-pub fn take_kill_beacon(name: &Name) -> String {
-    let kills = name.kill_beacons_on_server();
-    let kills = kills.map(|kill| format!("WHEN GET_LOCK({}, 0) THEN 1", text_literal(&kill)));
-    format!("CASE {} END", kills.join(" "))
 }
 
 /// Acquires the lock with this name on the server, and waits up to this many whole seconds.
