@@ -140,12 +140,12 @@ impl RowLock {
             Vec::new()
         };
         let is_own = |row: &SlotState| row.owner.as_deref() == Some(&self.spec.owner);
-        if rows.iter().any(is_own) {
-            if let Claimed::Held(grant, lease) = self.claim(&[], true, session, &Nobody)? {
-                self.grant = grant;
-                self.regain_named_lock(session);
-                return Ok(Tried::Held(self.grant, lease));
-            }
+        if rows.iter().any(is_own)
+            && let Claimed::Held(grant, lease) = self.claim(&[], true, session, &Nobody)?
+        {
+            self.grant = grant;
+            self.regain_named_lock(session);
+            return Ok(Tried::Held(self.grant, lease));
         }
         for slot in 0..self.slots {
             let row = rows.iter().find(|row| row.slot == slot);
