@@ -21,6 +21,7 @@ impl Parent {
     }
 
     /// From here on commands may run. If the parent dies, this process must hold their locks until they are gone.
+    #[expect(clippy::unused_self, reason = "there is one parent only")]
     pub fn outlive(self) {
         let _ = prctl::set_pdeathsig(None);
     }

@@ -39,7 +39,8 @@ fn run_by_hand(crontab: &Crontab, job: &str) -> Option<i32> {
 
 both_servers! {
     fn a_daemon_has_one_session_and_two_processes_however_many_commands_run(server) {
-        let lines: String = (0..20).map(|number| format!("#: job{number}\n0 0 1 1 * {STAYS}\n")).collect();
+        let lines = (0..20).map(|number| format!("#: job{number}\n0 0 1 1 * {STAYS}\n"));
+        let lines = lines.collect::<Vec<_>>().concat();
         let crontab = Crontab::new(server, &lines);
         let host = crontab.start(&["--grace", "0s", "--jobs", "20"]);
         crontab.tables.sql("UPDATE dblock_cron_jobs SET next_at = UTC_TIMESTAMP(6), changed_at = UTC_TIMESTAMP(6)");

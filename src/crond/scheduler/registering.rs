@@ -7,6 +7,7 @@ use crate::cron::{Register, leave, renew, stop_taking};
 
 /// What a daemon has said of itself and its file.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each stands for itself")]
 pub(super) struct Registration {
     /// The hash of the file.
     pub file_hash: String,

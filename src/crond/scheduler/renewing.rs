@@ -97,7 +97,7 @@ impl Scheduler<'_> {
                 Some(_) => {}
             }
         }
-        self.renew_each(runs, is_new)
+        Ok(self.renew_each(runs, is_new))
     }
 
     /// The lock of a run was held when this renewal was sent.
@@ -110,13 +110,13 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Renews each lock by itself, and finds out which are lost.
-    fn renew_each(&mut self, runs: Vec<String>, is_new: bool) -> Result<bool, Failure> {
+    /// Renews each lock by itself, and finds out which are lost. Returns whether the server has answered.
+    fn renew_each(&mut self, runs: Vec<String>, is_new: bool) -> bool {
         for run in runs {
             self.end_commands_of_the_stopped();
             let Some(renewal) = self.on_lock(&run, |lock| lock.renew_on(is_new)) else {
                 self.shared.is_new |= is_new;
-                return Ok(false);
+                return false;
             };
             let Some(mine) = self.own.by_run.get_mut(&run) else {
                 continue;
@@ -137,13 +137,13 @@ impl Scheduler<'_> {
                     self.coordinator.note(Level::Info, &cause);
                     if self.connection.session().is_none() {
                         self.shared.is_new |= is_new;
-                        return Ok(false);
+                        return false;
                     }
                 }
                 _ => {}
             }
         }
-        Ok(true)
+        true
     }
 
     /// Looks whether somebody ends a run of this daemon.
@@ -156,7 +156,7 @@ impl Scheduler<'_> {
         }
         let kills = ask_kills(self.tables, held);
         if self.ask(|session| session.run(&kills))? == Some(true) {
-            self.renew_each(self.renewable(), false)?;
+            self.renew_each(self.renewable(), false);
         }
         Ok(())
     }

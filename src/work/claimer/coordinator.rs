@@ -117,10 +117,10 @@ impl Claimer<'_> {
                 break;
             }
             if self.connection.has_ended() {
-                let line = format!("{session} has ended the session");
-                session.tell(Level::Info, &line);
+                let fault = format!("{session} has ended the session");
+                session.tell(Level::Info, &fault);
                 self.connection.close();
-                self.coordinator.say_fault(&line);
+                self.coordinator.say_fault(&fault);
                 return Next::Late;
             }
         }
