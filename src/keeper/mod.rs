@@ -66,6 +66,8 @@ pub struct Task<'a> {
     pub shown: Level,
     /// How the run uses dblock's tables; `None`: not at all.
     pub tables: Option<&'a TableUse>,
+    /// The names of the slots, in their order; empty where they have none.
+    pub slot_names: &'a [String],
     /// The tick that the run is for, as text, if a former keeper has found it.
     pub tick: Option<&'a str>,
 }
@@ -81,8 +83,6 @@ pub struct TableUse {
     pub token_ttl: Option<Duration>,
     /// When the run is to be skipped.
     pub once: Option<Once>,
-    /// The names of the slots, in their order; empty where they have none.
-    pub slot_names: Vec<String>,
 }
 
 impl TableUse {

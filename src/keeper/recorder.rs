@@ -16,6 +16,7 @@ pub struct Recorder<'a> {
     journal: Journal,
     /// How the run uses the tables.
     pub tables: &'a TableUse,
+    slot_names: &'a [String],
     /// Whether the backend records the grant itself, in one transaction with it.
     is_row: bool,
     /// When its command was started; `None`: it was not, or another keeper saw that.
@@ -24,7 +25,7 @@ pub struct Recorder<'a> {
 
 impl<'a> Recorder<'a> {
     /// For the run of a task.
-    pub fn new(task: &Task, tables: &'a TableUse) -> Self {
+    pub fn new(task: &Task<'a>, tables: &'a TableUse) -> Self {
         let introduction = &task.introduction;
         let (pid, program) = (introduction.pid, &introduction.command);
         let facts = RunFacts {
@@ -40,6 +41,7 @@ impl<'a> Recorder<'a> {
                 needed: tables.once.is_none().then_some(Duration::ZERO),
             },
             tables,
+            slot_names: task.slot_names,
             is_row: tables.is_row(),
             started: None,
         }
@@ -53,7 +55,7 @@ impl<'a> Recorder<'a> {
 
     /// The statements that record a grant, from the slot and the session's connection id, for a row with this `owner`.
     pub fn on_grant(&self, owner: &str) -> impl Fn(u32, u64) -> Vec<String> + use<> {
-        self.journal.on_grant(owner, &self.tables.slot_names)
+        self.journal.on_grant(owner, self.slot_names)
     }
 
     /// The tables that it writes to.
@@ -98,7 +100,7 @@ impl<'a> Recorder<'a> {
             }
         };
         let facts = &mut self.journal.facts;
-        facts.slot_name = self.tables.slot_names.get(grant.slot as usize).cloned();
+        facts.slot_name = self.slot_names.get(grant.slot as usize).cloned();
         if !self.is_row && due.is_ok() {
             let start = self.journal.start(grant.slot, grant.connection_id, None);
             session

@@ -94,7 +94,6 @@ pub fn read(
     let allow_unfit_server = sources.switch("allow-unfit-server");
     let hold_at_least = sources.optional("hold-at-least", value::duration)?;
     let report = report_to(sources)?;
-    let named_slots = slot_names.clone();
     let durable = sources.switch("durable");
     let once = once(sources, &name)?;
     let needs_tables = durable || token.is_some() || once.is_some() || sources.switch("record");
@@ -128,7 +127,6 @@ pub fn read(
                 token,
                 token_ttl,
                 once,
-                slot_names: named_slots,
             }),
         },
         conflict_exit_code,

@@ -188,7 +188,6 @@ impl Supervisor<'_> {
             }
             FromKeeper::Taken(holder) => return Some(Ok(Acquisition::Taken(holder))),
             FromKeeper::AlreadyRan(already) => return Some(Ok(Acquisition::AlreadyRan(already))),
-            FromKeeper::Tick(tick) => self.tick = Some(tick),
             FromKeeper::Failed(failure) => return Some(Err(failure.into())),
             FromKeeper::Waiting(holders) => self.begin_wait(acquiring, &holders),
             FromKeeper::Note(level, text) => {

@@ -66,6 +66,7 @@ impl Job {
             names_holders: name_holder,
             shown,
             tables: self.tables.as_ref(),
+            slot_names: &self.slot_names,
             tick: None,
         }
     }

@@ -9,6 +9,7 @@ use crate::isolated::peer::Peer;
 use crate::keeper::message::{FromKeeper, ToKeeper};
 
 /// A keeper, or the latest of several.
+#[expect(clippy::struct_excessive_bools, reason = "each may be so alone")]
 pub struct KeeperLink {
     /// While a copy of the session's descriptor is open, nobody gets the lock of a keeper that has died before the command is gone.
     keeper: Peer<ToKeeper, FromKeeper>,

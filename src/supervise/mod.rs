@@ -71,8 +71,6 @@ pub struct Supervisor<'a> {
     lock: LockState,
     /// The latest grant of the lock that the command was started for; `None` without a lock.
     grant: Option<Grant>,
-    /// The tick that the run is for, as text.
-    tick: Option<String>,
     /// Whether to run the command without the lock if no server can be reached.
     run_if_unreachable: bool,
     /// Whether a signal has asked the command to end, or dblock after the command's end.
@@ -110,7 +108,6 @@ impl<'a> Supervisor<'a> {
             zombie: None,
             lock: LockState::None,
             grant: None,
-            tick: None,
             run_if_unreachable,
             asked_to_end: false,
             killed: false,

@@ -74,7 +74,7 @@ impl Supervisor<'_> {
         command: Option<Processes>,
     ) -> Result<(), Failure> {
         let task = Task {
-            tick: self.tick.as_deref(),
+            tick: self.record.tick.as_deref(),
             ..self.job.task(self.run_id, false, self.log.shown)
         };
         self.keeper.take_over(keeper::fork_off(Work::Resume(

@@ -33,7 +33,7 @@ impl Supervisor<'_> {
         }
         self.grant = grant;
         let started = Moment::now();
-        let environment = environment::changes(self.job, grant, self.tick.as_deref());
+        let environment = environment::changes(self.job, grant, self.record.tick.as_deref());
         // Without a lock no keeper has to know of the command: the leash ends it with dblock.
         let keeper = grant.map(|_| Arc::clone(self.keeper.link()));
         let announce = move |pid, own_group| match &keeper {
