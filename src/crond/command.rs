@@ -239,7 +239,7 @@ impl TickCommand {
 
     /// Whether somebody ends it with `dblock kill`.
     fn is_killed(&self) -> bool {
-        let mut events = self.record.events.iter();
+        let mut events = self.record.lock.events.iter();
         events.any(|event| event.kind == LockEventKind::Killed)
     }
 
@@ -263,9 +263,7 @@ impl TickCommand {
         if late_failure.is_some() {
             record.started = None;
         } else {
-            record.ended = Some((SystemTime::now(), ending));
-            record.ended_at = Some(Moment::now());
-            record.ran = Some(self.running.started.elapsed());
+            record.end_command(self.running.started, ending);
         }
         record.is_interrupted = cause == Some(Cause::Stopped);
         let ended = match (late_failure, cause) {

@@ -279,10 +279,7 @@ impl Supervisor<'_> {
         match ending {
             Some(_) if late_failure.is_some() => self.record.started = None,
             Some(ending) => {
-                let ran = started.elapsed();
-                self.record.ended = Some((SystemTime::now(), ending));
-                self.record.ended_at = Some(Moment::now());
-                self.record.ran = Some(ran);
+                let ran = self.record.end_command(started, ending);
                 self.log
                     .info(format_args!("the command {ending} after {}", shown(ran)));
             }
