@@ -24,42 +24,12 @@ use crate::db::Client;
 use crate::history::RunEnd;
 use crate::lock::{Grant, Lease};
 use crate::supervise::{
-    Child, Command, Conclusion, LockEventKind, Outlet, Output, Place, RunOutcome, RunRecord,
-    Signals, Sink, Surroundings, of_grant, pipe,
+    Cause, Child, Command, Conclusion, LockEventKind, Outlet, Output, Place, RunOutcome, RunRecord,
+    Signals, Sink, Started, Surroundings, of_grant, pipe,
 };
 
-/// Why dblock ends a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
-    /// It has reached its timeout.
-    TimedOut,
-    /// The daemon is ending.
-    Stopped,
-    /// Its lock was lost, or somebody ends it with `dblock kill`.
-    LockLost,
-    /// The server has not confirmed its lock in time.
-    LeaseOver,
-}
-
-/// The output of an attempt, and where it goes.
-pub struct Written {
-    /// The job.
-    pub name: String,
-    /// The output.
-    pub output: Output,
-    /// Where it goes when all of it is there; `None`: it is passed on.
-    pub mail: Option<Mail>,
-}
-
-impl Written {
-    /// Whether it goes by mail, which has only what went wrong.
-    pub fn is_mail(&self) -> bool {
-        self.mail.is_some()
-    }
-}
-
-/// An attempt whose command was started.
-pub struct TickCommand {
+/// What an attempt's command is started for.
+pub struct Tick {
     /// The job.
     pub job: Rc<Job>,
     /// The attempt.
@@ -68,14 +38,13 @@ pub struct TickCommand {
     pub grant: Grant,
     /// How long that is held, as far as it is proved; `None`: it is lost.
     pub lease: Option<Lease>,
-    /// The command itself.
-    pub running: Command<Cause>,
-    /// Its place on the board, where the scheduler finds it.
-    pub place: Place,
-    /// Its output.
-    pub written: Written,
+    /// Where its output goes; `None`: that is passed on.
+    pub mail: Option<Mail>,
     record: RunRecord,
 }
+
+/// An attempt whose command was started.
+pub type TickCommand = Started<Tick>;
 
 /// What an attempt's end means.
 pub struct Concluded {
@@ -89,8 +58,9 @@ pub struct Concluded {
 
 /// The streams of an attempt before its command is started, and the ends for the command.
 pub struct Streams {
-    /// What the command writes.
-    pub written: Written,
+    output: Output,
+    /// Where the output goes when all of it is there; `None`: it is passed on.
+    mail: Option<Mail>,
     ends: [OwnedFd; 3],
 }
 
@@ -101,17 +71,13 @@ impl Streams {
     /// The system refused.
     pub fn new(job: &Job) -> io::Result<Self> {
         let (mail, text) = Mail::begin(job)?.unzip();
-        let name = job.name.to_string();
-        let sink = text.map_or_else(|| Sink::Lines(name.clone()), Sink::File);
+        let sink = text.map_or_else(|| Sink::Lines(job.name.to_string()), Sink::File);
         let (out, out_end) = pipe()?;
         let (err, err_end) = pipe()?;
         Ok(Self {
             ends: [input(&job.input)?, out_end, err_end],
-            written: Written {
-                name,
-                output: Output::of_both([out, err], sink),
-                mail,
-            },
+            output: Output::of_both([out, err], sink),
+            mail,
         })
     }
 }
@@ -135,59 +101,62 @@ fn enter(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-impl TickCommand {
-    /// Starts the command of an attempt under a lock.
-    ///
-    /// # Errors
-    /// It was not started; with what there is to be read of that.
-    pub fn start(
-        job: Rc<Job>,
-        (attempt, grant, lease): (Attempt, Grant, Lease),
-        mut streams: Streams,
-        outlets: &mut [Outlet; 2],
-        scrubbed: &[&'static str],
-        (place, signals): (Place, &Signals),
-    ) -> Result<Self, (Failure, Written)> {
-        let mut folder = home(&job);
-        if let Err(error) = enter(&folder) {
-            let (home, why) = (folder.display(), in_words(&error));
-            let line = format!("cannot change to the folder {home}: {why}; starting in /");
-            streams.written.output.say(outlets, line);
-            folder = PathBuf::from("/");
-        }
-        let mut environment = changes(&job, scrubbed, attempt.number);
-        environment.extend(of_grant(&job.name, &[], Some(grant), Some(&attempt.shown)));
-        let [stdin, stdout, stderr] = streams.ends;
-        let surroundings = Surroundings {
-            stdin: Some(stdin),
-            stdout: Some(stdout),
-            stderr: Some(stderr),
-            folder: Some(folder),
-            own_session: true,
-        };
-        let arguments = [shell(&job), "-c", &job.command].map(OsString::from);
-        let mut record = RunRecord::begin();
-        record.grant = Some(grant);
-        record.started = Some(SystemTime::now());
-        let (started, announce) = (Moment::now(), place.announce());
-        match Child::spawn(&arguments, environment, signals, surroundings, announce) {
-            Ok(child) => Ok(Self {
-                running: Command::new(child, started, job.options.timeout),
+/// Starts the command of an attempt under a lock.
+///
+/// # Errors
+/// It was not started; with what there is to be read of that.
+pub fn start(
+    job: Rc<Job>,
+    (attempt, grant, lease): (Attempt, Grant, Lease),
+    mut streams: Streams,
+    outlets: &mut [Outlet; 2],
+    scrubbed: &[&'static str],
+    (place, signals): (Place, &Signals),
+) -> Result<TickCommand, Box<(Failure, Output, Option<Mail>)>> {
+    let mut folder = home(&job);
+    if let Err(error) = enter(&folder) {
+        let (home, why) = (folder.display(), in_words(&error));
+        let line = format!("cannot change to the folder {home}: {why}; starting in /");
+        streams.output.say(outlets, line);
+        folder = PathBuf::from("/");
+    }
+    let mut environment = changes(&job, scrubbed, attempt.number);
+    environment.extend(of_grant(&job.name, &[], Some(grant), Some(&attempt.shown)));
+    let [stdin, stdout, stderr] = streams.ends;
+    let surroundings = Surroundings {
+        stdin: Some(stdin),
+        stdout: Some(stdout),
+        stderr: Some(stderr),
+        folder: Some(folder),
+        own_session: true,
+    };
+    let arguments = [shell(&job), "-c", &job.command].map(OsString::from);
+    let mut record = RunRecord::begin();
+    record.grant = Some(grant);
+    record.started = Some(SystemTime::now());
+    let (started, announce) = (Moment::now(), place.announce());
+    let (timeout, kill_after) = (job.options.timeout, job.options.kill_after);
+    match Child::spawn(&arguments, environment, signals, surroundings, announce) {
+        Ok(child) => Ok(Started {
+            running: Command::new(child, started, timeout, kill_after, Some(place)),
+            output: streams.output,
+            purpose: Tick {
                 job,
                 attempt,
                 grant,
                 lease: Some(lease),
-                place,
-                written: streams.written,
+                mail: streams.mail,
                 record,
-            }),
-            Err(failure) => {
-                streams.written.output.say(outlets, &failure);
-                Err((failure, streams.written))
-            }
+            },
+        }),
+        Err(failure) => {
+            streams.output.say(outlets, &failure);
+            Err(Box::new((failure, streams.output, streams.mail)))
         }
     }
+}
 
+impl TickCommand {
     /// When dblock must begin to end it, unless its lock is confirmed before; `None`: that has begun.
     pub fn lease_over(&self) -> Option<Moment> {
         let lease = self.lease.filter(|_| !self.running.is_ending())?;
@@ -196,25 +165,13 @@ impl TickCommand {
 
     /// Adds a line of dblock's own to its output.
     pub fn say(&mut self, outlets: &mut [Outlet; 2], line: &str) {
-        self.written.output.say(outlets, line);
-    }
-
-    /// Begins to end it. While its lock may be held by others soon, SIGKILL comes before that.
-    pub fn end(&mut self, cause: Cause) {
-        let asked = self.job.options.kill_after;
-        let kill_after = match (cause, self.lease) {
-            (Cause::Stopped | Cause::TimedOut, _) | (_, None) => asked,
-            (_, Some(lease)) => lease
-                .kill_after(asked)
-                .min(lease.over().since(Moment::now())),
-        };
-        self.running.end(cause, kill_after);
+        self.output.say(outlets, line);
     }
 
     /// The lock is lost, or may be. The command must end.
     pub fn lose(&mut self, cause: &str) -> String {
         self.record.lose(cause);
-        self.end(Cause::LockLost);
+        self.running.end(Cause::LockLost, self.lease);
         self.lease = None;
         let name = &self.job.name;
         format!("{name} was lost while the command runs: {cause}; ending the command")
@@ -223,7 +180,7 @@ impl TickCommand {
     /// This client ends the run. The command must end.
     pub fn be_killed(&mut self, who: &Client) -> String {
         self.record.add(LockEventKind::Killed, &format!("by {who}"));
-        self.end(Cause::LockLost);
+        self.running.end(Cause::LockLost, self.lease);
         let name = &self.job.name;
         format!("{name} was ended by {who}; ending the command")
     }
@@ -233,22 +190,14 @@ impl TickCommand {
         let silent = shown(lease.proved.elapsed());
         let why = format!("may be lost: the server has not renewed it for {silent}");
         self.record.add(LockEventKind::Abandoned, &why);
-        self.end(Cause::LeaseOver);
+        self.running.end(Cause::LeaseOver, Some(lease));
         format!("{} {why}; ending the command", self.job.name)
     }
 
     /// Whether somebody ends it with `dblock kill`.
     fn is_killed(&self) -> bool {
-        let mut events = self.record.events.iter();
+        let mut events = self.record.lock.events.iter();
         events.any(|event| event.kind == LockEventKind::Killed)
-    }
-
-    /// Why dblock ends or has ended it; `None`: it does not.
-    pub fn cause(&self) -> Option<Cause> {
-        if self.place.was_killed() {
-            return Some(Cause::LockLost);
-        }
-        self.running.cause()
     }
 
     /// What its end means. It must be over.
@@ -259,13 +208,11 @@ impl TickCommand {
             .ended()
             .unwrap_or(Ending::Code(Reason::Internal.code()));
         let late_failure = child.late_failure();
-        let record = &mut self.record;
+        let record = &mut self.purpose.record;
         if late_failure.is_some() {
             record.started = None;
         } else {
-            record.ended = Some((SystemTime::now(), ending));
-            record.ended_at = Some(Moment::now());
-            record.ran = Some(self.running.started.elapsed());
+            record.end_command(self.running.started, ending);
         }
         record.is_interrupted = cause == Some(Cause::Stopped);
         let ended = match (late_failure, cause) {

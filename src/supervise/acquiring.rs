@@ -257,7 +257,7 @@ impl Supervisor<'_> {
 
     fn on_signal_acquiring(&mut self, acquiring: &mut Acquiring, received: Received) -> Decision {
         self.reap_orphans(None);
-        if self.signals.act_on(received.signal) {
+        if self.poller.signals.act_on(received.signal) {
             return Some(Ok(Acquisition::Interrupted(received.signal)));
         }
         // While dblock was stopped, so was its keeper. Give the keeper time to report its own timeout.

@@ -7,6 +7,8 @@ use super::event::is_over;
 use super::termination::Termination;
 use crate::base::clock::Moment;
 use crate::base::exit::{Ending, TIMED_OUT, TIMED_OUT_KILLED};
+use crate::keeper::Place;
+use crate::lock::Lease;
 
 /// A command that was started. `C`: why dblock may end it.
 pub struct Command<C> {
@@ -16,29 +18,64 @@ pub struct Command<C> {
     pub started: Moment,
     /// When its timeout is over; `None`: it has none.
     time_over: Option<Moment>,
+    /// From SIGTERM to SIGKILL.
+    kill_after: Duration,
+    /// Where the process with the session finds it; `None`: that was told by a message.
+    place: Option<Place>,
     /// While dblock ends it, and why.
     termination: Option<(C, Termination)>,
 }
 
 impl<C: Copy> Command<C> {
     /// A command that was started at this moment.
-    pub fn new(child: Child, started: Moment, timeout: Option<Duration>) -> Self {
+    pub fn new(
+        child: Child,
+        started: Moment,
+        timeout: Option<Duration>,
+        kill_after: Duration,
+        place: Option<Place>,
+    ) -> Self {
         Self {
             child,
             started,
             time_over: timeout.map(|timeout| started + timeout),
+            kill_after,
+            place,
             termination: None,
         }
     }
 
-    /// Begins to end it, unless that has begun: SIGTERM, then SIGKILL after `kill_after`. `false` if this user may not signal it.
-    pub fn end(&mut self, cause: C, kill_after: Duration) -> bool {
+    /// Begins to end it, unless that has begun: SIGTERM, then SIGKILL. Under a lease that others may get soon, it is gone before that.
+    /// `false` if this user may not signal it.
+    pub fn end(&mut self, cause: C, lease: Option<Lease>) -> bool {
+        let asked = self.kill_after;
+        let kill_after = lease.map_or(asked, |lease| lease.time_to_end(asked));
+        self.end_within(kill_after, cause)
+    }
+
+    /// Kills it, as others may run it already.
+    pub fn end_now(&mut self, cause: C) {
+        self.end_within(Duration::ZERO, cause);
+    }
+
+    fn end_within(&mut self, kill_after: Duration, cause: C) -> bool {
         if self.is_ending() {
             return true;
         }
         let (termination, may_signal) = Termination::begin(&self.child, kill_after);
         self.termination = Some((cause, termination));
         may_signal
+    }
+
+    /// Whether the process with the session has killed it.
+    pub fn was_killed(&self) -> bool {
+        self.place.as_ref().is_some_and(Place::was_killed)
+    }
+
+    /// Reaps it. Before that it leaves the board: another process may get its pid.
+    pub fn reap(self) {
+        drop(self.place);
+        self.child.reap();
     }
 
     /// Why dblock ends or has ended it; `None`: it does not.

@@ -1,12 +1,9 @@
-//! The events of a supervisor: this is the one place that turns its descriptors into events.
+//! The events of a supervisor.
 
 use std::io;
-use std::os::fd::AsFd;
-
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::Supervisor;
+use super::poller::Source;
 use super::signals::Received;
 use crate::base::clock::Moment;
 use crate::keeper::message::FromKeeper;
@@ -27,11 +24,10 @@ impl Supervisor<'_> {
     /// The next event, signals first; `None` waits without a deadline.
     ///
     /// # Errors
-    /// As `poll(2)`, `timerfd_settime(2)` and `read(2)`.
+    /// As [`Poller::wait`](super::Poller::wait) and `read(2)`.
     pub(super) fn next_event(&mut self, deadline: Option<Moment>) -> io::Result<Event> {
-        self.alarm.set(deadline)?;
         loop {
-            if let Some(received) = self.signals.next()? {
+            if let Some(received) = self.poller.signals.next()? {
                 return Ok(Event::Signal(received));
             }
             // The event repeats until the keeper is reaped.
@@ -39,20 +35,11 @@ impl Supervisor<'_> {
                 return Ok(Event::KeeperGone);
             }
             self.keeper.send_rest();
-            let mut descriptors = vec![
-                PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
-                PollFd::new(self.alarm.as_fd(), PollFlags::POLLIN),
-            ];
-            descriptors.extend(self.keeper.wanted());
-            match poll(&mut descriptors, PollTimeout::NONE) {
-                Ok(_) | Err(Errno::EINTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-            let [signal_came, time_is_over] =
-                [0, 1].map(|at: usize| descriptors[at].any() == Some(true));
+            let keeper = self.keeper.wanted().map(|link| (Source::Peer, link));
+            let ready = self.poller.wait(deadline, keeper)?;
             // There may only be room for what is unsent.
             let keeper_sent = self.keeper.is_readable();
-            if signal_came {
+            if ready.contains(&Source::Signals) {
                 continue;
             }
             if keeper_sent {
@@ -61,7 +48,7 @@ impl Supervisor<'_> {
                     None => Event::KeeperGone,
                 });
             }
-            if time_is_over {
+            if ready.contains(&Source::Alarm) {
                 return Ok(Event::Deadline);
             }
         }

@@ -1,6 +1,6 @@
 //! Holding the lock after the command's end (`--hold-at-least`), until the time is over or a signal asks dblock to end.
 
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 
 use nix::sys::signal::Signal;
 
@@ -41,10 +41,8 @@ impl Supervisor<'_> {
     /// The descriptors that the supervisor still needs when its command has ended: all that it opened itself.
     fn own_descriptors(&self) -> Vec<RawFd> {
         let report = self.record.report_output.as_ref();
-        [self.signals.as_fd(), self.alarm.as_fd()]
-            .map(|descriptor| descriptor.as_raw_fd())
-            .into_iter()
-            .chain(self.keeper.descriptors())
+        let own = self.poller.descriptors().into_iter();
+        own.chain(self.keeper.descriptors())
             .chain(report.map(AsRawFd::as_raw_fd))
             .collect()
     }
@@ -55,12 +53,12 @@ impl Supervisor<'_> {
             Event::Signal(received) if received.signal == Signal::SIGCHLD => {
                 self.reap_orphans(None);
             }
-            Event::Signal(received) if self.signals.asks_to_end(received.signal) => {
+            Event::Signal(received) if self.poller.signals.asks_to_end(received.signal) => {
                 self.asked_to_end = true;
                 return self.begin_release(None, LAST_CHANCE.min(limit), holding.conclusion);
             }
             Event::Signal(received) => {
-                self.signals.act_on(received.signal);
+                self.poller.signals.act_on(received.signal);
             }
             // The supervisor keeps the session open for a while. A keeper that was still reacquiring is not replaced: another one would
             // have no better chance.

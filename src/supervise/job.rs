@@ -41,9 +41,7 @@ pub struct Job {
 impl Job {
     /// The name of the command's program, without its folder.
     pub fn program(&self) -> String {
-        let program = self.command.first().map(Path::new);
-        let name = program.and_then(|path| path.file_name().or(Some(path.as_os_str())));
-        name.unwrap_or_default().to_string_lossy().into_owned()
+        program_of(&self.command)
     }
 
     /// What a keeper does for this job. All of its sessions have this `run_id`. `name_holder`: whether the user learns who holds the lock
@@ -70,4 +68,11 @@ impl Job {
             tick: None,
         }
     }
+}
+
+/// The name of a command's program, without its folder.
+pub fn program_of(command: &[OsString]) -> String {
+    let program = command.first().map(Path::new);
+    let name = program.and_then(|path| path.file_name().or(Some(path.as_os_str())));
+    name.unwrap_or_default().to_string_lossy().into_owned()
 }

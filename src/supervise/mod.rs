@@ -6,6 +6,7 @@ mod child;
 mod command;
 mod environment;
 mod event;
+mod grace;
 mod hold_at_least;
 mod inherited;
 mod job;
@@ -13,13 +14,18 @@ mod keeper_link;
 mod leash;
 mod lock_state;
 mod output;
+mod outputs;
 mod phase;
+mod plan;
+mod poller;
 mod record;
 mod releasing;
 mod replacing;
+mod runner;
 mod running;
 mod shutdown;
 mod signals;
+mod started;
 mod terminating;
 mod termination;
 
@@ -32,15 +38,17 @@ pub use command::Command;
 pub use environment::{Change, change, of_grant};
 pub use event::is_over;
 pub use inherited::{restore_limit_and_dispositions, was_closed};
-pub use job::Job;
-pub use output::{Kept, MOST_LINGERING, Outlet, Output, Round, Sink, Tail, pipe};
+pub use job::{Job, program_of};
+pub use output::{Kept, Outlet, Output, Round, Sink, Tail, pipe};
 pub use phase::Conclusion;
+pub use plan::Plan;
+pub use poller::Poller;
 pub use record::{LockEvent, LockEventKind, RunOutcome, RunRecord, Summary};
-pub use shutdown::Shutdown;
-pub use signals::{Received, Signals, signals_and_alarm};
+pub use runner::Runner;
+pub use signals::{Received, Signals};
+pub use started::{Cause, Started};
 
 use crate::base::children::{reap, reap_orphans};
-use crate::base::clock::Alarm;
 use crate::base::exit::Failure;
 use crate::base::log::Log;
 use crate::keeper::message::FromKeeper;
@@ -63,8 +71,7 @@ pub struct Supervisor<'a> {
     run_id: &'a str,
     record: &'a mut RunRecord,
     log: Log,
-    signals: Signals,
-    alarm: Alarm,
+    poller: Poller,
     keeper: KeeperLink,
     /// The pid of the ended command, until the keeper knows of its end: the keeper must not kill another process that gets the pid.
     zombie: Option<i32>,
@@ -96,14 +103,12 @@ impl<'a> Supervisor<'a> {
         let task = job.task(run_id, names_holders, log.shown);
         let mut keeper = KeeperLink::new(keeper::fork_off(Work::Acquire(task))?);
         keeper.names_holders = names_holders;
-        let alarm = Alarm::new().map_err(|error| Failure::refused("make a timer", &error))?;
         Ok(Self {
             job,
             run_id,
             record,
             log,
-            signals,
-            alarm,
+            poller: Poller::new(signals)?,
             keeper,
             zombie: None,
             lock: LockState::None,

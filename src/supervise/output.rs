@@ -4,8 +4,9 @@
 use std::collections::VecDeque;
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Stderr, Stdout, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::LazyLock;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -25,9 +26,6 @@ const PIECE: usize = 4096;
 /// The most bytes that are passed on from one stream before another one's turn. A pipe holds this many, unless its command has enlarged it:
 /// so nothing of an ended command remains.
 const MOST: usize = 64 * 1024;
-
-/// The output of at most this many ended commands stays open, for processes that they left behind. The oldest are closed.
-pub const MOST_LINGERING: usize = 64;
 
 /// A pipe with a nonblocking read end, for a [`Stream`].
 ///
@@ -64,6 +62,9 @@ impl Round {
     }
 }
 
+static STDOUT: LazyLock<Stdout> = LazyLock::new(io::stdout);
+static STDERR: LazyLock<Stderr> = LazyLock::new(io::stderr);
+
 /// dblock's own stdout or stderr.
 #[derive(Debug)]
 pub struct Outlet {
@@ -94,16 +95,23 @@ impl Outlet {
     }
 
     /// Whether it accepts more: all lines are written, and another could be.
-    pub fn has_room(&self) -> bool {
+    fn has_room(&self) -> bool {
         self.is_empty() && self.is_writable()
     }
 
     /// Whether a write would succeed now. A closed or broken outlet accepts everything.
     pub fn is_writable(&self) -> bool {
-        with_descriptor(self.is_stderr, |descriptor| {
-            let mut descriptors = [PollFd::new(descriptor, PollFlags::POLLOUT)];
-            !matches!(poll(&mut descriptors, PollTimeout::ZERO), Ok(0))
-        })
+        let mut descriptors = [PollFd::new(self.descriptor(), PollFlags::POLLOUT)];
+        !matches!(poll(&mut descriptors, PollTimeout::ZERO), Ok(0))
+    }
+
+    /// Its descriptor.
+    pub fn descriptor(&self) -> BorrowedFd<'static> {
+        if self.is_stderr {
+            STDERR.as_fd()
+        } else {
+            STDOUT.as_fd()
+        }
     }
 
     /// Writes as much as fits. Returns whether that was all.
@@ -112,8 +120,7 @@ impl Outlet {
             let piece = &rest[..rest.len().min(PIECE)];
             let end = piece.iter().rposition(|byte| *byte == b'\n');
             let piece = &piece[..end.map_or(piece.len(), |end| end + 1)];
-            let written = with_descriptor(self.is_stderr, |to| write_what_fits(to, piece));
-            match written {
+            match write_what_fits(self.descriptor(), piece) {
                 Ok(length @ 1..) => self.written += length,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
@@ -138,14 +145,6 @@ impl Outlet {
         for part in [name.as_bytes(), b": ", line, b"\n"] {
             self.lines.extend_from_slice(part);
         }
-    }
-}
-
-fn with_descriptor<T>(is_stderr: bool, use_it: impl FnOnce(BorrowedFd) -> T) -> T {
-    if is_stderr {
-        use_it(io::stderr().as_fd())
-    } else {
-        use_it(io::stdout().as_fd())
     }
 }
 

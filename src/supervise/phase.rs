@@ -6,6 +6,7 @@ use nix::sys::signal::Signal;
 
 use super::Supervisor;
 use super::command::Command;
+use super::grace::Grace;
 use crate::base::clock::Moment;
 use crate::base::exit::Ending;
 use crate::cron::AlreadyRan;
@@ -63,8 +64,8 @@ pub struct Running {
     pub command: Command<Cause>,
     /// Until when the lock is held at least.
     pub hold_until: Moment,
-    /// After a wake-up: until when the keeper may prove that an expired lease still holds.
-    pub grace: Option<Moment>,
+    /// After a sleep of this process.
+    pub grace: Grace,
 }
 
 /// While the command is being ended.
@@ -111,7 +112,7 @@ impl Supervisor<'_> {
         let own = match phase {
             Phase::Acquiring(acquiring) => acquiring.deadline,
             Phase::Running(running) => {
-                let lease = running.grace.or(self.lease_over());
+                let lease = self.lease_over().map(|over| running.grace.deadline(over));
                 running.command.deadline().into_iter().chain(lease).min()
             }
             Phase::Terminating(terminating) => terminating.command.deadline(),

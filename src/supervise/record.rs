@@ -72,6 +72,28 @@ fn name_of(signal: i32) -> String {
     Signal::try_from(signal).map_or_else(|_| signal.to_string(), |signal| signal.to_string())
 }
 
+/// What happened to the lock of a run.
+#[derive(Debug, Default)]
+pub struct LockHistory {
+    pub events: Vec<LockEvent>,
+    /// The number of events that were not kept.
+    pub omitted: u32,
+    lost: Option<Moment>,
+    /// Why the lock is lost, or may be; `None`: it is not lost.
+    loss: Option<String>,
+}
+
+/// The end of a command.
+#[derive(Debug, Clone, Copy)]
+pub struct CommandEnd {
+    /// When, by this host's clock.
+    pub at: SystemTime,
+    moment: Moment,
+    ending: Ending,
+    /// How long it ran.
+    pub ran: Duration,
+}
+
 /// What happened so far.
 #[derive(Debug)]
 pub struct RunRecord {
@@ -87,23 +109,15 @@ pub struct RunRecord {
     pub waited: Duration,
     /// When the command was started.
     pub started: Option<SystemTime>,
-    /// When the command ended, and how; its processes in the background may run on.
-    pub ended: Option<(SystemTime, Ending)>,
-    /// When the command ended, by the monotonic clock.
-    pub ended_at: Option<Moment>,
-    /// How long the command ran.
-    pub ran: Option<Duration>,
+    /// How the command ended; its processes in the background may run on.
+    pub ended: Option<CommandEnd>,
     pub outcome: RunOutcome,
     /// The line of a skip.
     pub message: Option<String>,
-    pub events: Vec<LockEvent>,
-    /// The number of events that were not kept.
-    pub events_omitted: u32,
+    /// What happened to the lock.
+    pub lock: LockHistory,
     /// The report's destination if it must stay open when stdout is closed; `None` for a file.
     pub report_output: Option<OwnedFd>,
-    lost: Option<Moment>,
-    /// Why the lock is lost, or may be; `None`: it is not lost.
-    loss: Option<String>,
     /// The tick that the run is for, as text.
     pub tick: Option<String>,
     /// Whether dblock ends the command because it ends itself. Then a failure does not count as the command's own.
@@ -121,15 +135,10 @@ impl RunRecord {
             waited: Duration::ZERO,
             started: None,
             ended: None,
-            ended_at: None,
-            ran: None,
             outcome: RunOutcome::default(),
             message: None,
-            events: Vec::new(),
-            events_omitted: 0,
+            lock: LockHistory::default(),
             report_output: None,
-            lost: None,
-            loss: None,
             is_interrupted: false,
             tick: None,
         }
@@ -138,6 +147,18 @@ impl RunRecord {
     /// The wait for the lock is over.
     pub fn end_wait(&mut self) {
         self.waited = self.requested.elapsed();
+    }
+
+    /// The command, which was `started` at this moment, has ended. Returns how long it ran.
+    pub fn end_command(&mut self, started: Moment, ending: Ending) -> Duration {
+        let ran = started.elapsed();
+        self.ended = Some(CommandEnd {
+            at: SystemTime::now(),
+            moment: Moment::now(),
+            ending,
+            ran,
+        });
+        ran
     }
 
     /// Records what the keeper reports.
@@ -149,7 +170,12 @@ impl RunRecord {
                 self.acquired = Some(SystemTime::now());
             }
             FromKeeper::Held(grant, _) => {
-                let span = self.lost.take().map(Moment::elapsed).unwrap_or_default();
+                let span = self
+                    .lock
+                    .lost
+                    .take()
+                    .map(Moment::elapsed)
+                    .unwrap_or_default();
                 let detail = format!(
                     "after {}, on connection {}",
                     shown(span),
@@ -189,8 +215,8 @@ impl RunRecord {
             (None, RunOutcome::Skipped) => Outcome::Skipped,
             (None, RunOutcome::Interrupted) => Outcome::Interrupted,
         };
-        let signal = match (self.ended, ended) {
-            (Some((_, Ending::Signal(signal))), _) | (None, Ok(Ending::Signal(signal))) => {
+        let signal = match (self.ended.map(|end| end.ending), ended) {
+            (Some(Ending::Signal(signal)), _) | (None, Ok(Ending::Signal(signal))) => {
                 Some(name_of(signal))
             }
             _ => None,
@@ -214,13 +240,13 @@ impl RunRecord {
         };
         let summary = self.summary(ended);
         let message = self.with_loss(summary.outcome, summary.message);
-        let ended_ago = self.ended_at.map(Moment::elapsed);
+        let ended_ago = self.ended.map(|end| end.moment.elapsed());
         RunEnd {
             succeeded: summary.outcome == Outcome::Ran && summary.exit_code == 0,
             outcome: summary.outcome,
             exit_code: Some(summary.exit_code),
             signal: summary.signal,
-            ran: self.ran,
+            ran: self.ended.map(|end| end.ran),
             ended_ago: ended_ago.unwrap_or_default(),
             message: message.map(|message| cut(&message)),
         }
@@ -228,7 +254,7 @@ impl RunRecord {
 
     /// The last message, together with the reason for the loss, even if the command ran on without the lock.
     fn with_loss(&self, outcome: Outcome, message: Option<String>) -> Option<String> {
-        let Some(loss) = &self.loss else {
+        let Some(loss) = &self.lock.loss else {
             return message;
         };
         Some(match (outcome, message) {
@@ -241,7 +267,8 @@ impl RunRecord {
     /// Notes why the lock is lost: the first cause or the killer, and why it was not reacquired where that was tried.
     fn note_loss(&mut self, kind: LockEventKind, detail: &str) {
         let is_durable = self.grant.is_some_and(|grant| grant.fence.is_some());
-        self.loss = match (kind, self.loss.take()) {
+        let lock = &mut self.lock;
+        lock.loss = match (kind, lock.loss.take()) {
             (LockEventKind::Reacquired, _) => None,
             (LockEventKind::Killed, _) => Some(format!("ended {detail}")),
             (LockEventKind::Abandoned, Some(cause)) if !is_durable => {
@@ -254,18 +281,18 @@ impl RunRecord {
 
     /// The lock was lost.
     pub fn lose(&mut self, cause: &str) {
-        self.lost.get_or_insert_with(Moment::now);
+        self.lock.lost.get_or_insert_with(Moment::now);
         self.add(LockEventKind::Lost, cause);
     }
 
     /// Records something that happened to the lock.
     pub fn add(&mut self, kind: LockEventKind, detail: &str) {
         self.note_loss(kind, detail);
-        if self.events.len() == MOST_EVENTS {
-            self.events_omitted += 1;
+        if self.lock.events.len() == MOST_EVENTS {
+            self.lock.omitted += 1;
             return;
         }
-        self.events.push(LockEvent {
+        self.lock.events.push(LockEvent {
             at: SystemTime::now(),
             kind,
             detail: detail.to_owned(),

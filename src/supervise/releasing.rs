@@ -116,7 +116,7 @@ impl Supervisor<'_> {
             Event::Message(message) => self.update_at_the_end(&message),
             // The command has ended, and whoever signals dblock now does not want to wait for a slow server.
             Event::Signal(received) => {
-                if self.signals.act_on(received.signal) {
+                if self.poller.signals.act_on(received.signal) {
                     releasing.deadline = releasing.deadline.min(Moment::now() + LAST_CHANCE);
                 }
             }

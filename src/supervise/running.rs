@@ -10,6 +10,7 @@ use nix::sys::signal::Signal;
 use super::child::{Child, Surroundings};
 use super::command::Command;
 use super::event::{Event, is_over};
+use super::grace::Grace;
 use super::lock_state::LockState;
 use super::phase::{Cause, Conclusion, Phase, Running};
 use super::record::LockEventKind;
@@ -19,16 +20,13 @@ use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::text::shown;
 use crate::keeper::message::{FromKeeper, ToKeeper};
-use crate::lock::{Grant, OnLockLost};
-
-/// If the supervisor notices so late that the lease is over, it was stopped, or the machine slept.
-const OVERSLEPT: Duration = Duration::from_millis(500);
+use crate::lock::{Grant, Lease, OnLockLost};
 
 impl Supervisor<'_> {
     /// Starts the command; without a grant it runs without the lock.
     pub(super) fn start_command(&mut self, grant: Option<Grant>) -> Phase {
         let acquired = Moment::now();
-        if let Err(error) = self.signals.collect_all() {
+        if let Err(error) = self.poller.signals.collect_all() {
             return Phase::Done(Err(error.into()));
         }
         self.grant = grant;
@@ -41,7 +39,7 @@ impl Supervisor<'_> {
             None => Ok(()),
         };
         let surroundings = Surroundings::default();
-        let (command, signals) = (&self.job.command, &self.signals);
+        let (command, signals) = (&self.job.command, &self.poller.signals);
         let child = match Child::spawn(command, environment, signals, surroundings, announce) {
             Ok(child) => child,
             Err(failure) => {
@@ -50,10 +48,11 @@ impl Supervisor<'_> {
             }
         };
         self.record.started = Some(SystemTime::now());
+        let (timeout, kill_after) = (self.job.timeout, self.job.kill_after);
         Phase::Running(Running {
-            command: Command::new(child, started, self.job.timeout),
+            command: Command::new(child, started, timeout, kill_after, None),
             hold_until: acquired + self.job.hold_at_least,
-            grace: None,
+            grace: Grace::default(),
         })
     }
 
@@ -71,17 +70,26 @@ impl Supervisor<'_> {
                 ));
                 return Some(Cause::TimedOut);
             }
-            let Some(lease_over) = self.lease_over().filter(|&at| is_over(Some(at))) else {
-                running.grace = None;
-                return None;
-            };
+            let over = self.lease_over();
             // Reads the messages that the keeper has sent first.
-            let Some(message) = self.pending_message() else {
-                return self.check_grace(running, lease_over);
-            };
-            if self.on_message(message) {
-                return Some(Cause::LockLost);
+            if is_over(over)
+                && let Some(message) = self.pending_message()
+            {
+                if self.on_message(message) {
+                    return Some(Cause::LockLost);
+                }
+                continue;
             }
+            let (keeper, lease) = (&mut self.keeper, self.lock.lease());
+            let is_over = running.grace.is_over(over, || {
+                keeper.send(ToKeeper::Check);
+                lease.map(Lease::grace).unwrap_or_default()
+            });
+            if !is_over {
+                return None;
+            }
+            self.abandon_lock();
+            return Some(Cause::LeaseOver);
         }
     }
 
@@ -97,19 +105,6 @@ impl Supervisor<'_> {
             self.on_message(message);
         }
         Cause::OwnEnd
-    }
-
-    /// The lease is over and the keeper is silent. After a sleep the keeper gets a moment to prove the lock.
-    fn check_grace(&mut self, running: &mut Running, lease_over: Moment) -> Option<Cause> {
-        if lease_over.elapsed() > OVERSLEPT && running.grace.is_none() {
-            self.keeper.send(ToKeeper::Check);
-            running.grace = self.lock.lease().map(|lease| Moment::now() + lease.grace());
-        }
-        if running.grace.is_some_and(|grace| grace > Moment::now()) {
-            return None;
-        }
-        self.abandon_lock();
-        Some(Cause::LeaseOver)
     }
 
     pub(super) fn on_event_running(&mut self, running: Running, event: Event) -> Phase {
@@ -146,11 +141,11 @@ impl Supervisor<'_> {
         if signal == Signal::SIGCHLD {
             return self.reap_orphans(Some(child));
         }
-        self.asked_to_end |= self.signals.asks_to_end(signal);
+        self.asked_to_end |= self.poller.signals.asks_to_end(signal);
         if signal == Signal::SIGTSTP && from_terminal {
             // The keeper stops renewing meanwhile: a stop for longer than the TTL gives the lock away.
             self.keeper.send(ToKeeper::Pause);
-            self.signals.stop();
+            self.poller.signals.stop();
             self.keeper.send(ToKeeper::Check);
         }
         if received.is_for(child.processes) && !child.signal(signal as i32) {
@@ -283,10 +278,7 @@ impl Supervisor<'_> {
         match ending {
             Some(_) if late_failure.is_some() => self.record.started = None,
             Some(ending) => {
-                let ran = started.elapsed();
-                self.record.ended = Some((SystemTime::now(), ending));
-                self.record.ended_at = Some(Moment::now());
-                self.record.ran = Some(ran);
+                let ran = self.record.end_command(started, ending);
                 self.log
                     .info(format_args!("the command {ending} after {}", shown(ran)));
             }

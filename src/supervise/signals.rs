@@ -8,8 +8,6 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{getpid, getsid};
 
 use super::inherited;
-use crate::base::clock::Alarm;
-use crate::base::exit::Failure;
 use crate::base::processes::Processes;
 
 /// The signals that dblock forwards to the command.
@@ -167,20 +165,6 @@ impl Signals {
     pub fn inherited(&self) -> SigSet {
         self.inherited
     }
-}
-
-/// The signals and the timer of a process that runs many commands. Exceeding a file size limit (`ulimit -f`) is an error there, and not
-/// the process's death. Commands get the inherited mask.
-///
-/// # Errors
-/// [`crate::base::exit::Reason::OsRefused`].
-pub fn signals_and_alarm() -> Result<(Signals, Alarm), Failure> {
-    let refused = |error: io::Error| Failure::refused("collect signals", &error);
-    let signals = Signals::collect().map_err(refused)?;
-    let limit = SigSet::from_iter([Signal::SIGXFSZ]).thread_block();
-    limit.map_err(|error| refused(error.into()))?;
-    let alarm = Alarm::new().map_err(|error| Failure::refused("make a timer", &error))?;
-    Ok((signals, alarm))
 }
 
 impl AsFd for Signals {

@@ -4,7 +4,6 @@ use super::Supervisor;
 use super::event::{Event, is_over};
 use super::lock_state::LockState;
 use super::phase::{Cause, Phase, Running, Terminating};
-use crate::base::clock::Moment;
 use crate::lock::OnLockLost;
 
 impl Supervisor<'_> {
@@ -14,19 +13,10 @@ impl Supervisor<'_> {
             hold_until,
             ..
         } = running;
-        let now = Moment::now();
-        let kill_after = match (self.lock, self.job.lock.on_lost) {
-            // A command that ignores SIGTERM must be gone before another host may get the lock.
-            (LockState::Held(lease) | LockState::Lost(_, lease), policy)
-                if policy != OnLockLost::Ignore =>
-            {
-                lease
-                    .kill_after(self.job.kill_after)
-                    .min(lease.over().since(now))
-            }
-            _ => self.job.kill_after,
-        };
-        if !command.end(cause, kill_after) {
+        // A command that ignores SIGTERM must be gone before another host may get the lock.
+        let lease = self.lock.lease();
+        let lease = lease.filter(|_| self.job.lock.on_lost != OnLockLost::Ignore);
+        if !command.end(cause, lease) {
             self.log
                 .warning("cannot end the command: it runs as another user; waiting for its end");
         }

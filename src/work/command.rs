@@ -11,7 +11,7 @@ use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
 use crate::base::text::shown;
 use crate::queue::{JobEnd, LONGEST_ERROR, Queue, retry_delay};
 use crate::supervise::{
-    Child, Command, Output, Place, Signals, Sink, Surroundings, Tail, change, pipe,
+    Cause, Child, Command, Output, Place, Signals, Sink, Started, Surroundings, Tail, change, pipe,
 };
 
 /// Longest argument in bytes, with its final NUL (execve(2)).
@@ -34,28 +34,14 @@ pub struct Task {
     pub is_whole: bool,
 }
 
-/// Why dblock ends a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
-    /// It has reached its timeout.
-    TimedOut,
-    /// The worker is ending.
-    Stopped,
-    /// The lease on its jobs is over, or was lost.
-    LeaseOver,
+/// The jobs that a command was started for.
+pub struct Jobs {
+    /// The jobs; none once others have them.
+    pub tasks: Vec<Task>,
 }
 
-/// A command that was started for jobs.
-pub struct JobCommand {
-    /// The command itself.
-    pub running: Command<Cause>,
-    /// Its place on the board, where the claimer finds it.
-    pub place: Place,
-    /// Its jobs.
-    pub tasks: Vec<Task>,
-    /// Its stderr, which goes through dblock's own.
-    pub output: Output,
-}
+/// A command that was started for jobs. Its stderr goes through dblock's own.
+pub type JobCommand = Started<Jobs>;
 
 /// Why a command did not start.
 pub enum Unstarted {
@@ -65,70 +51,60 @@ pub enum Unstarted {
     Worker(Failure),
 }
 
-impl JobCommand {
-    /// Starts a command for these jobs, at least one.
-    ///
-    /// # Errors
-    /// The command was not started, and the jobs are unchanged.
-    pub fn start(
-        spec: &Spec,
-        tasks: Vec<Task>,
-        signals: &Signals,
-        place: Place,
-    ) -> Result<Self, Unstarted> {
-        let refused =
-            |error: &io::Error| Unstarted::Worker(Failure::refused("run the command", error));
-        let arguments = arguments(spec, &tasks)?;
-        let payloads: Vec<_> = tasks.iter().map(|task| task.payload.clone()).collect();
-        let end = spec.batch.map(|batch| batch.separator);
-        let stdin = payload::stdin(&payloads, end).map_err(|error| refused(&error))?;
-        let (read, write) = pipe().map_err(|error| refused(&error))?;
-        let surroundings = Surroundings {
-            stdin: Some(stdin),
-            stderr: Some(write),
-            ..Surroundings::default()
-        };
-        let numbers = |number: &dyn Fn(&Task) -> String| {
-            let numbers: Vec<_> = tasks.iter().map(number).collect();
-            numbers.join(" ")
-        };
-        let mut changes = vec![
-            change("DBLOCK_QUEUE", Some(&spec.queue)),
-            change("DBLOCK_JOB_ID", Some(&numbers(&|task| task.id.to_string()))),
-            change(
-                "DBLOCK_ATTEMPT",
-                Some(&numbers(&|task| task.attempt.to_string())),
-            ),
-            change(
-                "DBLOCK_FENCE",
-                Some(&numbers(&|task| task.fence.to_string())),
-            ),
-        ];
-        changes.extend(spec.scrubbed.iter().map(|&name| change(name, None)));
-        let started = Moment::now();
-        let announce = place.announce();
-        let child = Child::spawn(&arguments, changes, signals, surroundings, announce)
-            .map_err(Unstarted::Worker)?;
-        Ok(Self {
-            running: Command::new(child, started, spec.timeout),
-            place,
-            tasks,
-            output: Output::of_stderr(read, Sink::Through(Tail::new(LONGEST_ERROR))),
-        })
-    }
+/// Starts a command for these jobs, at least one.
+///
+/// # Errors
+/// The command was not started, and the jobs are unchanged.
+pub fn start(
+    spec: &Spec,
+    tasks: Vec<Task>,
+    signals: &Signals,
+    place: Place,
+) -> Result<JobCommand, Unstarted> {
+    let refused = |error: &io::Error| Unstarted::Worker(Failure::refused("run the command", error));
+    let arguments = arguments(spec, &tasks)?;
+    let payloads: Vec<_> = tasks.iter().map(|task| task.payload.clone()).collect();
+    let end = spec.batch.map(|batch| batch.separator);
+    let stdin = payload::stdin(&payloads, end).map_err(|error| refused(&error))?;
+    let (read, write) = pipe().map_err(|error| refused(&error))?;
+    let surroundings = Surroundings {
+        stdin: Some(stdin),
+        stderr: Some(write),
+        ..Surroundings::default()
+    };
+    let numbers = |number: &dyn Fn(&Task) -> String| {
+        let numbers: Vec<_> = tasks.iter().map(number).collect();
+        numbers.join(" ")
+    };
+    let mut changes = vec![
+        change("DBLOCK_QUEUE", Some(&spec.queue)),
+        change("DBLOCK_JOB_ID", Some(&numbers(&|task| task.id.to_string()))),
+        change(
+            "DBLOCK_ATTEMPT",
+            Some(&numbers(&|task| task.attempt.to_string())),
+        ),
+        change(
+            "DBLOCK_FENCE",
+            Some(&numbers(&|task| task.fence.to_string())),
+        ),
+    ];
+    changes.extend(spec.scrubbed.iter().map(|&name| change(name, None)));
+    let started = Moment::now();
+    let announce = place.announce();
+    let child = Child::spawn(&arguments, changes, signals, surroundings, announce)
+        .map_err(Unstarted::Worker)?;
+    Ok(Started {
+        running: Command::new(child, started, spec.timeout, spec.kill_after, Some(place)),
+        output: Output::of_stderr(read, Sink::Through(Tail::new(LONGEST_ERROR))),
+        purpose: Jobs { tasks },
+    })
+}
 
+impl JobCommand {
     /// The ids of its jobs, as text.
     pub fn jobs(&self) -> String {
         let jobs: Vec<_> = self.tasks.iter().map(|task| task.id.to_string()).collect();
         jobs.join(" ")
-    }
-
-    /// Why dblock ends or has ended it; `None`: it does not.
-    pub fn cause(&self) -> Option<Cause> {
-        if self.place.was_killed() {
-            return Some(Cause::LeaseOver);
-        }
-        self.running.cause()
     }
 
     /// The outcome of each job, and the exit of the command, as for `dblock run`. The command must be over, and its output finished.
@@ -151,25 +127,26 @@ impl JobCommand {
                 ending,
                 Ending::Signal(libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT)
             );
-        let end = match (cause, ending) {
-            (Some(Cause::Stopped | Cause::LeaseOver), _) => End::Returned,
-            (None, _) if was_asked => End::Returned,
-            (Some(Cause::TimedOut), _) => End::Failed(
-                format!(
-                    "timed out after {}",
-                    shown(spec.timeout.unwrap_or_default())
-                ),
-                false,
-            ),
-            (None, Ending::Code(0)) => End::Done,
-            (None, Ending::Code(CONFLICT)) => End::Later,
-            (None, Ending::Code(code)) => {
-                End::Failed(format!("exit {code}"), spec.bury_on.contains(&code))
+        let failed_by = |why: String, for_good: bool| Err((why, for_good));
+        let end: Result<JobEnd, (String, bool)> = match (cause, ending) {
+            (Some(Cause::TimedOut), _) => {
+                let timeout = shown(spec.timeout.unwrap_or_default());
+                failed_by(format!("timed out after {timeout}"), false)
             }
-            (None, Ending::Signal(_)) => End::Failed(ending.to_string(), false),
+            (Some(_), _) => Ok(JobEnd::Returned),
+            (None, _) if was_asked => Ok(JobEnd::Returned),
+            (None, Ending::Code(0)) => Ok(JobEnd::Done),
+            (None, Ending::Code(CONFLICT)) => Ok(JobEnd::Later(queue.retry_delay)),
+            (None, Ending::Code(code)) => {
+                failed_by(format!("exit {code}"), spec.bury_on.contains(&code))
+            }
+            (None, Ending::Signal(_)) => failed_by(ending.to_string(), false),
         };
         let each = std::mem::take(&mut self.tasks).into_iter().map(|task| {
-            let outcome = end.of(&task, queue, &said);
+            let outcome = match &end {
+                Ok(outcome) => outcome.clone(),
+                Err((why, for_good)) => failed(&task, queue, why, &said, *for_good),
+            };
             (task, outcome)
         });
         let ending = match self.running.cause() {
@@ -177,26 +154,6 @@ impl JobCommand {
             _ => ending,
         };
         (each.collect(), ending)
-    }
-}
-
-/// What a command's end means for its jobs.
-enum End {
-    Done,
-    Later,
-    Returned,
-    /// The reason, and whether the job must not be tried again.
-    Failed(String, bool),
-}
-
-impl End {
-    fn of(&self, task: &Task, queue: &Queue, said: &str) -> JobEnd {
-        match self {
-            Self::Done => JobEnd::Done,
-            Self::Later => JobEnd::Later(queue.retry_delay),
-            Self::Returned => JobEnd::Returned,
-            Self::Failed(why, for_good) => failed(task, queue, why, said, *for_good),
-        }
     }
 }
 

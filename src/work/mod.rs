@@ -9,7 +9,6 @@ mod message;
 mod payload;
 
 use std::ffi::OsString;
-use std::path::Path;
 use std::time::Duration;
 
 pub use coordinator::work;
@@ -67,13 +66,6 @@ pub enum Until {
 const SESSION_LIMIT: Duration = Duration::from_secs(60);
 
 impl Spec {
-    /// The name of the command's program, without its folder.
-    fn program(&self) -> String {
-        let program = self.command.first().map(Path::new);
-        let name = program.and_then(|path| path.file_name().or(Some(path.as_os_str())));
-        name.unwrap_or_default().to_string_lossy().into_owned()
-    }
-
     /// How many jobs a command gets at most.
     fn jobs_of_command(&self) -> u32 {
         self.batch.map_or(1, |batch| batch.jobs)

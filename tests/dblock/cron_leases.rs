@@ -8,8 +8,8 @@ use nix::sys::signal::Signal;
 
 use crate::harness::crontab::{end, job, scheduler_of};
 use crate::harness::{
-    Crontab, Frozen, Proxy, Running, SOON, Server, both_servers, children_of, eventually, send,
-    stat_field, within,
+    Crontab, Frozen, Proxy, Running, SOON, Server, allow_files, both_servers, children_of,
+    eventually, send, stat_field, within,
 };
 
 /// It stays until it is ended.
@@ -114,6 +114,16 @@ both_servers! {
 
     fn a_scheduler_that_is_killed_takes_no_lock_with_it(server) {
         its_locks_are_held_again(server, |host, _| send(scheduler_of(host.pid()).unwrap(), Signal::SIGKILL));
+    }
+
+    fn a_scheduler_that_cannot_be_replaced_at_once_takes_no_lock_with_it(server) {
+        its_locks_are_held_again(server, |host, _| {
+            // Enough for what it waits for, and not for another process.
+            allow_files(host.pid(), 6);
+            send(scheduler_of(host.pid()).unwrap(), Signal::SIGKILL);
+            eventually("it cannot be replaced", SOON, || host.stderr().contains("; trying again\n"));
+            allow_files(host.pid(), 1000);
+        });
     }
 
     fn a_command_is_ended_before_another_starts_when_its_daemon_is_stopped_and_its_scheduler_has_no_server(server) {

@@ -10,8 +10,8 @@ use nix::unistd::Pid;
 
 use crate::harness::jobs::{claimer_of, commands_of, lines};
 use crate::harness::{
-    Dblock, Frozen, Jobs, Kind, Pair, Proxy, Records, Running, SOON, Server, both_servers,
-    eventually, eventually_gone, quoted, runs, send, slack, unique, within,
+    Dblock, Frozen, Jobs, Kind, Pair, Proxy, Records, Running, SOON, Server, allow_files,
+    both_servers, eventually, eventually_gone, quoted, runs, send, slack, unique, within,
 };
 use crate::sigkill::for_another_user;
 
@@ -336,6 +336,27 @@ both_servers! {
             assert_eq!(recorded(&log), ["start 1 1", "end 1 1"]);
             jobs.assert_empty();
         }
+    }
+
+    fn a_command_goes_on_while_its_claimer_cannot_be_replaced(server) {
+        let (jobs, records) = (Jobs::new(server, &[]), Records::new());
+        let (log, go) = (records.path().join("log"), records.path().join("go"));
+        let id = jobs.put(&["x"])[0];
+        let mut worker = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+        let (command, _) = eventually_started(&log, 1, SOON);
+        let claimer = worker.claimer();
+        // Enough for what it waits for, and not for another process.
+        allow_files(worker.pid(), 6);
+        send(claimer, Signal::SIGKILL);
+        worker.wait_stderr("; trying again\n", SOON);
+        assert!(runs(command) && claimer_of(worker.pid()).is_none());
+        allow_files(worker.pid(), 1000);
+        worker.claimer();
+        std::fs::write(&go, "").unwrap();
+        eventually("it is done", SOON, || jobs.count(&format!("dblock_jobs WHERE id = {id}")) == 0);
+        end(worker);
+        assert_eq!(recorded(&log), ["start 1 1", "end 1 1"]);
+        jobs.assert_empty();
     }
 
     fn a_claimer_that_dies_loses_no_job_however_often(server) {

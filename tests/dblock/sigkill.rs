@@ -12,9 +12,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::harness::{
-    Dblock, Kind, Running, SOON, Server, both_servers, copy_program, each_lock, eventually,
-    eventually_gone, group_of, processes_with, quoted, runs, send, slack, stat_field, unique,
-    waiters, within,
+    Dblock, Kind, Running, SOON, Server, allow_files, both_servers, copy_program, each_lock,
+    eventually, eventually_gone, group_of, processes_with, quoted, runs, send, slack, stat_field,
+    unique, waiters, within,
 };
 
 /// A command all of whose processes have `sign` open and locked for as long as they live.
@@ -451,10 +451,7 @@ fn a_keeper_that_cannot_wait_for_events_ends_the_command_and_itself() {
     let run = run.args(["--ttl", "4"]);
     let mut run = run.sh("echo shell $$; exec sleep 60").spawn();
     let command = run.wait_pid("shell");
-    // More descriptors than that cannot be waited for.
-    let limit = format!("--nofile=2:2 --pid {}", run.keeper(Some(command)));
-    let limited = Command::new("prlimit").args(limit.split(' ')).status();
-    assert!(limited.unwrap().success());
+    allow_files(run.keeper(Some(command)), 2);
     eventually_gone(command, SOON);
     let end = run.wait_within(SOON);
     end.expect_code(74)

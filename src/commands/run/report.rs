@@ -205,7 +205,7 @@ fn line<'a>(
         signal,
         message,
     } = record.summary(ended.as_ref().copied());
-    let events = record.events.iter();
+    let events = record.lock.events.iter();
     let events = events.map(|event| lock_event(event, longest));
     ReportJson {
         name: run.job.lock.name.to_string(),
@@ -225,14 +225,14 @@ fn line<'a>(
         requested: moment(run.job.started),
         acquired: record.acquired.map(moment),
         started: record.started.map(moment),
-        ended: record.ended.map(|(at, _)| moment(at)),
+        ended: record.ended.map(|end| moment(end.at)),
         waited_seconds: seconds(record.waited),
-        ran_seconds: record.ran.map(seconds),
+        ran_seconds: record.ended.map(|end| seconds(end.ran)),
         outcome: outcome.word(),
         exit_code,
         signal,
         lock_events: events.collect(),
-        lock_events_omitted: record.events_omitted,
+        lock_events_omitted: record.lock.omitted,
         message: message.map(|message| short(&message, longest)),
         dblock_version: env!("CARGO_PKG_VERSION"),
     }

@@ -1,86 +1,56 @@
-//! The events of a coordinator: signals, its scheduler, the output of commands, the clock.
+//! What follows from a signal, from a message of the scheduler, and from its silence.
 
-use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 
+use super::super::command::{Tick, TickCommand};
+use super::super::mail::{Mail, Sending};
 use super::super::message::{FromScheduler, ToScheduler};
-use super::super::scheduler::Publishes;
+use super::super::scheduler::{self, Kept, Publishes, Resumed};
 use super::{Coordinator, LATE, LONGEST_HANG, NO_LIMIT, PAUSE};
 use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure};
-use crate::base::log::Level;
-use crate::base::text::{counted, in_words, shown};
-use crate::supervise::{Outlet, Received, Round};
+use crate::base::text::{counted, shown};
+use crate::supervise::{Output, Plan, Received, Round, Runner};
 
-impl Coordinator<'_> {
-    /// Waits for an event, and handles it.
-    pub(super) fn wait(&mut self) -> io::Result<()> {
-        for outlet in &mut self.outlets {
-            outlet.flush();
+impl Plan for Coordinator<'_> {
+    type Purpose = Tick;
+    type Rest = (String, Option<Mail>);
+    type Sent = ToScheduler;
+    type Received = FromScheduler;
+
+    fn runner(&mut self) -> &mut Runner<Self> {
+        &mut self.runner
+    }
+
+    fn advance(&mut self) -> Option<anyhow::Result<Ending>> {
+        let conclusion = self.check_deadlines();
+        if conclusion.is_some() {
+            self.manager.tell("STOPPING=1");
+            self.runner.outputs.end();
         }
-        if let Some(error) = self.outlets[0].lost() {
-            self.log.error(format_args!(
-                "cannot write to stdout: {}; what commands write there is lost",
-                in_words(&error)
-            ));
-        }
-        let is_writable = self.outlets.each_ref().map(Outlet::is_writable);
-        let has_room = self.outlets.each_ref().map(Outlet::has_room);
-        // A terminal may have room, but not for a whole line.
-        let is_stuck = (0..2).any(|at| is_writable[at] && !self.outlets[at].is_empty());
-        let look_again = is_stuck.then(|| Moment::now() + PAUSE);
-        let deadline = self.deadline().into_iter().chain(look_again).min();
-        self.alarm.set(deadline)?;
-        let readable = |descriptor| PollFd::new(descriptor, PollFlags::POLLIN);
-        let mut descriptors: Vec<PollFd> =
-            vec![readable(self.signals.as_fd()), readable(self.alarm.as_fd())];
-        descriptors.extend(self.scheduler.wanted());
-        let running = self.running.iter().map(|command| &command.written);
-        let all = || running.clone().chain(&self.lingering);
-        let first_stream = descriptors.len();
-        descriptors.extend(all().flat_map(|one| one.output.wanted(has_room)));
-        let behind_streams = descriptors.len();
-        let (stdout, stderr) = (io::stdout(), io::stderr());
-        for (at, outlet) in [stdout.as_fd(), stderr.as_fd()].into_iter().enumerate() {
-            let is_wanted = !self.outlets[at].is_empty() || all().next().is_some();
-            if is_wanted && !is_writable[at] {
-                descriptors.push(PollFd::new(outlet, PollFlags::POLLOUT));
-            }
-        }
-        match poll(&mut descriptors, PollTimeout::NONE) {
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let is_ready = |at: usize| descriptors.get(at).is_some_and(|fd| fd.any() == Some(true));
-        let writes = (first_stream..behind_streams).any(is_ready);
-        if writes {
-            let (round, outlets) = (Round::begin(), &mut self.outlets);
-            round.give_turns(&mut self.running, |one| {
-                one.written.output.pass_on(outlets, round);
-            });
-            round.give_turns(&mut self.lingering, |one| {
-                one.output.pass_on(outlets, round);
-            });
-            self.end_lingering(false);
-        }
-        while let Some(received) = self.signals.next()? {
-            self.on_signal(received);
-        }
-        self.scheduler.send_rest();
-        self.on_scheduler();
-        Ok(())
+        conclusion
+    }
+
+    fn deadline(&mut self) -> Option<Moment> {
+        let leases = self.leases_deadline();
+        let mails = self.mails.iter().filter_map(Sending::deadline).min();
+        let alive = self.manager.live();
+        let is_there = self.runner.peer.is_there();
+        let hangs = is_there.then(|| self.runner.peer.heard_at + LONGEST_HANG + PAUSE);
+        let (server, leave) = (self.server_deadline(), self.leave_deadline());
+        let all = [leases, mails, alive, hangs, server, leave];
+        all.into_iter().flatten().min()
     }
 
     fn on_signal(&mut self, received: Received) {
         match received.signal {
-            Signal::SIGHUP if !self.shutdown.has_begun() => {
+            Signal::SIGHUP if !self.runner.shutdown.has_begun() => {
                 // Otherwise the manager is notified when the daemon is ready.
-                let is_ready = self.begun.is_none();
+                let is_ready = self.runner.begun.is_none();
                 if is_ready {
                     self.manager.tell("RELOADING=1");
                 }
@@ -89,26 +59,18 @@ impl Coordinator<'_> {
                     self.manager.tell("READY=1");
                 }
             }
-            Signal::SIGTSTP => self.signals.stop(),
-            signal if signal != Signal::SIGHUP && self.signals.asks_to_end(signal) => {
-                let again = std::mem::replace(&mut self.was_asked, true);
-                let grace = if again {
-                    Duration::ZERO
-                } else {
-                    self.spec.grace
-                };
-                if again {
+            Signal::SIGTSTP => self.runner.poller.signals.stop(),
+            signal
+                if signal != Signal::SIGHUP && self.runner.poller.signals.asks_to_end(signal) =>
+            {
+                let mut grace = self.spec.grace;
+                if std::mem::replace(&mut self.was_asked, true) {
+                    grace = Duration::ZERO;
                     self.is_hurried = true;
-                    for command in &mut self.running {
-                        command.running.kill_now();
-                    }
+                    self.runner.kill_ending();
                 } else {
                     self.manager.tell("STOPPING=1");
-                    let running = counted(self.running.len(), "command");
-                    self.log.info(format_args!(
-                        "{signal}: taking no more ticks; {running} may run on for {}",
-                        shown(grace)
-                    ));
+                    self.runner.say_end(signal, "ticks", grace);
                 }
                 self.stop(grace, Ok(Ending::Code(0)));
             }
@@ -116,48 +78,25 @@ impl Coordinator<'_> {
         }
     }
 
-    fn on_scheduler(&mut self) {
-        while self.scheduler.is_readable() {
-            let Some((message, descriptor)) = self.scheduler.receive() else {
-                self.read_last_messages();
-                let end = self.scheduler.how_it_ended();
-                return self.on_scheduler_gone(&end);
-            };
-            if let FromScheduler::Session = message {
-                self.scheduler.session = descriptor;
-            }
-            self.on_message(message);
-        }
-    }
-
-    /// Kills the scheduler, and handles all that it has sent. Its session stays open until another one has one.
-    pub(super) fn read_last_messages(&mut self) {
-        self.scheduler.reap();
-        while let Some(message) = self.scheduler.left_behind() {
-            self.on_message(message);
-        }
-    }
-
-    fn on_message(&mut self, message: FromScheduler) {
+    fn on_message(&mut self, message: FromScheduler, descriptor: Option<OwnedFd>) {
         match message {
             FromScheduler::Seeking => {
                 // The refusal from before the server was gone may be over, so its time starts again.
-                self.scheduler.restarts.date_fault_anew();
+                self.runner.peer.restarts.date_fault_anew();
             }
-            FromScheduler::Note(level, text) => {
-                self.log.say(level, &text);
-                if level == Level::Info {
-                    self.last_note = text;
-                }
-            }
+            FromScheduler::Note(level, text) => self.runner.note(level, text),
             FromScheduler::Ready => self.on_ready(),
             FromScheduler::Answered => {
                 self.on_answer();
-                self.scheduler.send(ToScheduler::Alive);
+                self.runner.peer.send(ToScheduler::Alive);
             }
             FromScheduler::Working => self.on_answer(),
-            // The descriptor is kept.
-            FromScheduler::Session => {}
+            // One that was left behind has none.
+            FromScheduler::Session => {
+                if descriptor.is_some() {
+                    self.runner.peer.session = descriptor;
+                }
+            }
             FromScheduler::Start(attempt, grant, lease) => self.start(attempt, grant, lease),
             FromScheduler::Confirmed(run, sent) => self.on_confirmed(&run, sent),
             FromScheduler::Lost(run, cause) => {
@@ -169,71 +108,109 @@ impl Coordinator<'_> {
             FromScheduler::Recorded(run) => self.on_recorded(&run),
             FromScheduler::Failed(failure) => self.on_failure(failure),
             FromScheduler::Left => {
-                self.scheduler.end();
+                self.runner.peer.end();
             }
         }
     }
 
+    /// Another scheduler takes over, unless this one reported that none can.
+    fn on_peer_gone(&mut self, end: &str) {
+        if self.runner.shutdown.has_failed() || self.leaves_since.is_some() {
+            return;
+        }
+        let log = self.runner.log;
+        if let Err(failure) = self.runner.peer.restarts.replace(end, log) {
+            self.stop(NO_LIMIT, Err(failure.into()));
+        }
+    }
+
+    fn replace_peer(&mut self) -> Result<(), Failure> {
+        let running = self.runner.commands.iter().map(|command| Kept {
+            job: Rc::clone(&command.job),
+            attempt: command.attempt.clone(),
+            grant: command.grant,
+            lease: command.lease,
+            ended: None,
+        });
+        let resumed = Resumed {
+            publishes: self.publishes,
+            kept: running.chain(self.ended.values().cloned()).collect(),
+            is_stopped: self.runner.shutdown.has_begun(),
+        };
+        let (board, shown) = (self.runner.board, self.runner.log.shown);
+        let (spec, facts) = (self.spec, &self.facts);
+        let forked = scheduler::fork_off(spec, &self.jobs, facts, board, shown, resumed)?;
+        self.runner.peer.replace(forked);
+        if self.leaves_since.is_some() {
+            self.runner.peer.send(ToScheduler::Leave);
+        }
+        Ok(())
+    }
+
+    fn on_over(&mut self, command: TickCommand, _round: Round) {
+        self.end_command(command);
+    }
+
+    fn on_output_over(&mut self, output: Output, rest: Self::Rest) {
+        self.send_mail(output, rest);
+    }
+
+    fn other_children(&self) -> Vec<i32> {
+        self.mails.iter().map(|mail| mail.pid.as_raw()).collect()
+    }
+}
+
+impl Coordinator<'_> {
     fn on_answer(&mut self) {
         self.answered = Some(Moment::now());
-        if std::mem::take(&mut self.is_silent) {
-            self.log.warning("the server answers again");
+        if std::mem::take(&mut self.runner.is_silent) {
+            self.runner.log.warning("the server answers again");
         }
     }
 
     fn on_ready(&mut self) {
-        self.begun = None;
+        self.runner.begun = None;
         self.publishes = Publishes::Nothing;
         self.answered = Some(Moment::now());
-        if self.scheduler.restarts.end_fault() {
-            self.log.warning("ticks are taken again");
+        if self.runner.peer.restarts.end_fault() {
+            self.runner.log.warning("ticks are taken again");
         }
         let count = counted(self.jobs.len(), "job");
-        self.log.info(format_args!("ready: {count}"));
+        self.runner.log.info(format_args!("ready: {count}"));
         self.manager.tell("READY=1");
     }
 
     /// No scheduler can work. If one could before, that may be over soon, and commands run on meanwhile.
     fn on_failure(&mut self, failure: Failure) {
-        if self.begun.is_some() {
+        if self.runner.begun.is_some() {
             return self.stop(NO_LIMIT, Err(failure.into()));
         }
-        if self.scheduler.restarts.note_fault(&failure) && !self.shutdown.has_begun() {
-            self.log.error(format_args!(
+        if self.runner.peer.restarts.note_fault(&failure) && !self.runner.shutdown.has_begun() {
+            self.runner.log.error(format_args!(
                 "{failure}; no ticks are taken until that is over"
             ));
         }
-        self.last_note = failure.line;
+        self.runner.last_note = failure.line;
     }
 
     /// Replaces a silent scheduler.
     pub(super) fn check_scheduler(&mut self) {
-        let silent_for = self.scheduler.heard_at.elapsed();
-        if !self.scheduler.is_there() || silent_for <= LONGEST_HANG {
+        let silent_for = self.runner.peer.heard_at.elapsed();
+        if !self.runner.peer.is_there() || silent_for <= LONGEST_HANG {
             return;
         }
         if silent_for > LONGEST_HANG + LATE {
             // This process was stopped, or the machine slept, and maybe the scheduler, too.
-            self.scheduler.heard_at = Moment::now();
+            self.runner.peer.heard_at = Moment::now();
         }
         // It may have sent something that was not read.
-        self.on_scheduler();
-        if self.scheduler.is_there() && self.scheduler.heard_at.elapsed() > LONGEST_HANG {
+        self.receive();
+        if self.runner.peer.is_there() && self.runner.peer.heard_at.elapsed() > LONGEST_HANG {
             self.read_last_messages();
-            self.on_scheduler_gone(&format!(
+            self.on_peer_gone(&format!(
                 "the scheduler has hung for {}",
                 shown(LONGEST_HANG)
             ));
-        }
-    }
-
-    /// The scheduler has ended. Another one takes over, unless it reported that none can.
-    fn on_scheduler_gone(&mut self, end: &str) {
-        if self.shutdown.has_failed() || self.leaves_since.is_some() {
-            return;
-        }
-        if let Err(failure) = self.scheduler.restarts.replace(end, self.log) {
-            self.stop(NO_LIMIT, Err(failure.into()));
         }
     }
 }

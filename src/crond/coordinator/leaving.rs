@@ -1,6 +1,5 @@
 //! The end of a daemon: the results of its commands are recorded, and their output is passed on.
 
-use std::thread::sleep;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
@@ -10,7 +9,7 @@ use super::Coordinator;
 use crate::base::clock::Moment;
 use crate::base::exit::Ending;
 use crate::base::text::counted;
-use crate::supervise::{Outlet, Round, is_over};
+use crate::supervise::is_over;
 
 /// How long the scheduler of an ending daemon may take between two records.
 const LEAVE: Duration = Duration::from_secs(3);
@@ -18,46 +17,44 @@ const LEAVE: Duration = Duration::from_secs(3);
 /// How long the mails of an ending daemon may take after that.
 const LAST_MAILS: Duration = Duration::from_secs(10);
 
-/// The pause between two checks for room.
-const PAUSE: Duration = Duration::from_millis(5);
-
 impl Coordinator<'_> {
     /// Nothing runs any more: has the scheduler record the rest, and sends mails. Returns how dblock ends when that is done.
     pub(super) fn leave(&mut self) -> Option<anyhow::Result<Ending>> {
         if self.left.is_none() && self.has_left() {
             self.left = Some(Moment::now());
-            self.end_lingering(true);
-            self.scheduler.restarts.cancel();
-            self.scheduler.end();
+            self.send_last_mails();
+            self.runner.peer.restarts.cancel();
+            self.runner.peer.end();
             if !self.ended.is_empty() {
                 let runs = counted(self.ended.len(), "run");
-                self.log.warning(format_args!(
+                self.runner.log.warning(format_args!(
                     "ends before a server has taken note of the end of {runs}: {}; other hosts find that out, at the latest when the TTL is over",
-                    self.last_note
+                    self.runner.last_note
                 ));
             }
         }
         let left = self.left?;
         if self.mails.is_empty() {
-            return self.shutdown.take_conclusion();
+            return self.runner.shutdown.take_conclusion();
         }
         if self.is_hurried || is_over(Some(left + LAST_MAILS)) {
             let mails = counted(self.mails.len(), "mail");
-            self.log
+            self.runner
+                .log
                 .warning(format_args!("ends before sendmail has taken {mails}"));
-            return self.shutdown.take_conclusion();
+            return self.runner.shutdown.take_conclusion();
         }
         None
     }
 
     /// Whether the server has all records, or cannot get them in time.
     fn has_left(&mut self) -> bool {
-        if !self.scheduler.is_expected() {
+        if !self.runner.peer.is_expected() {
             return true;
         }
         let Some(since) = self.leaves_since else {
             self.leaves_since = Some(Moment::now());
-            self.scheduler.send(ToScheduler::Leave);
+            self.runner.peer.send(ToScheduler::Leave);
             return self.seeks_since().is_some();
         };
         is_over(Some(since + LEAVE)) || self.seeks_since().is_some()
@@ -68,7 +65,7 @@ impl Coordinator<'_> {
         self.ended.remove(run);
         self.leaves_since = self.leaves_since.map(|_| Moment::now());
         // A server works again, and its next answer will show that.
-        self.scheduler.restarts.date_fault_anew();
+        self.runner.peer.restarts.date_fault_anew();
     }
 
     /// When [`Self::leave`] gives up waiting.
@@ -86,24 +83,6 @@ impl Coordinator<'_> {
                 mail.is_killed = true;
                 let _ = killpg(mail.pid, Signal::SIGKILL);
             }
-        }
-    }
-
-    /// Passes on the last output.
-    pub(super) fn end_output(&mut self) {
-        let round = Round::begin();
-        while !round.is_over() {
-            for written in &mut self.lingering {
-                written.output.pass_on(&mut self.outlets, round);
-            }
-            self.lingering.retain(|one| one.output.is_open());
-            for outlet in &mut self.outlets {
-                outlet.flush();
-            }
-            if self.lingering.is_empty() && self.outlets.iter().all(Outlet::is_empty) {
-                return;
-            }
-            sleep(PAUSE);
         }
     }
 }

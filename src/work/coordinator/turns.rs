@@ -37,82 +37,77 @@ const LARGEST_TURN: u64 = 16 * 1024 * 1024;
 
 impl Coordinator<'_> {
     pub(super) fn is_idle(&self) -> bool {
-        self.commands.is_empty() && self.buffer.is_empty() && self.ended.is_empty()
+        self.runner.commands.is_empty()
+            && self.claims.buffer.is_empty()
+            && self.claims.ended.is_empty()
     }
 
     /// Requests a turn from the claimer if one is needed. Returns dblock's exit once the worker has ended.
     pub(super) fn take_turn(&mut self) -> Option<anyhow::Result<Ending>> {
-        if !self.claimer.is_there() {
-            if !self.commands.is_empty() || self.claimer.is_expected() {
+        if !self.runner.peer.is_there() {
+            if !self.runner.commands.is_empty() || self.runner.peer.is_expected() {
                 return None;
             }
-            return self.shutdown.take_conclusion();
+            return self.runner.shutdown.take_conclusion();
         }
-        if self.claimer_state == ClaimerState::Deregistering {
+        if self.turns.claimer == ClaimerState::Deregistering {
             return None;
         }
-        let is_ending = self.shutdown.has_begun();
+        let is_ending = self.runner.shutdown.has_begun();
         if is_ending && self.registered.is_none() {
-            return self
-                .commands
-                .is_empty()
-                .then(|| self.shutdown.take_conclusion())
-                .flatten();
+            let is_over = self.runner.commands.is_empty();
+            let conclusion = is_over.then(|| self.runner.shutdown.take_conclusion());
+            return conclusion.flatten();
         }
-        if self.claimer_state != ClaimerState::Ready {
+        if self.turns.claimer != ClaimerState::Ready {
             return None;
         }
         let worker = self.registered.as_ref().map(|(_, worker)| *worker)?;
-        if is_ending && self.commands.is_empty() {
+        if is_ending && self.runner.commands.is_empty() {
             self.send_ended(worker);
-            let counts = std::mem::take(&mut self.counts);
-            if self.ended.is_empty() {
-                self.claimer.send(ToClaimer::Deregister { worker, counts });
-                self.claimer_state = ClaimerState::Deregistering;
-            } else {
-                self.claimer.send(ToClaimer::Turn {
-                    worker,
-                    want: 0,
-                    waits: false,
-                    is_last: false,
-                    counts,
-                });
-                self.claimer_state = ClaimerState::TakingTurn(false);
+            if !self.claims.ended.is_empty() {
+                self.request_turn(worker, 0, false);
+                return None;
             }
+            let counts = self.claims.take_counts();
+            let deregister = ToClaimer::Deregister { worker, counts };
+            self.runner.peer.send(deregister);
+            self.turns.claimer = ClaimerState::Deregistering;
             return None;
         }
         let want = self.want();
         let is_idle = self.is_idle();
-        let looks = want > 0 && (is_idle || is_over(Some(self.turn_at)) || !self.nothing_due);
-        if self.ended.is_empty() && !looks {
+        let looks =
+            want > 0 && (is_idle || is_over(Some(self.turns.next_at)) || !self.turns.nothing_due);
+        if self.claims.ended.is_empty() && !looks {
             return None;
         }
-        if is_idle && self.nothing_due && self.spec.until != Until::Stopped {
-            let code = if self.spec.until == Until::Once {
-                CONFLICT
-            } else {
-                0
-            };
+        if is_idle && self.turns.nothing_due && self.spec.until != Until::Stopped {
+            let is_once = self.spec.until == Until::Once;
+            let code = if is_once { CONFLICT } else { 0 };
             self.stop(Duration::ZERO, Ok(Ending::Code(code)));
             return self.take_turn();
         }
-        let waits = is_idle && self.nothing_due;
         self.send_ended(worker);
-        let counts = std::mem::take(&mut self.counts);
-        self.claimer.send(ToClaimer::Turn {
+        self.request_turn(worker, want, is_idle && self.turns.nothing_due);
+        None
+    }
+
+    fn request_turn(&mut self, worker: u64, want: u32, waits: bool) {
+        let (is_last, counts) = (self.is_idle(), self.claims.take_counts());
+        self.runner.peer.send(ToClaimer::Turn {
             worker,
             want,
             waits,
-            is_last: self.is_idle(),
+            is_last,
             counts,
         });
-        self.claimer_state = ClaimerState::TakingTurn(waits);
-        None
+        self.turns.claimer = ClaimerState::TakingTurn(waits);
     }
 
     /// Sends the outcomes for one turn, in messages that are short enough.
     fn send_ended(&mut self, worker: u64) {
-        let mut ended = std::mem::take(&mut self.ended);
+        let mut ended = std::mem::take(&mut self.claims.ended);
         let (mut whole, mut bytes) = (0, 0u64);
         let fits = ended.iter().take_while(|one| {
             let is_first = whole == 0;
@@ -121,7 +116,7 @@ impl Coordinator<'_> {
             is_first || whole <= LONGEST_TURN && bytes <= LARGEST_TURN
         });
         let fits = fits.count();
-        self.ended = ended.split_off(fits);
+        self.claims.ended = ended.split_off(fits);
         let mut message: Vec<Ended> = Vec::new();
         let mut size = 0;
         for one in &ended {
@@ -141,7 +136,8 @@ impl Coordinator<'_> {
                 let own =
                     300 + 6 * error_of(&one.outcome).len() + now.iter().map(weight).sum::<usize>();
                 if size + own > LONGEST_MESSAGE && !message.is_empty() {
-                    self.claimer
+                    self.runner
+                        .peer
                         .send(ToClaimer::Ended(worker, std::mem::take(&mut message)));
                     size = 0;
                 }
@@ -158,8 +154,8 @@ impl Coordinator<'_> {
             }
         }
         if !message.is_empty() {
-            self.claimer.send(ToClaimer::Ended(worker, message));
+            self.runner.peer.send(ToClaimer::Ended(worker, message));
         }
-        self.handed = ended;
+        self.claims.handed = ended;
     }
 }

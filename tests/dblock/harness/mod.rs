@@ -34,8 +34,8 @@ pub use island::Island;
 pub use jobs::Jobs;
 pub use pair::Pair;
 pub use process::{
-    Frozen, Hangs, PAIR, copy_program, group_of, is_stopped, polls, quoted, runs, send, stat_field,
-    write_program,
+    Frozen, Hangs, PAIR, allow_files, copy_program, group_of, is_stopped, polls, quoted, runs,
+    send, stat_field, write_program,
 };
 pub use proxy::{Packet, Proxy};
 pub use records::Records;

@@ -79,6 +79,14 @@ pub fn send(pid: i32, signal: Signal) {
     kill(Pid::from_raw(pid), signal).expect("the process is there");
 }
 
+/// Has the system refuse each descriptor from this number on to a process, which can then wait for no more than that many events.
+#[track_caller]
+pub fn allow_files(pid: i32, most: u32) {
+    let limit = format!("--nofile={most}: --pid {pid}");
+    let limited = Command::new("prlimit").args(limit.split(' ')).status();
+    assert!(limited.unwrap().success());
+}
+
 /// Whether a process runs: it is there, and no zombie.
 pub fn runs(pid: i32) -> bool {
     !matches!(stat_field(pid, 0).as_deref(), None | Some("Z" | "X"))

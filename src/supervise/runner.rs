@@ -1,0 +1,133 @@
+//! What a process that runs many commands has: a worker, or a daemon.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+
+use super::grace::Grace;
+use super::output::Outlet;
+use super::outputs::Outputs;
+use super::plan::Plan;
+use super::poller::Poller;
+use super::shutdown::Shutdown;
+use super::started::{Cause, Started};
+use crate::base::clock::Moment;
+use crate::base::log::{Level, Log};
+use crate::base::text::{counted, shown};
+use crate::isolated::link::Link;
+use crate::isolated::peer::Peer;
+use crate::keeper::Board;
+
+/// The commands, and all that watches them.
+pub struct Runner<P: Plan> {
+    pub log: Log,
+    /// The signals and the alarm.
+    pub poller: Poller,
+    /// The running commands, for the process with the session.
+    pub board: Board,
+    /// The process with the session.
+    pub peer: Peer<P::Sent, P::Received>,
+    /// The running commands.
+    pub commands: Vec<Started<P::Purpose>>,
+    /// Their output, and that of those that have ended.
+    pub outputs: Outputs<P::Rest>,
+    /// Once it has begun, no more commands start.
+    pub shutdown: Shutdown,
+    /// After a sleep of this process.
+    pub grace: Grace,
+    /// Since when the first server is looked for; `None`: the work has begun.
+    pub begun: Option<Moment>,
+    /// Whether it was logged that no server answers.
+    pub is_silent: bool,
+    /// The last step that was logged.
+    pub last_note: String,
+}
+
+impl<P: Plan> Runner<P> {
+    /// Begins with a process that was just forked, which people call `name`.
+    pub fn new(
+        log: Log,
+        poller: Poller,
+        board: Board,
+        name: &'static str,
+        peer: (Pid, Link),
+    ) -> Self {
+        Self {
+            log,
+            poller,
+            board,
+            peer: Peer::new(name, peer),
+            commands: Vec::new(),
+            outputs: Outputs::new(),
+            shutdown: Shutdown::default(),
+            grace: Grace::default(),
+            begun: Some(Moment::now()),
+            is_silent: false,
+            last_note: "connecting".to_owned(),
+        }
+    }
+
+    /// Logs a step or a failure of the process with the session.
+    pub fn note(&mut self, level: Level, text: String) {
+        self.log.say(level, &text);
+        if level == Level::Info {
+            self.last_note = text;
+        }
+    }
+
+    /// Takes out the next command that is over, from this place on. If dblock has ended it, its whole group is gone.
+    pub(super) fn take_ended(&mut self, at: &mut usize) -> Option<Started<P::Purpose>> {
+        while let Some(command) = self.commands.get_mut(*at) {
+            if command.running.is_over() {
+                return Some(self.commands.swap_remove(*at));
+            }
+            *at += 1;
+        }
+        None
+    }
+
+    /// Ends the commands that have reached their timeouts, which `say` reports, and all when the process ends.
+    pub fn end_late(&mut self, say: impl Fn(&mut Started<P::Purpose>, &mut [Outlet; 2])) {
+        let is_ending = self.shutdown.ends_commands();
+        for command in &mut self.commands {
+            if command.running.is_late() {
+                say(command, &mut self.outputs.outlets);
+                command.running.end(Cause::TimedOut, None);
+            }
+            if is_ending {
+                command.running.end(Cause::Stopped, None);
+            }
+        }
+    }
+
+    /// Logs what follows from a signal that asks the process to end: no more `tasks` are taken.
+    pub fn say_end(&self, signal: Signal, tasks: &str, grace: Duration) {
+        let running = counted(self.commands.len(), "command");
+        self.log.info(format_args!(
+            "{signal}: taking no more {tasks}; {running} may run on for {}",
+            shown(grace)
+        ));
+    }
+
+    /// SIGKILL follows at once for the commands that dblock ends.
+    pub fn kill_ending(&mut self) {
+        for command in &mut self.commands {
+            command.running.kill_now();
+        }
+    }
+
+    /// Whether dblock ends all commands that run.
+    pub fn are_all_ending(&self) -> bool {
+        let mut commands = self.commands.iter();
+        commands.all(|command| command.running.is_ending())
+    }
+
+    /// When to check the commands, the grace of the end, or a due restart, unless something happens before.
+    pub fn deadline(&self) -> Option<Moment> {
+        let commands = self.commands.iter();
+        let commands = commands.filter_map(|command| command.running.deadline());
+        let end = self.shutdown.until.filter(|_| !self.are_all_ending());
+        commands.chain(end).chain(self.peer.restarts.next()).min()
+    }
+}

@@ -1,0 +1,247 @@
+//! The jobs that a worker has claimed, and the outcomes that are not recorded yet.
+
+use std::collections::{HashMap, VecDeque};
+use std::fs::File;
+use std::rc::Rc;
+
+use super::super::command::Task;
+use super::super::message::Claimed;
+use super::super::payload::{Gathered, Payload};
+use crate::queue::{Ended, JobEnd, Unit};
+
+/// A claimed job or block.
+struct OpenUnit {
+    unit: Unit,
+    /// How many jobs it has, and how many of them have ended.
+    jobs: u32,
+    ended: u32,
+    /// The jobs with an outcome of their own, neither done nor returned. Once the block ends and is returned, also those that are done.
+    others: Vec<(u64, JobEnd)>,
+    /// Those that were already sent for recording.
+    handed: Vec<(u64, JobEnd)>,
+    done: Vec<u64>,
+    /// Whether any job of it was returned.
+    is_returned: bool,
+}
+
+/// Once this many jobs of a running block have another outcome than the rest, they are recorded.
+const MOST_OTHERS: usize = 16;
+
+impl OpenUnit {
+    /// The outcomes sent so far, for another time: the server may have lost them. There may be a thousand, so they come in pieces.
+    fn outcomes_to_repeat(&self) -> impl Iterator<Item = Ended> {
+        self.handed.chunks(MOST_OTHERS).map(|others| Ended {
+            unit: self.unit.clone(),
+            outcome: JobEnd::Running,
+            others: others.to_vec(),
+        })
+    }
+}
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Claims {
+    /// Jobs that wait for a command.
+    pub(super) buffer: VecDeque<Task>,
+    /// The shared file for payloads that came in many messages.
+    gathered: Option<Gathered>,
+    units: HashMap<u64, OpenUnit>,
+    /// Outcomes for the next turn.
+    pub(super) ended: Vec<Ended>,
+    /// Outcomes in the current turn.
+    pub(super) handed: Vec<Ended>,
+    /// Jobs done and attempts failed since the last turn.
+    counts: (u64, u64),
+}
+
+impl Claims {
+    /// How many jobs and blocks have ended without a confirmed record.
+    pub(super) fn unrecorded(&self) -> usize {
+        self.ended.len() + self.handed.len()
+    }
+
+    /// Jobs done and attempts failed since this was asked last.
+    pub(super) fn take_counts(&mut self) -> (u64, u64) {
+        std::mem::take(&mut self.counts)
+    }
+
+    /// Others have all of the jobs.
+    pub(super) fn clear(&mut self) {
+        *self = Self {
+            counts: self.counts,
+            ..Self::default()
+        };
+    }
+
+    /// Drops those that are not in the tables any more, each known by its first job and its fence. Returns whether a job was of one.
+    pub(super) fn remove(&mut self, gone: &[(u64, u64)]) -> impl Fn(&Task) -> bool + use<> {
+        let is_gone = |unit: &Unit| gone.contains(&(unit.job, unit.fence));
+        let units = self.units.extract_if(|_, open| is_gone(&open.unit));
+        let units: Vec<u64> = units.map(|(unit, _)| unit).collect();
+        let is_of = move |task: &Task| units.contains(&task.unit);
+        self.buffer.retain(|task| !is_of(task));
+        // If the job is claimed again, the claim may have the same fence.
+        self.ended.retain(|ended| !is_gone(&ended.unit));
+        is_of
+    }
+
+    /// All claims that this worker knows of, as in [`Self::remove`].
+    pub(super) fn known(&self) -> Vec<(u64, u64)> {
+        let unsent = self.ended.iter().chain(&self.handed);
+        let open = self.units.values().map(|open| &open.unit);
+        let all = open.chain(unsent.map(|ended| &ended.unit));
+        all.map(|unit| (unit.job, unit.fence)).collect()
+    }
+
+    /// The next turn has all outcomes that an earlier claimer got, and may not have recorded.
+    pub(super) fn repeat(&mut self) {
+        let handed = std::mem::take(&mut self.handed);
+        let again = self.units.values().flat_map(OpenUnit::outcomes_to_repeat);
+        let again: Vec<Ended> = again.chain(handed).collect();
+        self.ended.splice(0..0, again);
+    }
+
+    /// Returns the jobs that wait for a command.
+    pub(super) fn return_waiting(&mut self) {
+        for task in std::mem::take(&mut self.buffer) {
+            self.note_outcome(&task, JobEnd::Returned);
+        }
+    }
+
+    /// Takes out the waiting jobs that others could start sooner. The rest of a block can only be returned with the whole block.
+    pub(super) fn take_singles(&mut self) -> VecDeque<Task> {
+        let buffer = std::mem::take(&mut self.buffer);
+        let (singles, rest) = buffer.into_iter().partition(|task| self.is_single(task));
+        self.buffer = rest;
+        singles
+    }
+
+    /// Notes the outcome of a job, to be recorded with the next turn.
+    pub(super) fn note_outcome(&mut self, task: &Task, outcome: JobEnd) {
+        let Some(open) = self.units.get_mut(&task.unit) else {
+            return;
+        };
+        open.ended += 1;
+        match &outcome {
+            JobEnd::Done => self.counts.0 += 1,
+            JobEnd::Retry(..) | JobEnd::Dead(_) => self.counts.1 += 1,
+            JobEnd::Later(_) | JobEnd::Returned | JobEnd::Running => {}
+        }
+        let is_single = open.unit.block == 0;
+        if is_single {
+            let ended = Ended {
+                unit: open.unit.clone(),
+                outcome,
+                others: Vec::new(),
+            };
+            self.units.remove(&task.unit);
+            self.ended.push(ended);
+            return;
+        }
+        match outcome {
+            JobEnd::Done => open.done.push(task.id),
+            JobEnd::Returned => open.is_returned = true,
+            outcome => open.others.push((task.id, outcome)),
+        }
+        // Spread the work over several turns. But a block is known by its first job, which must stay in it until its end.
+        if open.others.len() >= MOST_OTHERS && open.ended < open.jobs {
+            let first = open.unit.job;
+            let others = std::mem::take(&mut open.others);
+            let (kept, others): (Vec<_>, Vec<_>) =
+                others.into_iter().partition(|(job, _)| *job == first);
+            open.others = kept;
+            open.handed.extend(others.iter().cloned());
+            self.ended.push(Ended {
+                unit: open.unit.clone(),
+                outcome: JobEnd::Running,
+                others,
+            });
+        }
+        if open.ended == open.jobs
+            && let Some(mut open) = self.units.remove(&task.unit)
+        {
+            let mut outcome = JobEnd::Done;
+            if open.is_returned {
+                outcome = JobEnd::Returned;
+                let done = open.done.into_iter().map(|job| (job, JobEnd::Done));
+                open.others.extend(done);
+            }
+            self.ended.push(Ended {
+                unit: open.unit,
+                outcome,
+                others: open.others,
+            });
+        }
+    }
+
+    /// Whether it is a repeating job, which never becomes dead.
+    pub(super) fn repeats(&self, task: &Task) -> bool {
+        let open = self.units.get(&task.unit);
+        open.is_some_and(|open| open.unit.repeats)
+    }
+
+    /// Whether single jobs wait for a command.
+    pub(super) fn has_singles_ahead(&self) -> bool {
+        self.buffer.iter().any(|task| self.is_single(task))
+    }
+
+    fn is_single(&self, task: &Task) -> bool {
+        let open = self.units.get(&task.unit);
+        open.is_some_and(|open| open.unit.block == 0)
+    }
+
+    /// Takes in what was claimed, with the payloads in this file.
+    pub(super) fn take_in(&mut self, mut claimed: Vec<Claimed>, file: File) {
+        let mut file = Rc::new(file);
+        if self.buffer.is_empty() {
+            self.gathered = None;
+        } else {
+            file = self.gather(&mut claimed, file);
+        }
+        for Claimed { unit, of, jobs } in claimed {
+            for job in &jobs {
+                self.buffer.push_back(Task {
+                    unit: unit.job,
+                    id: job.id,
+                    attempt: unit.attempt,
+                    fence: unit.fence,
+                    payload: Payload {
+                        file: Rc::clone(&file),
+                        offset: job.offset,
+                        length: job.length,
+                    },
+                    is_whole: job.is_whole,
+                });
+            }
+            self.units.entry(unit.job).or_insert_with(|| OpenUnit {
+                unit,
+                jobs: of,
+                ended: 0,
+                others: Vec::new(),
+                handed: Vec::new(),
+                done: Vec::new(),
+                is_returned: false,
+            });
+        }
+    }
+
+    /// Copies payloads into the shared file of waiting jobs, as blocks of one job would otherwise have an open file each. Returns their
+    /// file.
+    fn gather(&mut self, claimed: &mut [Claimed], file: Rc<File>) -> Rc<File> {
+        let jobs = || claimed.iter().flat_map(|unit| &unit.jobs);
+        let first = jobs().map(|job| job.offset).min().unwrap_or_default();
+        let end = jobs().map(|job| job.offset + job.length).max();
+        let all = Payload {
+            file: Rc::clone(&file),
+            offset: first,
+            length: end.unwrap_or_default().saturating_sub(first),
+        };
+        let Some(gathered) = Gathered::add(&mut self.gathered, &all) else {
+            return file;
+        };
+        for job in claimed.iter_mut().flat_map(|unit| &mut unit.jobs) {
+            job.offset = job.offset - first + gathered.offset;
+        }
+        gathered.file
+    }
+}
