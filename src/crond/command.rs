@@ -241,6 +241,8 @@ impl TickCommand {
         let is_timed_out = self.record.outcome == RunOutcome::TimedOut;
         match ended {
             Ok(Ending::Code(0)) if !is_timed_out => (AttemptEnd::Over, "done".to_owned()),
+            // Whoever ends a run does not want it again.
+            Ok(_) if self.is_killed() => (AttemptEnd::Over, "ended".to_owned()),
             // This was not its own end.
             Ok(_) if self.cause() == Some(Cause::Stopped) => {
                 (AttemptEnd::Returned, "stopped".to_owned())

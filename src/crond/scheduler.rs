@@ -184,12 +184,18 @@ struct Scheduler<'a> {
 impl Scheduler<'_> {
     fn run(&mut self) -> Result<(), Failure> {
         loop {
-            let until = self.step()?;
+            let until = match self.step() {
+                Ok(until) => until,
+                Err(failure) => {
+                    self.guard_the_stopped();
+                    return Err(failure);
+                }
+            };
             if self.leaves && self.own.ended.is_empty() && self.own.by_run.is_empty() {
                 self.take_leave()?;
                 // The coordinator kills this process on the last message, so log out first.
                 self.connection.close();
-                self.coordinator.say(&FromScheduler::Left);
+                let _ = self.coordinator.link.send(&FromScheduler::Left);
                 return Ok(());
             }
             if !self.wait(until) {
@@ -206,8 +212,14 @@ impl Scheduler<'_> {
             self.coordinator.process.die_with()?;
         }
         self.end_commands_of_the_stopped();
-        if !self.ensure_registered()? {
-            self.coordinator.say(&FromScheduler::Seeking);
+        self.coordinator.send_rest();
+        let is_connected = self.connect()?;
+        if is_connected {
+            self.renew_if_due()?;
+        }
+        if !is_connected || !self.ensure_registered()? {
+            let link = self.coordinator.link;
+            link.send_if_heard(&FromScheduler::Seeking);
             return Ok(Moment::now() + self.connection.connector.pause());
         }
         if self.is_stopped && !self.registration.has_told_stop {
@@ -217,9 +229,7 @@ impl Scheduler<'_> {
         if record_at.is_some_and(|at| at <= Moment::now()) {
             self.record_ends()?;
         }
-        if self.timetable.renew_at <= Moment::now() || self.shared.is_new {
-            self.renew()?;
-        }
+        self.renew_if_due()?;
         if self.timetable.maintain_at <= Moment::now() && self.view.looked.is_some() {
             self.maintain()?;
         }

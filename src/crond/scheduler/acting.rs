@@ -139,8 +139,10 @@ impl Scheduler<'_> {
             if !self.settle(part)? && self.met_lock {
                 single.extend(part);
             }
+            self.renew_if_due()?;
         }
         for one in single.into_iter().chain(&alone) {
+            self.renew_if_due()?;
             let name = name(self, one);
             if self.settle(std::slice::from_ref(one))? {
                 self.contended.remove(&name);

@@ -21,8 +21,8 @@ const OVERLAPPING: u32 = 100;
 const MARGIN: Duration = Duration::from_secs(5);
 
 impl Scheduler<'_> {
-    /// Begins an attempt of a tick of this daemon: seeks the job's lock.
-    pub(super) fn begin(&mut self, at: usize, tick: &TickRow) {
+    /// Begins an attempt of a tick of this daemon: seeks the job's lock. It was taken just before, or was found in the tables.
+    pub(super) fn begin(&mut self, at: usize, tick: &TickRow, is_just_taken: bool) {
         let job = Rc::clone(&self.view.jobs[at].job);
         let attempt = Attempt {
             job: at,
@@ -39,7 +39,7 @@ impl Scheduler<'_> {
             _ if attempt.number > 1 => Some(now + job.options.ttl + MARGIN),
             Overlap::Skip | Overlap::Allow => Some(now),
         };
-        let search = Search::begin(until);
+        let search = Search::begin(until, is_just_taken);
         self.add(job, attempt, State::Sought(search), |lock| lock);
     }
 

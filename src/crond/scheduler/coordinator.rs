@@ -1,5 +1,6 @@
 //! The coordinator as the scheduler sees it: whether it listens, and what runs there.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::super::message::FromScheduler;
@@ -18,6 +19,8 @@ pub(super) struct Coordinator<'a> {
     pub process: Parent,
     /// The commands that it runs.
     pub board: Board,
+    /// Messages that the link has no room for: a coordinator that is stopped reads none.
+    outbox: VecDeque<FromScheduler>,
     /// Since when an acknowledgement is pending, and whether the request was sent.
     unanswered: Option<(Moment, bool)>,
     /// When it was last told that the server answers.
@@ -30,17 +33,36 @@ impl<'a> Coordinator<'a> {
             link,
             process,
             board,
+            outbox: VecDeque::new(),
             unanswered: None,
             worked: Moment::START,
         }
     }
 
-    pub fn say(&self, message: &FromScheduler) {
-        let _ = self.link.send(message);
+    /// Sends a message that must arrive, as soon as there is room: nothing may wait for a coordinator that is stopped.
+    pub fn say(&mut self, message: FromScheduler) {
+        self.outbox.push_back(message);
+        self.send_rest();
     }
 
-    pub fn note(&self, level: Level, line: &str) {
-        self.say(&FromScheduler::Note(level, cut(line)));
+    /// Sends what there was no room for.
+    pub fn send_rest(&mut self) {
+        while let Some(message) = self.outbox.front() {
+            if !self.link.try_send(message, None).unwrap_or(true) {
+                return;
+            }
+            self.outbox.pop_front();
+        }
+    }
+
+    /// Logs a line. One that only informs is left out where the coordinator does not read.
+    pub fn note(&mut self, level: Level, line: &str) {
+        let note = FromScheduler::Note(level, cut(line));
+        if level == Level::Info {
+            self.link.send_if_heard(&note);
+        } else {
+            self.say(note);
+        }
     }
 
     /// Whether it has not acknowledged for too long.

@@ -28,7 +28,7 @@ impl Scheduler<'_> {
         };
         // That all tables exist is known now.
         if !std::mem::replace(&mut self.registration.is_ready, true) {
-            self.coordinator.say(&FromScheduler::Ready);
+            self.coordinator.say(FromScheduler::Ready);
         }
         self.set_clock(seen.now);
         self.view.looked = Some(seen.now);

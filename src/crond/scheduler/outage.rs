@@ -16,6 +16,8 @@ const SPREAD_OF_EACH: Duration = Duration::from_millis(200);
 pub(super) struct Outage {
     /// When the server last answered; `None`: it has not yet.
     last_seen: Option<Moment>,
+    /// Whether the server has answered after an outage, and nothing is made up for it yet.
+    has_ended: bool,
     /// Since when, by the server's clock, missed ticks are being started.
     pub made_up_since: i64,
     /// The time over which those starts are spread; `None`: not decided yet.
@@ -25,12 +27,18 @@ pub(super) struct Outage {
 impl Outage {
     /// The server has answered.
     pub fn note_answer(&mut self) {
+        self.has_ended |= self.lasts();
         self.last_seen = Some(Moment::now());
     }
 
     /// Whether the server has been silent for so long that ticks may have been missed.
-    pub fn lasts(&self) -> bool {
+    fn lasts(&self) -> bool {
         self.last_seen.is_none_or(|seen| seen.elapsed() > OUTAGE)
+    }
+
+    /// Whether one has ended since this was asked last.
+    pub fn take_end(&mut self) -> bool {
+        std::mem::take(&mut self.has_ended)
     }
 
     /// From this time on, by the server's clock, what was missed is started.

@@ -4,9 +4,9 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use super::Scheduler;
 use super::coordinator::Coordinator;
 use super::own::{State, run_end};
+use super::{LOOK_AGAIN, Scheduler};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::cron::AttemptEnd;
@@ -54,20 +54,29 @@ impl Scheduler<'_> {
         }
     }
 
+    /// This process cannot go on. A coordinator that is stopped does not hear of that, so its commands are ended here when their time is over.
+    pub(super) fn guard_the_stopped(&mut self) {
+        let Coordinator { process, board, .. } = self.coordinator;
+        while board.has(|_| true) && process.is_stopped() {
+            self.end_commands_of_the_stopped();
+            sleep(LOOK_AGAIN);
+        }
+        if process.is_dead() {
+            let _ = process.kill_all(board, || Ok::<_, Failure>(()));
+        }
+    }
+
     /// The coordinator has died: kills its commands, holds their locks until they are gone, and then gives all of its ticks to the other
     /// daemons.
     pub(super) fn outlive_coordinator(&mut self) {
         let Coordinator { process, board, .. } = self.coordinator;
-        let gone = process.kill_all(board, || {
+        let _ = process.kill_all(board, || {
             if self.timetable.renew_at <= Moment::now() {
-                self.connect()?;
-                self.renew()?;
+                // Whatever a server answers, the commands must go.
+                let _ = self.connect().and_then(|_| self.renew());
             }
             Ok::<_, Failure>(())
         });
-        if gone.is_err() {
-            return;
-        }
         for run in self.own.by_run.keys().cloned().collect::<Vec<_>>() {
             if !self.own.has_ended(&run) {
                 self.end_of_the_dead(&run);
@@ -75,11 +84,8 @@ impl Scheduler<'_> {
         }
         let begun = Moment::now();
         while begun.elapsed() < LONGEST_END {
-            let connected = self.connect();
-            if connected.is_err() || self.record_ends().is_err() {
-                return;
-            }
-            if self.own.ended.is_empty() {
+            let recorded = self.connect().and_then(|_| self.record_ends());
+            if recorded.is_ok() && self.own.ended.is_empty() {
                 let _ = self.take_leave();
                 return;
             }

@@ -49,23 +49,28 @@ pub(super) struct Search {
     pub until: Option<Moment>,
     pub next: Moment,
     pub pause: Duration,
+    /// Whether the tick was taken just before, with an answer.
+    pub is_just_taken: bool,
 }
 
 impl Search {
-    /// It begins now.
-    pub fn begin(until: Option<Moment>) -> Self {
+    /// It begins now. The tick may have been taken just before.
+    pub fn begin(until: Option<Moment>, is_just_taken: bool) -> Self {
         let now = Moment::now();
         Self {
             begun: now,
             until,
             next: now,
             pause: FIRST_PAUSE,
+            is_just_taken,
         }
     }
 
-    /// Whether no attempt to acquire the lock was in vain.
-    pub fn is_first(&self) -> bool {
-        self.pause == FIRST_PAUSE
+    /// Whether the tick was taken so short a time ago that no other daemon can have taken it since. They do when this one has been silent for
+    /// the tick's TTL.
+    pub fn is_recent(&self, ttl: Duration) -> bool {
+        let is_first = self.pause == FIRST_PAUSE;
+        self.is_just_taken && is_first && self.begun.elapsed() < ttl / 4
     }
 }
 

@@ -17,7 +17,8 @@ impl Scheduler<'_> {
             if self.find_end(&mut ended)? && self.finish(&ended)? {
                 self.view.ticks.retain(|tick| tick.run != ended.run);
                 self.own.forget(&ended.run);
-                self.coordinator.say(&FromScheduler::Recorded(ended.run));
+                self.coordinator.say(FromScheduler::Recorded(ended.run));
+                self.renew_if_due()?;
             } else {
                 later.push(ended);
             }
@@ -69,6 +70,16 @@ impl Scheduler<'_> {
         match self.release(&ended.run, &all) {
             None | Some(Err(Fault::Gone(_))) => Ok(false),
             Some(Ok(_)) => Ok(true),
+            Some(Err(Fault::Final(failure))) => {
+                if self
+                    .release(&ended.run, &[])
+                    .is_some_and(|done| done.is_ok())
+                    && let Some(mine) = self.own.by_run.get_mut(&ended.run)
+                {
+                    mine.state = State::Released;
+                }
+                Err(failure)
+            }
             // To free the lock matters more than to record what happens to the tick.
             Some(Err(fault)) => {
                 self.met_lock = matches!(fault, Fault::Conflict(_));
@@ -87,7 +98,6 @@ impl Scheduler<'_> {
 
     /// Releases the lock of a run, in one transaction with these statements. `None`: there is no session.
     fn release(&mut self, run: &str, also: &[String]) -> Option<Result<bool, Fault>> {
-        self.prepare_to_ask();
         let released = self.on_lock(run, |lock| lock.release_with(also))?;
         if released.is_ok() {
             self.note_answer();

@@ -40,16 +40,12 @@ impl Registration {
 }
 
 impl Scheduler<'_> {
-    /// Connects, puts the file in force, and registers, as needed. Returns whether all of it is done.
+    /// Puts the file in force, and registers, as needed. Returns whether all of it is done.
     pub(super) fn ensure_registered(&mut self) -> Result<bool, Failure> {
-        let was_out = self.outage.lasts();
-        if !self.connect()? {
-            return Ok(false);
-        }
         if self.registration.disagrees.is_none() && !self.register("", "")? {
             return Ok(false);
         }
-        if was_out {
+        if self.outage.take_end() {
             self.outage.make_up_since(self.view.now());
         }
         self.publish_as_requested()
@@ -84,11 +80,11 @@ impl Scheduler<'_> {
     pub(super) fn renew_own(&mut self) -> Result<bool, Failure> {
         let renew = renew(self.tables, &self.facts.id, self.lease());
         let sent = Moment::now();
-        let is_done = self.ask(|session| session.run(&renew))?.is_some();
-        if is_done {
+        let changed = self.ask(|session| session.change(&renew))?;
+        if changed == Some(1) {
             self.registration.renewed = sent;
         }
-        Ok(is_done)
+        Ok(changed.is_some())
     }
 
     pub(super) fn stop_taking(&mut self) -> Result<(), Failure> {

@@ -29,12 +29,25 @@ impl Scheduler<'_> {
         let is_new = std::mem::take(&mut self.shared.is_new);
         let mut is_done = self.renew_locks(is_new)?;
         self.leave_queues();
+        // Only now the session has the named locks of what runs.
+        if is_new && !self.shared.is_new {
+            let link = self.coordinator.link;
+            self.connection.pass_on(link, &FromScheduler::Session);
+        }
         // The other daemons are to know that this one starts nothing.
-        if !self.coordinator.awaits_acknowledgement() {
+        if self.registration.disagrees.is_some() && !self.coordinator.awaits_acknowledgement() {
             is_done &= self.renew_own()?;
         }
         let pause = if is_done { self.renewal() } else { LOOK };
         self.timetable.renew_at = Moment::now() + pause;
+        Ok(())
+    }
+
+    /// As [`Self::renew`], if that is due: what takes many statements must not keep the leases waiting.
+    pub(super) fn renew_if_due(&mut self) -> Result<(), Failure> {
+        if self.timetable.renew_at <= Moment::now() || self.shared.is_new {
+            self.renew()?;
+        }
         Ok(())
     }
 
@@ -87,6 +100,8 @@ impl Scheduler<'_> {
             let held = held.filter(|(run, _)| runs.contains(*run));
             let renew = renew_all(self.tables, held.map(|(_, mine)| &mut mine.lock));
             match self.ask(|session| session.change(&renew))? {
+                // A row is locked. It must not keep the others from being renewed.
+                None if self.met_lock => {}
                 None => return Ok(false),
                 Some(changed) if changed == runs.len() as u64 => {
                     for run in runs {
@@ -113,7 +128,6 @@ impl Scheduler<'_> {
     /// Renews each lock by itself, and finds out which are lost. Returns whether the server has answered.
     fn renew_each(&mut self, runs: Vec<String>, is_new: bool) -> bool {
         for run in runs {
-            self.end_commands_of_the_stopped();
             let Some(renewal) = self.on_lock(&run, |lock| lock.renew_on(is_new)) else {
                 self.shared.is_new |= is_new;
                 return false;
@@ -126,12 +140,12 @@ impl Scheduler<'_> {
                 (Renewal::Killed(who), State::Held(lease)) => {
                     let until = Moment::now() + mine.job.options.kill_after;
                     mine.state = State::Killed(who.clone(), until.min(lease.over()));
-                    self.coordinator.say(&FromScheduler::Killed(run, who));
+                    self.coordinator.say(FromScheduler::Killed(run, who));
                 }
                 (Renewal::Lost(cause), State::Held(lease)) => {
                     let until = Moment::now() + mine.job.options.kill_after;
                     mine.state = State::Lost(until.min(lease.over()));
-                    self.coordinator.say(&FromScheduler::Lost(run, cut(&cause)));
+                    self.coordinator.say(FromScheduler::Lost(run, cut(&cause)));
                 }
                 (Renewal::Unanswered(cause), _) => {
                     self.coordinator.note(Level::Info, &cause);

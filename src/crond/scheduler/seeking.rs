@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::message::FromScheduler;
-use super::own::{OwnTick, Search, State, claim, run_end};
+use super::own::{OwnTick, State, claim, run_end};
 use super::{LOOK, Scheduler};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
@@ -33,7 +33,12 @@ impl Scheduler<'_> {
                 self.give_back(&run);
             } else if !self.coordinator.awaits_acknowledgement() {
                 self.seek(&run)?;
+                self.renew_if_due()?;
             }
+        }
+        // Nothing is sought for a coordinator that does not answer.
+        if self.coordinator.awaits_acknowledgement() && !self.is_stopped {
+            return Ok(None);
         }
         let searches = self.own.by_run.values().filter_map(OwnTick::search);
         let nexts = searches.map(|search| search.next);
@@ -82,7 +87,7 @@ impl Scheduler<'_> {
                         let attempt = mine.attempt.clone();
                         self.timetable.renew_at = self.timetable.renew_at.min(lease.next_renewal());
                         self.coordinator
-                            .say(&FromScheduler::Start(attempt, grant, lease));
+                            .say(FromScheduler::Start(attempt, grant, lease));
                     }
                 }
             }
@@ -112,14 +117,13 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    /// Whether a tick still belonged to this daemon when its lock was granted; `None`: that is not known. It did if that was granted right
-    /// after the tick was taken: others take the ticks of a daemon only when it has been silent for their TTL.
+    /// Whether a tick still belonged to this daemon when its lock was granted; `None`: that is not known.
     fn is_still_mine(&mut self, run: &str, ttl: Duration) -> Result<Option<bool>, Failure> {
         let Some(mine) = self.own.by_run.get(run) else {
             return Ok(None);
         };
-        let is_first = mine.search().is_some_and(Search::is_first);
-        if is_first && self.registration.renewed.elapsed() < ttl / 2 {
+        let is_recent = mine.search().is_some_and(|search| search.is_recent(ttl));
+        if is_recent && self.registration.renewed.elapsed() < ttl / 2 {
             return Ok(Some(true));
         }
         let name = mine.job.name.to_string();

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::super::message::FromScheduler;
 use super::Scheduler;
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
@@ -52,8 +51,6 @@ impl Scheduler<'_> {
         });
         match opened {
             Ok(server) => {
-                let link = self.coordinator.link;
-                self.connection.pass_on(link, &FromScheduler::Session);
                 for mine in self.own.by_run.values_mut() {
                     mine.lock.forget_session();
                 }
@@ -121,6 +118,7 @@ impl Scheduler<'_> {
         run: &str,
         work: impl FnOnce(&mut RowLock) -> T,
     ) -> Option<T> {
+        self.prepare_to_ask();
         let server = self.shared.server?;
         let lock = &mut self.own.by_run.get_mut(run)?.lock;
         self.connection

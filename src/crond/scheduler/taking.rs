@@ -43,7 +43,7 @@ impl Scheduler<'_> {
             unstarted_at: None,
             is_orphan: false,
         };
-        self.begin(wanted.at, &taken);
+        self.begin(wanted.at, &taken, true);
         self.view.ticks.push(taken);
     }
 
@@ -63,7 +63,7 @@ impl Scheduler<'_> {
             if is_mine {
                 // It was taken without an answer.
                 if !self.own.knows(&tick.run) {
-                    self.begin(at, tick);
+                    self.begin(at, tick, false);
                 }
                 continue;
             }
@@ -190,7 +190,7 @@ impl Scheduler<'_> {
                     is_orphan: false,
                     ..tick.clone()
                 };
-                self.begin(at, &taken);
+                self.begin(at, &taken, true);
                 self.view.ticks.push(taken);
             }
             // Another daemon has the tick, or it is over. No tick that waits for it is free before the next look.

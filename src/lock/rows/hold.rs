@@ -88,7 +88,13 @@ impl RowLock {
         let change = Change::Renew { slot, fence };
         let write = self.statements.write(change, write_id, &self.terms(&[]));
         let sent = Moment::now();
-        let rows = match self.write_through(&write, self.limit(), &mut session) {
+        // The others on a shared session must be renewed, too.
+        let patience = if self.shares_session {
+            Duration::ZERO
+        } else {
+            self.limit()
+        };
+        let rows = match self.write_through(&write, patience, &mut session) {
             Ok(written) => written.rows,
             Err(fault) => return Err(self.keep_where_full(session, fault)),
         };
@@ -165,7 +171,9 @@ impl RowLock {
         if let Some(mark) = self.mark().filter(|_| self.server.named_slot.is_some()) {
             let _ = Request::mark(&mark, session);
         }
-        let _ = session.answer_within(self.limit());
+        if !self.shares_session {
+            let _ = session.answer_within(self.limit());
+        }
     }
 
     /// The holder is being killed: callers without rows stay out until the command has ended, even if the killer dies. A script does not

@@ -211,6 +211,8 @@ impl RowKilling<'_> {
         }
         let keeps_session = match self.session_of(row)? {
             None => false,
+            // Other runs need it. Its owner finds out that this row is gone.
+            Some(id) if self.is_shared(id)? => true,
             Some(id) => {
                 let killed = self.named.kill_session(id)?.is_ok();
                 let begun = Moment::now();

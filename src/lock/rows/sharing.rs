@@ -213,14 +213,23 @@ impl RowLock {
     /// # Errors
     /// As [`RowLock::release_with`].
     pub fn leave_queue(&mut self) -> Result<(), Fault> {
-        let (Some(slot), Some(mut session)) = (self.server.named_slot, self.session.take()) else {
+        let Some(slot) = self.server.named_slot else {
+            return Ok(());
+        };
+        let Some(mut session) = self.session.take() else {
             return Ok(());
         };
         let mark = self.mark();
-        self.request
-            .release_with(slot, mark.as_deref(), &mut session)?;
-        (self.server.named_slot, self.session) = (None, Some(session));
-        Ok(())
+        let released = self
+            .request
+            .release_with(slot, mark.as_deref(), &mut session);
+        if !matches!(released, Err(Fault::Gone(_))) {
+            self.session = Some(session);
+        }
+        if released.is_ok() {
+            self.server.named_slot = None;
+        }
+        released.map(drop)
     }
 
     /// Releases it, in one transaction with these statements of others. `false`: it was another's.
