@@ -330,6 +330,9 @@ type Row = (
     Option<String>,
 );
 
+/// The runs of each tick, by job and time.
+type RunsOfTicks = BTreeMap<(String, i64), Vec<Run>>;
+
 /// A run of the history.
 #[derive(Debug, Clone)]
 struct Run {
@@ -366,7 +369,7 @@ fn wrong(
         micros("requested_at"),
         micros("ended_at")
     ));
-    let mut of_ticks: BTreeMap<(String, i64), Vec<Run>> = BTreeMap::new();
+    let mut of_ticks = RunsOfTicks::new();
     for (name, tick, attempt, pid, requested, ended, outcome, exit_code, message) in rows {
         of_ticks.entry((name, tick)).or_default().push(Run {
             attempt,
@@ -416,7 +419,7 @@ fn wrong(
 fn wrong_tick(
     (name, tick): &(String, i64),
     runs: &[Run],
-    (all, stops): (&BTreeMap<(String, i64), Vec<Run>>, &[Stop]),
+    (all, stops): (&RunsOfTicks, &[Stop]),
     log: &[String],
 ) -> Option<String> {
     let job: usize = name[3..].parse().expect("a number");

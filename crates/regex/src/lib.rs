@@ -74,6 +74,7 @@ pub mod bytes {
 
     impl<'h> Match<'h> {
         /// Its bytes.
+        #[must_use]
         pub fn as_bytes(&self) -> &'h [u8] {
             self.0
         }
