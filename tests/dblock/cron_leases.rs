@@ -72,6 +72,25 @@ both_servers! {
         end(second);
     }
 
+    fn a_row_that_somebody_has_locked_keeps_no_other_from_being_renewed(server) {
+        let lines = format!("#: one --ttl 12s\n0 0 1 1 * {STAYS}\n#: other --ttl 12s\n0 0 1 1 * {STAYS}\n");
+        let crontab = Crontab::new(server, &lines);
+        let host = crontab.start(&["--grace", "0s"]);
+        crontab.due("one");
+        crontab.due("other");
+        crontab.eventually_lines(2);
+        let mut locker = crontab.tables.admin();
+        let row = |name| format!("dblock_locks WHERE name = '{}'", crontab.name(name));
+        locker.query_drop("START TRANSACTION").unwrap();
+        locker.query_drop(format!("SELECT * FROM {} FOR UPDATE", row("one"))).unwrap();
+        let renewed = || crontab.rows::<Option<String>>(&format!("SELECT CAST(renewed_at AS CHAR) FROM {}", row("other")));
+        let before = renewed();
+        eventually("the other one is renewed", SOON, || renewed() > before);
+        assert_eq!(crontab.lines().len(), 2, "its command was ended");
+        locker.query_drop("ROLLBACK").unwrap();
+        end(host);
+    }
+
     fn a_tick_that_is_ended_leaves_the_others_their_locks(server) {
         let crontab = Crontab::new(server, &format!("#: one --kill-after 1s\n0 0 1 1 * {STAYS}\n#: other\n0 0 1 1 * {STAYS}"));
         let host = crontab.start(&["--grace", "0s"]);
