@@ -83,10 +83,13 @@ both_servers! {
         let row = |name| format!("dblock_locks WHERE name = '{}'", crontab.name(name));
         locker.query_drop("START TRANSACTION").unwrap();
         locker.query_drop(format!("SELECT * FROM {} FOR UPDATE", row("one"))).unwrap();
-        let renewed = || crontab.rows::<Option<String>>(&format!("SELECT CAST(renewed_at AS CHAR) FROM {}", row("other")));
-        let before = renewed();
+        let owner = &crontab.rows::<String>(&format!("SELECT owner FROM {}", row("other")))[0];
+        // Not of a later attempt.
+        let query = format!("SELECT CAST(renewed_at AS CHAR) FROM {} AND owner = '{owner}'", row("other"));
+        let renewed = || crontab.rows::<Option<String>>(&query);
+        let (before, session) = (renewed(), sessions(&crontab));
         eventually("the other one is renewed", SOON, || renewed() > before);
-        assert_eq!(crontab.lines().len(), 2, "its command was ended");
+        assert_eq!(sessions(&crontab), session, "not only on another session");
         locker.query_drop("ROLLBACK").unwrap();
         end(host);
     }
