@@ -35,6 +35,12 @@ impl Moment {
     }
 }
 
+/// A random number from 0 to below `limit`.
+pub fn chance_below(limit: u16) -> u16 {
+    let chance = getrandom::u32().unwrap_or_default();
+    u16::try_from(chance % u32::from(limit.max(1))).unwrap_or_default()
+}
+
 /// A random span, at least half of this one: so clients that wait for the same thing do not all return at once.
 pub fn by_chance(span: Duration) -> Duration {
     let chance = getrandom::u32().unwrap_or(u32::MAX);

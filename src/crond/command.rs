@@ -22,9 +22,10 @@ use crate::base::text::{in_words, shown};
 use crate::cron::{AttemptEnd, Job};
 use crate::db::Client;
 use crate::history::RunEnd;
+use crate::keeper::Place;
 use crate::lock::{Grant, Lease};
 use crate::supervise::{
-    Cause, Child, Command, Conclusion, LockEventKind, Outlet, Output, Place, RunOutcome, RunRecord,
+    Cause, Child, Command, Conclusion, LockEventKind, Outlet, Output, RunOutcome, RunRecord,
     Signals, Sink, Started, Surroundings, of_grant, pipe,
 };
 

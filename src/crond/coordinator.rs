@@ -24,8 +24,9 @@ use crate::base::text::{counted, shown};
 use crate::base::user::local_user;
 use crate::cron::{DaemonFacts, Job, load};
 use crate::isolated::restarts::LastingFault;
+use crate::keeper::Board;
 use crate::lock::{new_id, own_host};
-use crate::supervise::{Board, Plan, Poller, Runner, is_over};
+use crate::supervise::{Plan, Poller, Runner, RunnerOf, is_over};
 
 /// The pause before a failed step is retried.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -102,7 +103,7 @@ struct Coordinator<'a> {
     spec: &'a Spec,
     facts: DaemonFacts,
     /// Its commands, and its scheduler.
-    runner: Runner<Self>,
+    runner: RunnerOf<Self>,
     /// The jobs of the file, in order.
     jobs: Vec<Rc<Job>>,
     /// Whether to put them in force.

@@ -15,6 +15,10 @@ use crate::base::children::reap_orphans;
 use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure};
 
+/// What a process with this plan has.
+pub type RunnerOf<P> =
+    Runner<<P as Plan>::Purpose, <P as Plan>::Rest, <P as Plan>::Sent, <P as Plan>::Received>;
+
 /// Which commands run, and what their ends mean. The first methods are special to each plan; the others are the loop.
 pub trait Plan: Sized {
     /// What a command is started for.
@@ -27,7 +31,7 @@ pub trait Plan: Sized {
     type Received: DeserializeOwned + From<Failure>;
 
     /// What all plans have.
-    fn runner(&mut self) -> &mut Runner<Self>;
+    fn runner(&mut self) -> &mut RunnerOf<Self>;
 
     /// Does what is due. Returns how dblock ends, if it does.
     fn advance(&mut self) -> Option<anyhow::Result<Ending>>;

@@ -4,34 +4,37 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::grace::Grace;
 use super::output::Outlet;
 use super::outputs::Outputs;
-use super::plan::Plan;
 use super::poller::Poller;
 use super::shutdown::Shutdown;
 use super::started::{Cause, Started};
 use crate::base::clock::Moment;
+use crate::base::exit::Failure;
 use crate::base::log::{Level, Log};
 use crate::base::text::{counted, shown};
 use crate::isolated::link::Link;
 use crate::isolated::peer::Peer;
 use crate::keeper::Board;
 
-/// The commands, and all that watches them.
-pub struct Runner<P: Plan> {
+/// The commands, and all that watches them. A command is started for a `Purpose`; the `Rest` matters when its output is over; the process
+/// with the session gets what is `Sent`, and what it says is `Received`.
+pub struct Runner<Purpose, Rest, Sent, Received> {
     pub log: Log,
     /// The signals and the alarm.
     pub poller: Poller,
     /// The running commands, for the process with the session.
     pub board: Board,
     /// The process with the session.
-    pub peer: Peer<P::Sent, P::Received>,
+    pub peer: Peer<Sent, Received>,
     /// The running commands.
-    pub commands: Vec<Started<P::Purpose>>,
+    pub commands: Vec<Started<Purpose>>,
     /// Their output, and that of those that have ended.
-    pub outputs: Outputs<P::Rest>,
+    pub outputs: Outputs<Rest>,
     /// Once it has begun, no more commands start.
     pub shutdown: Shutdown,
     /// After a sleep of this process.
@@ -44,7 +47,11 @@ pub struct Runner<P: Plan> {
     pub last_note: String,
 }
 
-impl<P: Plan> Runner<P> {
+impl<Purpose, Rest, Sent, Received> Runner<Purpose, Rest, Sent, Received>
+where
+    Sent: Serialize,
+    Received: DeserializeOwned + From<Failure>,
+{
     /// Begins with a process that was just forked, which people call `name`.
     pub fn new(
         log: Log,
@@ -77,7 +84,7 @@ impl<P: Plan> Runner<P> {
     }
 
     /// Takes out the next command that is over, from this place on. If dblock has ended it, its whole group is gone.
-    pub(super) fn take_ended(&mut self, at: &mut usize) -> Option<Started<P::Purpose>> {
+    pub(super) fn take_ended(&mut self, at: &mut usize) -> Option<Started<Purpose>> {
         while let Some(command) = self.commands.get_mut(*at) {
             if command.running.is_over() {
                 return Some(self.commands.swap_remove(*at));
@@ -88,7 +95,7 @@ impl<P: Plan> Runner<P> {
     }
 
     /// Ends the commands that have reached their timeouts, which `say` reports, and all when the process ends.
-    pub fn end_late(&mut self, say: impl Fn(&mut Started<P::Purpose>, &mut [Outlet; 2])) {
+    pub fn end_late(&mut self, say: impl Fn(&mut Started<Purpose>, &mut [Outlet; 2])) {
         let is_ending = self.shutdown.ends_commands();
         for command in &mut self.commands {
             if command.running.is_late() {

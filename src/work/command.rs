@@ -9,9 +9,10 @@ use super::payload::{self, Payload};
 use crate::base::clock::Moment;
 use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
 use crate::base::text::shown;
+use crate::keeper::Place;
 use crate::queue::{JobEnd, LONGEST_ERROR, Queue, retry_delay};
 use crate::supervise::{
-    Cause, Child, Command, Output, Place, Signals, Sink, Started, Surroundings, Tail, change, pipe,
+    Cause, Child, Command, Output, Signals, Sink, Started, Surroundings, Tail, change, pipe,
 };
 
 /// Longest argument in bytes, with its final NUL (execve(2)).

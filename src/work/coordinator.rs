@@ -25,9 +25,10 @@ use crate::base::descriptors;
 use crate::base::exit::{Ending, Failure};
 use crate::base::log::Log;
 use crate::base::user::local_user;
+use crate::keeper::Board;
 use crate::lock::{Lease, own_host, run_id_lock};
 use crate::queue::{Queue, WorkerFacts};
-use crate::supervise::{Board, Plan, Poller, Runner, check_program, program_of};
+use crate::supervise::{Plan, Poller, Runner, RunnerOf, check_program, program_of};
 
 /// Descriptors for each command: its stderr, its leash, and the file with its payload. The second number is for everything else.
 const DESCRIPTORS: u64 = 4;
@@ -113,7 +114,7 @@ struct Coordinator<'a> {
     spec: &'a Spec,
     facts: WorkerFacts,
     /// Its commands, and its claimer.
-    runner: Runner<Self>,
+    runner: RunnerOf<Self>,
     /// The queue, and the worker's number.
     registered: Option<(Queue, u64)>,
     lease: Option<Lease>,

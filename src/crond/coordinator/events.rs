@@ -14,7 +14,7 @@ use super::{Coordinator, LATE, LONGEST_HANG, NO_LIMIT, PAUSE};
 use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure};
 use crate::base::text::{counted, shown};
-use crate::supervise::{Output, Plan, Received, Round, Runner};
+use crate::supervise::{Output, Plan, Received, Round, RunnerOf};
 
 impl Plan for Coordinator<'_> {
     type Purpose = Tick;
@@ -22,7 +22,7 @@ impl Plan for Coordinator<'_> {
     type Sent = ToScheduler;
     type Received = FromScheduler;
 
-    fn runner(&mut self) -> &mut Runner<Self> {
+    fn runner(&mut self) -> &mut RunnerOf<Self> {
         &mut self.runner
     }
 

@@ -6,7 +6,7 @@ use super::super::Until;
 use super::super::message::FromClaimer;
 use super::idle::Timeout;
 use super::{Claimer, LOOK_INTERVAL, Stop};
-use crate::base::clock::Moment;
+use crate::base::clock::{Moment, chance_below};
 use crate::keeper::{LONGEST_PAUSE, SHORTEST_PAUSE, sleep_longer};
 use crate::queue::{
     Claim, Ended, Exchange, JobEnd, Marks, Step, Turn, TurnOver, Verdict, Want, ask_candidates,
@@ -21,12 +21,6 @@ pub(super) const CLAIMED: u32 = 500;
 
 /// Most consecutive turns in one shard before newer outcomes are recorded.
 const TURNS: u32 = 8;
-
-/// A random number from 0 to below `limit`.
-pub(super) fn chance_below(limit: u16) -> u16 {
-    let chance = getrandom::u32().unwrap_or_default();
-    u16::try_from(chance % u32::from(limit.max(1))).unwrap_or_default()
-}
 
 /// Where and how a worker claims.
 pub(super) struct Claiming {

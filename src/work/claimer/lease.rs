@@ -1,9 +1,8 @@
 //! The registration of a worker and its lease.
 
 use super::super::message::FromClaimer;
-use super::exchange::chance_below;
 use super::{Claimer, Resumed, Stop};
-use crate::base::clock::Moment;
+use crate::base::clock::{Moment, chance_below};
 use crate::base::exit::{Failure, Reason};
 use crate::keeper::{SHORTEST_PAUSE, sleep_longer};
 use crate::lock::Lease;

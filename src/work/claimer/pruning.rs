@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use super::super::Until;
-use super::exchange::chance_below;
 use super::{Claimer, Stop};
-use crate::base::clock::Moment;
+use crate::base::clock::{Moment, chance_below};
 use crate::keeper::{SHORTEST_PAUSE, sleep_longer};
 use crate::queue::{self, Idle, Pruned, look_or_sleep};
 

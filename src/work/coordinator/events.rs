@@ -8,7 +8,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure};
 use crate::base::text::{counted, shown};
 use crate::lock::Lease;
-use crate::supervise::{Cause, Plan, Received, Round, Runner, is_over};
+use crate::supervise::{Cause, Plan, Received, Round, RunnerOf, is_over};
 use nix::sys::signal::Signal;
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -23,7 +23,7 @@ impl Plan for Coordinator<'_> {
     type Sent = ToClaimer;
     type Received = FromClaimer;
 
-    fn runner(&mut self) -> &mut Runner<Self> {
+    fn runner(&mut self) -> &mut RunnerOf<Self> {
         &mut self.runner
     }
 
