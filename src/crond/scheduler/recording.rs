@@ -71,28 +71,24 @@ impl Scheduler<'_> {
             None | Some(Err(Fault::Gone(_))) => Ok(false),
             Some(Ok(_)) => Ok(true),
             Some(Err(Fault::Final(failure))) => {
-                if self
-                    .release(&ended.run, &[])
-                    .is_some_and(|done| done.is_ok())
-                    && let Some(mine) = self.own.by_run.get_mut(&ended.run)
-                {
-                    mine.state = State::Released;
-                }
+                self.release_only(&ended.run, &[]);
                 Err(failure)
             }
             // To free the lock matters more than to record what happens to the tick.
             Some(Err(fault)) => {
                 self.met_lock = matches!(fault, Fault::Conflict(_));
                 self.coordinator.note(Level::Info, &fault.to_string());
-                if self
-                    .release(&ended.run, &run_end)
-                    .is_some_and(|done| done.is_ok())
-                    && let Some(mine) = self.own.by_run.get_mut(&ended.run)
-                {
-                    mine.state = State::Released;
-                }
+                self.release_only(&ended.run, &run_end);
                 Ok(false)
             }
+        }
+    }
+
+    /// Releases the lock of a run whose end cannot be recorded now, with these statements.
+    fn release_only(&mut self, run: &str, also: &[String]) {
+        let is_released = self.release(run, also).is_some_and(|done| done.is_ok());
+        if is_released && let Some(mine) = self.own.by_run.get_mut(run) {
+            mine.state = State::Released;
         }
     }
 
