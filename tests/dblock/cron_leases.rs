@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
-use crate::harness::crontab::{end, job, scheduler_of};
+use crate::harness::crontab::{commands_of, end, job, scheduler_of};
 use crate::harness::{
     Crontab, Frozen, Proxy, Running, SOON, Server, allow_files, both_servers, children_of,
     eventually, send, stat_field, within,
@@ -168,6 +168,42 @@ both_servers! {
         drop(frozen);
         end(second);
         end(first);
+    }
+
+    fn a_success_during_an_outage_counts_also_if_its_daemon_comes_back_last(server) {
+        let succeeds = "echo >>{}; while [ ! -e {}.over ]; do sleep 0.1; done; exit 0";
+        let crontab = Crontab::new(server, &job("--ttl 4s", succeeds));
+        let proxies = [Proxy::to(server), Proxy::to(server)];
+        let daemons = proxies.each_ref().map(|proxy| {
+            let mut daemon = crontab.daemon(&["--grace", "0s"]).env("DBLOCK_URL", proxy.url()).spawn();
+            daemon.wait_stderr("dblock: ready: ", SOON);
+            daemon
+        });
+        crontab.due("job");
+        crontab.eventually_lines(1);
+        let ran_on_first = commands_of(daemons[0].pid()).len() == 1;
+        let (its, others) = if ran_on_first { (0, 1) } else { (1, 0) };
+        for proxy in &proxies {
+            proxy.refuse(true);
+            proxy.cut();
+        }
+        std::fs::write(crontab.path("record.over"), "").unwrap();
+        eventually("the command has ended", SOON, || commands_of(daemons[its].pid()).is_empty());
+        eventually("its lock has expired", SOON, || crontab.count("dblock_locks WHERE expires_at > UTC_TIMESTAMP(6)") == 0);
+        eventually("the daemons seem to be gone", SOON, || {
+            crontab.count("dblock_cron_daemons WHERE renewed_at > UTC_TIMESTAMP(6) - INTERVAL 5 SECOND") == 0
+        });
+        proxies[others].refuse(false);
+        eventually("the other is back", SOON, || {
+            crontab.count("dblock_cron_daemons WHERE expires_at > UTC_TIMESTAMP(6)") == 1
+        });
+        crontab.lines_stay(1);
+        proxies[its].refuse(false);
+        crontab.eventually_idle();
+        assert_eq!(crontab.lines().len(), 1);
+        for daemon in daemons {
+            end(daemon);
+        }
     }
 }
 

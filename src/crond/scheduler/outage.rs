@@ -1,4 +1,4 @@
-//! After an outage: from when on missed ticks are started, and over which time.
+//! After an outage: from when on missed ticks are started, and over which time; and from when on another daemon counts as gone.
 
 use std::time::Duration;
 
@@ -9,6 +9,14 @@ use crate::cron::{FRESH, LONGEST_SPREAD, fraction};
 /// A server that was silent for this long had an outage.
 const OUTAGE: Duration = Duration::from_secs(5);
 
+/// A server that was silent for this long may have been so for other daemons too, and for as long as the shortest TTL. It is longer than a
+/// look's interval.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// After that, the others have this time to say that they are alive, and how what they run has ended meanwhile: longer than it takes to
+/// connect again.
+const RETURN: Duration = Duration::from_secs(10);
+
 /// After an outage, few missed ticks are started within less than the longest spread: this much for each.
 const SPREAD_OF_EACH: Duration = Duration::from_millis(200);
 
@@ -16,6 +24,8 @@ const SPREAD_OF_EACH: Duration = Duration::from_millis(200);
 pub(super) struct Outage {
     /// When the server last answered; `None`: it has not yet.
     last_seen: Option<Moment>,
+    /// Since when it has answered without a [`SILENCE`].
+    answers_since: Moment,
     /// Whether the server has answered after an outage, and nothing is made up for it yet.
     has_ended: bool,
     /// Since when, by the server's clock, missed ticks are being started.
@@ -28,7 +38,15 @@ impl Outage {
     /// The server has answered.
     pub fn note_answer(&mut self) {
         self.has_ended |= self.lasts();
+        if self.last_seen.is_none_or(|seen| seen.elapsed() > SILENCE) {
+            self.answers_since = Moment::now();
+        }
         self.last_seen = Some(Moment::now());
+    }
+
+    /// Whether a daemon that seems to be gone is: the server was there to be told otherwise.
+    pub fn tells_who_is_gone(&self) -> bool {
+        self.answers_since.elapsed() > RETURN
     }
 
     /// Whether the server has been silent for so long that ticks may have been missed.

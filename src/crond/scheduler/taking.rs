@@ -72,7 +72,7 @@ impl Scheduler<'_> {
                 continue;
             }
             if tick.daemon.is_some() {
-                if tick.is_orphan {
+                if tick.is_orphan && self.outage.tells_who_is_gone() {
                     let since = *self.view.orphans.entry(tick.run.clone()).or_insert(now);
                     if self.is_for_me(&tick.name, tick.tick) || since + HEAD_START <= now {
                         self.rescue(at, tick)?;
