@@ -1037,13 +1037,16 @@ both_servers! {
         }
         shell.enter(SUSPEND);
         shell.wait_for("Stopped");
+        shell.wait_for("> ");
         let worker = stat_field(commands[0], 1).and_then(|parent| parent.parse().ok());
         send(worker.expect("it runs"), Signal::SIGCONT);
         eventually("the commands go on where the worker alone is told to", SOON, || !commands.into_iter().any(is_stopped));
+        shell.enter("fg");
+        // It is the shell's job in the foreground before it ends.
+        shell.wait_for("dblock queue work");
         for command in commands {
             send(command, Signal::SIGUSR1);
         }
-        shell.enter("fg");
         shell.expect_code(0);
         jobs.assert_empty();
     }
