@@ -1038,6 +1038,7 @@ both_servers! {
         shell.enter(SUSPEND);
         shell.wait_for("Stopped");
         shell.wait_for("> ");
+        eventually("the commands are stopped, too", SOON, || commands.into_iter().all(is_stopped));
         let worker = stat_field(commands[0], 1).and_then(|parent| parent.parse().ok());
         send(worker.expect("it runs"), Signal::SIGCONT);
         eventually("the commands go on where the worker alone is told to", SOON, || !commands.into_iter().any(is_stopped));
