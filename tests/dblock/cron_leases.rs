@@ -170,6 +170,45 @@ both_servers! {
         end(first);
     }
 
+    fn a_daemon_that_is_told_to_end_in_an_outage_records_its_results_when_that_is_over(server) {
+        let succeeds = "echo >>{}; while [ ! -e {}.over ]; do sleep 0.1; done; exit 0";
+        let crontab = Crontab::new(server, &job("--ttl 1h", succeeds));
+        let proxy = Proxy::to(server);
+        let mut daemon = crontab.daemon(&["--grace", "1h"]).env("DBLOCK_URL", proxy.url()).spawn();
+        daemon.wait_stderr("dblock: ready: ", SOON);
+        crontab.due("job");
+        crontab.eventually_lines(1);
+        proxy.refuse(true);
+        proxy.cut();
+        std::fs::write(crontab.path("record.over"), "").unwrap();
+        eventually("the command has ended", SOON, || commands_of(daemon.pid()).is_empty());
+        daemon.signal(Signal::SIGTERM);
+        // Without results it would be gone by now.
+        assert!(!within(Duration::from_secs(5), || !daemon.is_running()), "it has ended");
+        assert_eq!(crontab.count("dblock_cron_ticks"), 1);
+        proxy.refuse(false);
+        daemon.wait_within(SOON).expect_code(0);
+        assert_eq!(crontab.count("dblock_cron_ticks"), 0);
+        assert_eq!(crontab.count("dblock_runs WHERE outcome = 'ran' AND exit_code = 0"), 1);
+    }
+
+    fn a_second_signal_ends_a_daemon_with_results_that_no_server_takes(server) {
+        let crontab = Crontab::new(server, &job("--ttl 1h", "echo >>{}; while [ ! -e {}.over ]; do sleep 0.1; done"));
+        let proxy = Proxy::to(server);
+        let mut daemon = crontab.daemon(&["--grace", "1h"]).env("DBLOCK_URL", proxy.url()).spawn();
+        daemon.wait_stderr("dblock: ready: ", SOON);
+        crontab.due("job");
+        crontab.eventually_lines(1);
+        proxy.refuse(true);
+        proxy.cut();
+        std::fs::write(crontab.path("record.over"), "").unwrap();
+        eventually("the command has ended", SOON, || commands_of(daemon.pid()).is_empty());
+        daemon.signal(Signal::SIGTERM);
+        daemon.signal(Signal::SIGINT);
+        let output = daemon.wait_within(SOON);
+        assert!(output.stderr.contains("ends before a server has taken note of the end of 1 run: "), "{}", output.stderr);
+    }
+
     fn a_success_during_an_outage_counts_also_if_its_daemon_comes_back_last(server) {
         let succeeds = "echo >>{}; while [ ! -e {}.over ]; do sleep 0.1; done; exit 0";
         let crontab = Crontab::new(server, &job("--ttl 4s", succeeds));

@@ -115,7 +115,8 @@ impl Plan for Coordinator<'_> {
 
     /// Another scheduler takes over, unless this one reported that none can.
     fn on_peer_gone(&mut self, end: &str) {
-        if self.runner.shutdown.has_failed() || self.leaves_since.is_some() {
+        let has_left = self.leaves_since.is_some() && (self.ended.is_empty() || self.is_hurried);
+        if self.runner.shutdown.has_failed() || has_left {
             return;
         }
         let log = self.runner.log;

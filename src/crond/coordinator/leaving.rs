@@ -14,6 +14,10 @@ use crate::supervise::is_over;
 /// How long the scheduler of an ending daemon may take between two records.
 const LEAVE: Duration = Duration::from_secs(3);
 
+/// What is not recorded runs again elsewhere. So with records left, an ending daemon waits for a server until its grace is over, but no
+/// longer than this, and not after a second signal.
+const LEAVE_WITH_ENDS: Duration = Duration::from_secs(30);
+
 /// How long the mails of an ending daemon may take after that.
 const LAST_MAILS: Duration = Duration::from_secs(10);
 
@@ -57,7 +61,15 @@ impl Coordinator<'_> {
             self.runner.peer.send(ToScheduler::Leave);
             return self.seeks_since().is_some();
         };
-        is_over(Some(since + LEAVE)) || self.seeks_since().is_some()
+        is_over(Some(self.leaves_until(since))) || self.seeks_since().is_some()
+    }
+
+    /// Until when the scheduler may finish that has made its last record at this moment.
+    fn leaves_until(&self, since: Moment) -> Moment {
+        let waits = self.was_asked && !self.is_hurried && !self.ended.is_empty();
+        let grace = self.runner.shutdown.until.filter(|_| waits);
+        let grace = grace.map(|until| until.min(since + LEAVE_WITH_ENDS));
+        grace.into_iter().fold(since + LEAVE, Moment::max)
     }
 
     /// The end of this run is recorded. As long as there is progress, nothing is cut off.
@@ -72,7 +84,7 @@ impl Coordinator<'_> {
     pub(super) fn leave_deadline(&self) -> Option<Moment> {
         match self.left {
             Some(left) => Some(left + LAST_MAILS),
-            None => self.leaves_since.map(|since| since + LEAVE),
+            None => self.leaves_since.map(|since| self.leaves_until(since)),
         }
     }
 
