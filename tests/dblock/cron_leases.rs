@@ -170,6 +170,63 @@ both_servers! {
         end(first);
     }
 
+    fn a_named_lock_that_another_program_got_from_a_lost_session_is_taken_again_once_it_is_free(server) {
+        let crontab = Crontab::new(server, &job("--ttl 8s", STAYS));
+        let proxy = Proxy::to(server);
+        let mut daemon = crontab.daemon(&["--grace", "0s"]).env("DBLOCK_URL", proxy.url()).spawn();
+        daemon.wait_stderr("dblock: ready: ", SOON);
+        crontab.due("job");
+        crontab.eventually_lines(1);
+        let name = crontab.name("job");
+        let (mut other, take) = (server.admin(), format!("SELECT GET_LOCK('{name}', 60)"));
+        let waits = other.connection_id();
+        let taken = std::thread::spawn(move || {
+            assert_eq!(other.query_first::<u8, _>(take).unwrap(), Some(1));
+            other
+        });
+        eventually("another program waits", SOON, || {
+            crontab.count(&format!("information_schema.processlist WHERE id = {waits} AND state = 'User lock'")) == 1
+        });
+        // The server keeps the session until the daemon's next one ends it.
+        proxy.abandon();
+        let other = taken.join().unwrap();
+        assert_eq!(holder(&crontab, "job"), Some(waits.into()));
+        // It has tried to take the lock again before the next renewal.
+        for _ in 0..2 {
+            let renewed = || crontab.rows::<String>("SELECT expires_at FROM dblock_locks WHERE owner IS NOT NULL");
+            let before = renewed();
+            eventually("its row is renewed", SOON, || renewed() != before);
+        }
+        assert_eq!(holder(&crontab, "job"), Some(waits.into()));
+        drop(other);
+        eventually("the daemon holds it", SOON, || {
+            let now = holder(&crontab, "job");
+            now.is_some() && sessions(&crontab).iter().map(|id| Some(*id)).eq([now])
+        });
+        for kind in ["back", "end"] {
+            let announced: Vec<Option<u64>> = crontab.rows(&format!("SELECT IS_USED_LOCK('{name}#{kind}0')"));
+            assert_eq!(announced, [None], "{kind}");
+        }
+        assert_eq!(run_by_hand(&crontab, "job"), Some(75));
+        end(daemon);
+    }
+
+    fn an_older_session_of_a_daemon_is_ended_also_if_it_runs_nothing(server) {
+        let crontab = Crontab::new(server, &job("", STAYS));
+        let proxy = Proxy::to(server);
+        let mut daemon = crontab.daemon(&["--grace", "0s"]).env("DBLOCK_URL", proxy.url()).spawn();
+        daemon.wait_stderr("dblock: ready: ", SOON);
+        let before = sessions(&crontab);
+        proxy.abandon();
+        // The server itself would end it after a minute.
+        let is_ended = within(Duration::from_secs(40), || {
+            let now = sessions(&crontab);
+            now.len() == 1 && now != before
+        });
+        assert!(is_ended, "{before:?} {:?}", sessions(&crontab));
+        end(daemon);
+    }
+
     fn a_daemon_that_is_told_to_end_in_an_outage_records_its_results_when_that_is_over(server) {
         let succeeds = "echo >>{}; while [ ! -e {}.over ]; do sleep 0.1; done; exit 0";
         let crontab = Crontab::new(server, &job("--ttl 1h", succeeds));

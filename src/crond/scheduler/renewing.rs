@@ -34,6 +34,10 @@ impl Scheduler<'_> {
             let link = self.coordinator.link;
             self.connection.pass_on(link, &FromScheduler::Session);
         }
+        if !self.shared.is_new && !self.shared.is_only {
+            self.be_the_only_session()?;
+        }
+        self.seek_named_locks();
         // The other daemons are to know that this one starts nothing.
         if self.registration.disagrees.is_some() && !self.coordinator.awaits_acknowledgement() {
             is_done &= self.renew_own()?;
@@ -64,6 +68,16 @@ impl Scheduler<'_> {
         let number = mine.attempt.lease_number();
         self.coordinator.awaits_acknowledgement()
             && !self.coordinator.board.has(|lease| lease == number)
+    }
+
+    /// Takes the named locks that others had when this session was new.
+    fn seek_named_locks(&mut self) {
+        let lacks =
+            |mine: &OwnTick| matches!(mine.state, State::Held(_)) && mine.lock.lacks_named_lock();
+        let lacking = self.own.by_run.iter().filter(|(_, mine)| lacks(mine));
+        for run in lacking.map(|(run, _)| run.clone()).collect::<Vec<_>>() {
+            let _ = self.on_lock(&run, RowLock::try_named_lock);
+        }
     }
 
     /// Lets others have the locks that are not held any more, where no command needs them and no end is told of.

@@ -26,6 +26,8 @@ pub(super) struct SharedSession {
     pub server: Option<SharedServer>,
     /// Whether no lock was renewed on it yet.
     pub is_new: bool,
+    /// Whether it holds the daemon's own lock, so that no older session of the daemon is left.
+    pub is_only: bool,
     /// How long the server keeps it when this process is silent: no longer than the shortest TTL.
     pub limit: Duration,
 }
@@ -36,17 +38,13 @@ impl Scheduler<'_> {
         if self.connection.session().is_some() && !self.connection.has_ended() {
             return Ok(true);
         }
-        let (tables, marker, idle) = (self.tables, self.marker(), self.shared.limit);
+        let (tables, idle) = (self.tables, self.shared.limit);
         let limit = self.answer_limit();
         let opened = self.connection.open(limit, |session| {
             open(tables, idle.as_secs(), session)?;
             let server = SharedServer::ask(tables, limit, session)?;
-            for lock in [&marker, &shared_session_lock(session.handshake_id())] {
-                match Request::mark(lock, session) {
-                    Ok(()) | Err(Fault::NoNamedLocks(_)) => {}
-                    Err(fault) => return Err(fault),
-                }
-            }
+            let mark = shared_session_lock(session.handshake_id());
+            without_named_locks(Request::mark(&mark, session))?;
             Ok(server)
         });
         match opened {
@@ -54,7 +52,12 @@ impl Scheduler<'_> {
                 for mine in self.own.by_run.values_mut() {
                     mine.lock.forget_session();
                 }
-                (self.shared.server, self.shared.is_new) = (Some(server), true);
+                self.shared = SharedSession {
+                    server: Some(server),
+                    is_new: true,
+                    is_only: false,
+                    limit: idle,
+                };
                 self.view.looked = None;
                 self.registration.has_touched = false;
                 self.timetable.look_at = Moment::START;
@@ -63,6 +66,15 @@ impl Scheduler<'_> {
             Err(Fault::Final(failure)) => Err(failure),
             Err(_) => Ok(false),
         }
+    }
+
+    /// Ends an older session of this daemon that the server may still keep, with what it holds. The locks of ticks are on this one by now.
+    pub(super) fn be_the_only_session(&mut self) -> Result<(), Failure> {
+        let marker = self.marker();
+        let taken =
+            self.ask(|session| without_named_locks(Request::take_over(&marker, session)))?;
+        self.shared.is_only = taken.is_some();
+        Ok(())
     }
 
     /// The lock on the server by which this daemon knows its own sessions.
@@ -123,5 +135,13 @@ impl Scheduler<'_> {
         let lock = &mut self.own.by_run.get_mut(run)?.lock;
         self.connection
             .lend(|session| lock.on(session, server, work))
+    }
+}
+
+/// A server may have no named locks.
+fn without_named_locks(taken: Result<(), Fault>) -> Result<(), Fault> {
+    match taken {
+        Err(Fault::NoNamedLocks(_)) => Ok(()),
+        taken => taken,
     }
 }

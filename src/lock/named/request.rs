@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 
 use super::fitness::{Fitness, ServerTraits, Unfit};
 use super::queue::{Answer, Plan};
-use super::statements::{Statements, set_idle_timeout, shorten_idle_timeout, take_lock_now};
+use super::reacquire::end_ghost;
+use super::statements::{
+    Statements, ask_owners, release_once, set_idle_timeout, shorten_idle_timeout, take_lock_now,
+};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
@@ -163,12 +166,40 @@ impl Request {
         carry_out(session, &self.statements.announce_termination(slot))
     }
 
+    /// Withdraws what an attempt to take a slot again has announced: on a session that lives on it would keep everybody out.
+    ///
+    /// # Errors
+    /// Any fault of a statement.
+    pub fn withdraw_announcements(&self, slot: u32, session: &mut Session) -> Result<(), Fault> {
+        for lock in self.statements.announcements(slot) {
+            carry_out(session, &release_once(&lock))?;
+        }
+        Ok(())
+    }
+
     /// Has a session acquire another lock, by its name on the server, if that lock is free.
     ///
     /// # Errors
     /// Any fault of a statement.
     pub fn mark(lock: &str, session: &mut Session) -> Result<(), Fault> {
         session.run(&take_lock_now(lock)).map(drop)
+    }
+
+    /// Has a session acquire a lock that only this process takes, by its name on the server. If the server still keeps an older session
+    /// with it, kills that: it may hold other locks, too.
+    ///
+    /// # Errors
+    /// Any fault of a statement; [`Fault::Interrupted`] if the older session does not end in time.
+    pub fn take_over(lock: &str, session: &mut Session) -> Result<(), Fault> {
+        let begun = Moment::now();
+        while session.run(&take_lock_now(lock))? != Some(true) {
+            if let Some(ghost) = session.run(&ask_owners(&[lock.to_owned()]))?[0] {
+                end_ghost(ghost, session)?;
+            }
+            may_end(begun)?;
+            sleep(LOOK_AGAIN);
+        }
+        Ok(())
     }
 
     pub(super) fn plan(&self) -> Plan {

@@ -173,6 +173,9 @@ impl RowLock {
         }
         if !self.shares_session {
             let _ = session.answer_within(self.limit());
+        } else if self.server.named_slot.is_none() {
+            let slot = self.grant.slot;
+            let _ = self.request.withdraw_announcements(slot, session);
         }
     }
 

@@ -192,6 +192,31 @@ impl RowLock {
         self.server.named_slot = None;
     }
 
+    /// Whether it is held without the named lock that keeps callers without rows out: on this session another one had that.
+    pub fn lacks_named_lock(&self) -> bool {
+        self.server.queue == Queue::Excludes && self.server.named_slot.is_none()
+    }
+
+    /// Takes the named lock if it is free by now.
+    ///
+    /// # Errors
+    /// Any fault of a statement; after [`Fault::Gone`] the session has ended.
+    pub fn try_named_lock(&mut self) -> Result<(), Fault> {
+        let Some(mut session) = self.session.take() else {
+            return Ok(());
+        };
+        let (slot, mark) = (self.grant.slot, self.mark());
+        let taken = self.request.try_slot(slot, mark.as_deref(), &mut session);
+        if let Ok(true) = taken {
+            self.server.named_slot = Some(slot);
+            self.grant.connection_id = session.handshake_id();
+        }
+        if !matches!(taken, Err(Fault::Gone(_))) {
+            self.session = Some(session);
+        }
+        taken.map(drop)
+    }
+
     /// Renews it, by itself: that says why it is not held any more. On a new session it takes the named lock again.
     pub fn renew_on(&mut self, is_new: bool) -> Renewal {
         let renewed = match self.renew_row() {

@@ -317,6 +317,14 @@ impl Statements {
         command("finish reacquire", format!("SELECT RELEASE_LOCK({lock})"))
     }
 
+    /// The locks of both announcements, by their names on the server.
+    pub fn announcements(&self, slot: u32) -> [String; 2] {
+        [
+            self.name.reacquire_on_server(slot),
+            self.name.termination_on_server(slot),
+        ]
+    }
+
     /// Takes one slot if it is free and nobody kills its holder, and then this `mark`, another lock. Returns whether that succeeded.
     pub fn try_slot(&self, slot: u32, mark: Option<&str>) -> Ask<'static, bool> {
         let mut acquire = self.acquire(slot as usize, "0");
