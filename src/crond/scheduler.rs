@@ -42,7 +42,7 @@ use crate::cron::{DaemonFacts, Job, hash};
 use crate::isolated::client;
 use crate::isolated::link::{Link, Next, next};
 use crate::isolated::process::fork_isolated;
-use crate::keeper::{Board, Connection, Parent};
+use crate::keeper::{Board, Connection};
 use crate::lock::{Grant, Introduction, Lease};
 use crate::schema::Tables;
 
@@ -136,7 +136,7 @@ pub fn fork_off(
             spec,
             facts,
             tables: &tables,
-            coordinator: Coordinator::new(&link, Parent::new(parent), board),
+            coordinator: Coordinator::new(&link, parent, board),
             connection: Connection::new(connector, &tables),
             shared: SharedSession {
                 limit: session_limit,
@@ -183,19 +183,21 @@ struct Scheduler<'a> {
 
 impl Scheduler<'_> {
     fn run(&mut self) -> Result<(), Failure> {
+        let ended = self.work();
+        let (process, board) = (self.coordinator.process, self.coordinator.board);
+        process.guard_while_stopped(board, || self.end_commands_of_the_stopped());
+        self.coordinator.send_all();
+        ended
+    }
+
+    fn work(&mut self) -> Result<(), Failure> {
         loop {
-            let until = match self.step() {
-                Ok(until) => until,
-                Err(failure) => {
-                    self.guard_the_stopped();
-                    return Err(failure);
-                }
-            };
+            let until = self.step()?;
             if self.leaves && self.own.ended.is_empty() && self.own.by_run.is_empty() {
                 self.take_leave()?;
                 // The coordinator kills this process on the last message, so log out first.
                 self.connection.close();
-                let _ = self.coordinator.link.send(&FromScheduler::Left);
+                self.coordinator.say(FromScheduler::Left);
                 return Ok(());
             }
             if !self.wait(until) {

@@ -3,12 +3,12 @@
 use nix::sys::signal::{Signal, raise};
 
 use super::message::{Answer, FromKeeper, ToKeeper};
-use super::parent::Parent;
+use super::parent::ParentProcess;
 use crate::isolated::link::{Link, cut};
 use crate::lock::{Caller, Holders};
 
 /// The link to the supervisor, and its process.
-pub struct Supervisor<'a>(pub &'a Link, pub Parent);
+pub struct Supervisor<'a>(pub &'a Link, pub ParentProcess);
 
 impl Caller for Supervisor<'_> {
     fn on_server(&self, server: &str) {
@@ -85,7 +85,7 @@ mod tests {
     fn a_claim_that_nobody_wants_any_more_is_withdrawn() {
         let (keeper, supervisor) = Link::pair().unwrap();
         supervisor.send(&ToKeeper::Release(None)).unwrap();
-        assert!(!Supervisor(&keeper, Parent::new(getppid())).on_claim(true));
+        assert!(!Supervisor(&keeper, ParentProcess::new(getppid())).on_claim(true));
         drop(keeper);
         let mut claims = Vec::new();
         while let Some((FromKeeper::Claiming(may_be_held), _)) = supervisor.receive().unwrap() {

@@ -10,7 +10,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use super::caller::Supervisor;
 use super::lock::{Lock, State};
 use super::message::{FromKeeper, ToKeeper};
-use super::parent::Parent;
+use super::parent::ParentProcess;
 use crate::base::clock::{Alarm, Moment};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
@@ -40,7 +40,7 @@ const RECORD_LIMIT: Duration = Duration::from_secs(2);
 /// Acquires the lock, holds it while the command runs, and kills the command when the supervisor has died.
 pub struct Guard<'a> {
     link: &'a Link,
-    supervisor: Parent,
+    supervisor: ParentProcess,
     lock: Lock<'a>,
     /// `None` before the command has started and after it has ended.
     pub command: Option<Processes>,
@@ -85,7 +85,7 @@ enum Flow {
 
 impl<'a> Guard<'a> {
     /// Guards a lock and a command for this supervisor.
-    pub fn new(link: &'a Link, supervisor: Parent, lock: Lock<'a>) -> Self {
+    pub fn new(link: &'a Link, supervisor: ParentProcess, lock: Lock<'a>) -> Self {
         Self {
             link,
             supervisor,

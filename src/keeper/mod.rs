@@ -38,7 +38,7 @@ pub use connection::{Connection, NoAnswer, capped};
 use event_loop::Guard;
 use lock::{Lock, State};
 use message::FromKeeper;
-pub use parent::Parent;
+pub use parent::{Parent, ParentProcess};
 pub use pause::{LONGEST_PAUSE, SHORTEST_PAUSE, sleep_longer};
 use recorder::Recorder;
 
@@ -115,13 +115,13 @@ pub enum Work<'a> {
 /// [`Reason::OsRefused`].
 pub fn fork_off(work: Work) -> Result<(Pid, Link), Failure> {
     fork_isolated(
-        |link, supervisor| keep(work, &link, Parent::new(supervisor)),
+        |link, supervisor| keep(work, &link, ParentProcess::new(supervisor)),
         FromKeeper::Failed,
     )
 }
 
 /// The keeper's process, from its start to its end.
-fn keep(work: Work, link: &Rc<Link>, supervisor: Parent) -> Result<(), Failure> {
+fn keep(work: Work, link: &Rc<Link>, supervisor: ParentProcess) -> Result<(), Failure> {
     let mut before = None;
     let (task, lost) = match work {
         Work::Acquire(task) => (task, None),

@@ -1,20 +1,91 @@
 //! The process that has started this one, and that ends the commands. This one watches it: while commands run it outlives that process, and
 //! it kills them where that process cannot.
 
+use std::collections::VecDeque;
+
 use nix::sys::prctl;
 use nix::unistd::{Pid, getppid};
+use serde::Serialize;
 
 use super::board::Board;
 use super::pause::{SHORTEST_PAUSE, sleep_longer};
 use crate::base::exit::Failure;
+use crate::base::log::Level;
 use crate::base::processes::Processes;
+use crate::isolated::link::{Link, cut};
 use crate::isolated::process::die_with;
 
-/// The process that has started this one.
-#[derive(Debug, Clone, Copy)]
-pub struct Parent(Pid);
+/// The process that has started this one, what it is told, and what runs there. It may be stopped and read nothing, and nothing waits for it.
+pub struct Parent<'a, Message> {
+    /// The link to it.
+    pub link: &'a Link,
+    /// Its process.
+    pub process: ParentProcess,
+    /// The commands that it runs.
+    pub board: Board,
+    /// Messages that the link has no room for.
+    outbox: VecDeque<Message>,
+    /// A line for its log, as a message.
+    note: fn(Level, String) -> Message,
+}
 
-impl Parent {
+impl<'a, Message: Serialize> Parent<'a, Message> {
+    /// The process with this pid.
+    pub fn new(link: &'a Link, pid: Pid, board: Board, note: fn(Level, String) -> Message) -> Self {
+        Self {
+            link,
+            process: ParentProcess::new(pid),
+            board,
+            outbox: VecDeque::new(),
+            note,
+        }
+    }
+
+    /// Sends a message that must arrive, as soon as there is room.
+    pub fn say(&mut self, message: Message) {
+        self.outbox.push_back(message);
+        self.send_rest();
+    }
+
+    /// Sends what there was no room for. Returns whether nothing is left.
+    pub fn send_rest(&mut self) -> bool {
+        while let Some(message) = self.outbox.front() {
+            if !self.link.try_send(message, None).unwrap_or(true) {
+                return false;
+            }
+            self.outbox.pop_front();
+        }
+        true
+    }
+
+    /// Sends what is left before this process ends, and waits for room.
+    pub fn send_all(&mut self) {
+        for message in self.outbox.drain(..) {
+            let _ = self.link.send(&message);
+        }
+    }
+
+    /// Sends a message that may be dropped where it is not read.
+    pub fn say_if_heard(&self, message: &Message) {
+        self.link.send_if_heard(message);
+    }
+
+    /// Logs a line. One that only informs may be dropped where it is not read.
+    pub fn note(&mut self, level: Level, line: &str) {
+        let note = (self.note)(level, cut(line));
+        if level == Level::Info {
+            self.say_if_heard(&note);
+        } else {
+            self.say(note);
+        }
+    }
+}
+
+/// The process itself.
+#[derive(Debug, Clone, Copy)]
+pub struct ParentProcess(Pid);
+
+impl ParentProcess {
     /// The process with this pid.
     pub fn new(pid: Pid) -> Self {
         Self(pid)
@@ -56,6 +127,18 @@ impl Parent {
             board.kill(is_over);
         }
         kills
+    }
+
+    /// This process ends. A parent that is stopped does not see that: while it is, `end_late` ends the commands that must be gone.
+    pub fn guard_while_stopped(self, board: Board, mut end_late: impl FnMut()) {
+        let mut pause = SHORTEST_PAUSE;
+        while board.has(|_| true) && self.is_stopped() {
+            end_late();
+            pause = sleep_longer(pause);
+        }
+        if self.is_dead() {
+            let _ = self.kill_all(board, || Ok::<_, Failure>(()));
+        }
     }
 
     /// The parent has died: kills its commands until they are gone. A command of another user may not be killed, so `hold_on` keeps what they

@@ -31,7 +31,7 @@ use crate::base::log::Level;
 use crate::isolated::client;
 use crate::isolated::link::{Link, Next};
 use crate::isolated::process::fork_isolated;
-use crate::keeper::{Board, Connection, LONGEST_PAUSE, Parent};
+use crate::keeper::{Board, Connection, LONGEST_PAUSE};
 use crate::lock::{Introduction, Lease};
 use crate::queue::{self, Opened, Queue, WorkerFacts, wake_lock};
 use crate::schema::Tables;
@@ -65,7 +65,7 @@ pub fn fork_off(
             spec,
             facts,
             tables: &tables,
-            coordinator: Coordinator::new(&link, Parent::new(parent), board),
+            coordinator: Coordinator::new(&link, parent, board),
             head: Head::new(wake_lock(tables.database(), &spec.queue)),
             connection: Connection::new(connector, &tables),
             opened: None,
@@ -130,12 +130,22 @@ enum Stop {
     Forgotten,
     /// There is no room for the payloads of what was claimed.
     NoPayloads(Failure),
+    /// The coordinator has died.
+    Orphaned,
     /// The claimer cannot go on.
     Failed(Failure),
 }
 
 impl Claimer<'_> {
     fn run(&mut self) -> Result<(), Failure> {
+        let ended = self.work();
+        let (process, board) = (self.coordinator.process, self.coordinator.board);
+        process.guard_while_stopped(board, || self.end_commands_of_the_stopped());
+        self.coordinator.send_all();
+        ended
+    }
+
+    fn work(&mut self) -> Result<(), Failure> {
         loop {
             let leased = self.ensure_lease();
             if leased.is_err() {
@@ -168,14 +178,11 @@ impl Claimer<'_> {
                     if turned.is_ok() {
                         // The coordinator ends this process at once, so close the session first.
                         self.connection.close();
-                        self.coordinator.say(&FromClaimer::Deregistered);
+                        self.coordinator.say(FromClaimer::Deregistered);
                     }
                     return self.goes_on(turned).map(|_| ());
                 }
-                Next::Gone => {
-                    self.outlive_coordinator();
-                    return Ok(());
-                }
+                Next::Gone => Err(Stop::Orphaned),
                 Next::Late => self.renew(),
             };
             if !self.goes_on(turned)? {
@@ -190,9 +197,12 @@ impl Claimer<'_> {
             Ok(()) => {}
             Err(Stop::Lost) => self.lose(),
             Err(Stop::Forgotten) => {
-                let line = "the server has lost what it had confirmed".to_owned();
-                self.coordinator
-                    .say(&FromClaimer::Note(Level::Warning, line));
+                let line = "the server has lost what it had confirmed";
+                self.coordinator.note(Level::Warning, line);
+                return Ok(false);
+            }
+            Err(Stop::Orphaned) => {
+                self.outlive_coordinator();
                 return Ok(false);
             }
             Err(Stop::Failed(failure) | Stop::NoPayloads(failure)) => return Err(failure),

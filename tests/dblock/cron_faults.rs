@@ -220,6 +220,22 @@ both_servers! {
         end(host);
     }
 
+    fn a_scheduler_that_cannot_go_on_ends_the_commands_of_a_daemon_that_is_stopped(server) {
+        let crontab = Crontab::new(server, &job("--ttl 6s --kill-after 1s", "echo $$ >>{}; exec sleep 600"));
+        let (account, host) = start_with_account(server, &crontab);
+        crontab.due("job");
+        let command: i32 = crontab.eventually_lines(1)[0].parse().unwrap();
+        let stopped = Frozen::new(host.pid());
+        set_password(server, &account, "second");
+        let sessions = format!("SELECT id FROM information_schema.processlist WHERE user = '{account}'");
+        for session in server.admin().query::<u64, _>(sessions).unwrap() {
+            server.admin().query_drop(format!("KILL {session}")).unwrap();
+        }
+        eventually("the command is ended", SOON, || stat_field(command, 0).is_none_or(|state| state == "Z"));
+        drop(stopped);
+        end(host);
+    }
+
     fn what_ends_while_the_account_is_refused_is_released_and_recorded_later(server) {
         let crontab = Crontab::new(server, &job("--ttl 12s", "echo begin >>{}; sleep 4; echo end >>{}"));
         let (account, mut host) = start_with_account(server, &crontab);

@@ -615,6 +615,23 @@ both_servers! {
         }
     }
 
+    fn the_jobs_of_a_worker_that_is_killed_during_a_turn_are_given_back_at_once(server) {
+        let (jobs, records) = (Jobs::new(server, &["--ttl", "1h"]), Records::new());
+        let (log, go) = (records.path().join("log"), records.path().join("go"));
+        jobs.put(&["x"]);
+        let mut worker = jobs.work(&["-j", "2"]).sh(&script(&log, &until(&go))).spawn();
+        let (command, _) = eventually_started(&log, 1, SOON);
+        let mut admin = jobs.tables.admin();
+        admin.query_drop("LOCK TABLES dblock_workers READ").unwrap();
+        let waits = format!("information_schema.processlist WHERE db = '{}' AND state LIKE 'Waiting for table%'", jobs.tables.database);
+        eventually("a turn waits", SOON, || server.admin().query_first::<u64, _>(format!("SELECT COUNT(*) FROM {waits}")).unwrap() == Some(1));
+        worker.signal(Signal::SIGKILL);
+        worker.wait_within(SOON).expect_signal(Signal::SIGKILL);
+        admin.query_drop("UNLOCK TABLES").unwrap();
+        eventually("its jobs are another's to take", SOON, || jobs.workers() == 0);
+        eventually_gone(command, SOON);
+    }
+
     fn a_command_is_ended_before_another_starts_when_its_claimer_is_stopped(server) {
         for options in [&[][..], &["--claim", "blocks"]] {
             let (jobs, records) = (short(server, options), Records::new());

@@ -1,13 +1,14 @@
 //! The coordinator as the scheduler sees it: whether it listens, and what runs there.
 
-use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
+
+use nix::unistd::Pid;
 
 use super::super::message::FromScheduler;
 use super::LOOK;
 use crate::base::clock::Moment;
-use crate::base::log::Level;
-use crate::isolated::link::{Link, cut};
+use crate::isolated::link::Link;
 use crate::keeper::{Board, Parent};
 
 /// A coordinator that does not answer for this long starts nothing. Then no ticks are taken for it, and finally the other daemons count
@@ -15,12 +16,7 @@ use crate::keeper::{Board, Parent};
 const DEAF: Duration = Duration::from_secs(5);
 
 pub(super) struct Coordinator<'a> {
-    pub link: &'a Link,
-    pub process: Parent,
-    /// The commands that it runs.
-    pub board: Board,
-    /// Messages that the link has no room for: a coordinator that is stopped reads none.
-    outbox: VecDeque<FromScheduler>,
+    parent: Parent<'a, FromScheduler>,
     /// Since when an acknowledgement is pending, and whether the request was sent.
     unanswered: Option<(Moment, bool)>,
     /// When it was last told that the server answers.
@@ -28,40 +24,11 @@ pub(super) struct Coordinator<'a> {
 }
 
 impl<'a> Coordinator<'a> {
-    pub fn new(link: &'a Link, process: Parent, board: Board) -> Self {
+    pub fn new(link: &'a Link, pid: Pid, board: Board) -> Self {
         Self {
-            link,
-            process,
-            board,
-            outbox: VecDeque::new(),
+            parent: Parent::new(link, pid, board, FromScheduler::Note),
             unanswered: None,
             worked: Moment::START,
-        }
-    }
-
-    /// Sends a message that must arrive, as soon as there is room: nothing may wait for a coordinator that is stopped.
-    pub fn say(&mut self, message: FromScheduler) {
-        self.outbox.push_back(message);
-        self.send_rest();
-    }
-
-    /// Sends what there was no room for.
-    pub fn send_rest(&mut self) {
-        while let Some(message) = self.outbox.front() {
-            if !self.link.try_send(message, None).unwrap_or(true) {
-                return;
-            }
-            self.outbox.pop_front();
-        }
-    }
-
-    /// Logs a line. One that only informs is left out where the coordinator does not read.
-    pub fn note(&mut self, level: Level, line: &str) {
-        let note = FromScheduler::Note(level, cut(line));
-        if level == Level::Info {
-            self.link.send_if_heard(&note);
-        } else {
-            self.say(note);
         }
     }
 
@@ -90,5 +57,19 @@ impl<'a> Coordinator<'a> {
             self.worked = Moment::now();
             self.link.send_if_heard(&FromScheduler::Working);
         }
+    }
+}
+
+impl<'a> Deref for Coordinator<'a> {
+    type Target = Parent<'a, FromScheduler>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.parent
+    }
+}
+
+impl DerefMut for Coordinator<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.parent
     }
 }

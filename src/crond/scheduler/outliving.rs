@@ -4,9 +4,8 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use super::coordinator::Coordinator;
+use super::Scheduler;
 use super::own::{State, run_end};
-use super::{LOOK_AGAIN, Scheduler};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::cron::AttemptEnd;
@@ -25,7 +24,7 @@ impl Scheduler<'_> {
             until.is_some_and(|until| until <= now)
         });
         let over: Vec<u64> = over.map(|mine| mine.attempt.lease_number()).collect();
-        let Coordinator { process, board, .. } = self.coordinator;
+        let (process, board) = (self.coordinator.process, self.coordinator.board);
         if !process.kill_if_stopped(board, |lease| over.contains(&lease)) {
             return;
         }
@@ -54,22 +53,10 @@ impl Scheduler<'_> {
         }
     }
 
-    /// This process cannot go on. A coordinator that is stopped does not hear of that, so its commands are ended here when their time is over.
-    pub(super) fn guard_the_stopped(&mut self) {
-        let Coordinator { process, board, .. } = self.coordinator;
-        while board.has(|_| true) && process.is_stopped() {
-            self.end_commands_of_the_stopped();
-            sleep(LOOK_AGAIN);
-        }
-        if process.is_dead() {
-            let _ = process.kill_all(board, || Ok::<_, Failure>(()));
-        }
-    }
-
     /// The coordinator has died: kills its commands, holds their locks until they are gone, and then gives all of its ticks to the other
     /// daemons.
     pub(super) fn outlive_coordinator(&mut self) {
-        let Coordinator { process, board, .. } = self.coordinator;
+        let (process, board) = (self.coordinator.process, self.coordinator.board);
         let _ = process.kill_all(board, || {
             if self.timetable.renew_at <= Moment::now() {
                 // Whatever a server answers, the commands must go.

@@ -2,15 +2,16 @@
 //! kills them.
 
 use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::thread::sleep;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::Pid;
 
 use super::super::message::{FromClaimer, ToClaimer, Trouble};
 use super::{Claimer, LONGEST_WAIT, Stop, Worker};
 use crate::base::clock::Moment;
-use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::isolated::link::{Link, Next, cut, next};
 use crate::keeper::{Board, Connection, Parent, SHORTEST_PAUSE};
@@ -19,37 +20,29 @@ use crate::keeper::{Board, Connection, Parent, SHORTEST_PAUSE};
 const MOST_PENDING: usize = 64;
 
 pub(super) struct Coordinator<'a> {
-    pub link: &'a Link,
-    pub process: Parent,
-    /// The commands that it runs.
-    pub board: Board,
+    parent: Parent<'a, FromClaimer>,
     /// Messages that were read, but not acted on yet.
     pending: VecDeque<Next<ToClaimer>>,
     /// Why nothing was recorded, as it knows it.
     fault: Option<Trouble>,
-    /// After its death, when its commands are gone: until when the server may be told.
+    /// After its death: until when the server may be told of that; `None`: it is not known to have died.
     until: Option<Moment>,
 }
 
 impl<'a> Coordinator<'a> {
-    pub fn new(link: &'a Link, process: Parent, board: Board) -> Self {
+    pub fn new(link: &'a Link, pid: Pid, board: Board) -> Self {
         Self {
-            link,
-            process,
-            board,
+            parent: Parent::new(link, pid, board, FromClaimer::Note),
             pending: VecDeque::new(),
             fault: None,
             until: None,
         }
     }
 
-    pub fn say(&self, message: &FromClaimer) {
-        let _ = self.link.send(message);
-    }
-
-    /// Sends a message that may be dropped while the link is full.
-    pub fn say_if_heard(&self, message: &FromClaimer) {
-        self.link.send_if_heard(message);
+    /// Sends a message, and maybe a descriptor with it, behind all others. Returns whether there was room.
+    fn try_say(&mut self, message: &FromClaimer, descriptor: Option<BorrowedFd>) -> bool {
+        // If it is gone, receiving the next message shows that.
+        self.send_rest() && self.link.try_send(message, descriptor).unwrap_or(true)
     }
 
     /// There is another session.
@@ -109,9 +102,16 @@ impl Claimer<'_> {
         while let Some(session) = self.connection.session() {
             let left = due.map_or(LONGEST_WAIT, |due| due.since(Moment::now()));
             let millis = u16::try_from(left.as_micros().div_ceil(1000)).unwrap_or(u16::MAX);
-            let readable = |descriptor| PollFd::new(descriptor, PollFlags::POLLIN);
             let link = self.coordinator.link;
-            let mut descriptors = [readable(link.as_fd()), readable(session.as_fd())];
+            let wanted = if self.coordinator.send_rest() {
+                PollFlags::POLLIN
+            } else {
+                PollFlags::POLLIN | PollFlags::POLLOUT
+            };
+            let mut descriptors = [
+                PollFd::new(link.as_fd(), wanted),
+                PollFd::new(session.as_fd(), PollFlags::POLLIN),
+            ];
             let _ = poll(&mut descriptors, PollTimeout::from(millis));
             if link.is_readable() || due.is_some_and(|due| due <= Moment::now()) {
                 break;
@@ -134,13 +134,7 @@ impl Claimer<'_> {
         descriptor: Option<BorrowedFd>,
     ) -> Result<(), Stop> {
         let mut has_waited = false;
-        // If the coordinator is gone, receiving the next message shows that.
-        while !self
-            .coordinator
-            .link
-            .try_send(message, descriptor)
-            .unwrap_or(true)
-        {
+        while !self.coordinator.try_say(message, descriptor) {
             has_waited = true;
             let due = self.renewal_due();
             let left = due.map_or(LONGEST_WAIT, |due| due.since(Moment::now()));
@@ -165,23 +159,30 @@ impl Claimer<'_> {
         self.connection.pass_on(link, &FromClaimer::Session);
     }
 
-    /// Ends this process if the coordinator has died, once nothing runs.
+    /// Whether the coordinator lives; after its death, whether the server may still be told of that.
+    ///
+    /// # Errors
+    /// [`Stop::Orphaned`].
     pub(super) fn check_coordinator(&self) -> Result<(), Stop> {
         let is_over = match self.coordinator.until {
             Some(until) => until <= Moment::now(),
-            None => self.coordinator.process.is_dead() && !self.coordinator.board.kill_all(),
+            None => self.coordinator.process.is_dead(),
         };
-        if is_over {
-            let line = "the supervisor is gone";
-            return Err(Stop::Failed(Failure::new(Reason::OsRefused, line)));
-        }
-        Ok(())
+        if is_over { Err(Stop::Orphaned) } else { Ok(()) }
     }
 
     /// The coordinator has died: kills its commands, and renews the lease until they are gone. Then the others get all of its jobs.
     pub(super) fn outlive_coordinator(&mut self) {
-        let Coordinator { process, board, .. } = self.coordinator;
-        if process.kill_all(board, || self.keep_lease()).is_err() {
+        let (process, board) = (self.coordinator.process, self.coordinator.board);
+        let held = process.kill_all(board, || {
+            self.coordinator.until = Some(Moment::now() + LONGEST_WAIT);
+            match self.keep_lease() {
+                // Not renewed in time. First the commands must go.
+                Err(Stop::Orphaned) => Ok(()),
+                kept => kept,
+            }
+        });
+        if held.is_err() {
             return;
         }
         // If the server cannot be told, the others find out when the lease is over.
@@ -194,7 +195,21 @@ impl Claimer<'_> {
         let held = |worker: &&Worker| worker.held_until > Moment::now();
         let held = self.worker.as_ref().filter(held);
         let held = held.map(|worker| worker.number);
-        let Coordinator { process, board, .. } = self.coordinator;
+        let (process, board) = (self.coordinator.process, self.coordinator.board);
         process.kill_if_stopped(board, |worker| Some(worker) != held);
+    }
+}
+
+impl<'a> Deref for Coordinator<'a> {
+    type Target = Parent<'a, FromClaimer>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.parent
+    }
+}
+
+impl DerefMut for Coordinator<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.parent
     }
 }

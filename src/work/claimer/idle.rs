@@ -77,8 +77,7 @@ impl Claimer<'_> {
         if idle.is_paused && self.spec.until != Until::Stopped && !self.has_said_paused {
             self.has_said_paused = true;
             let line = format!("the queue {} is paused", self.spec.queue);
-            self.coordinator
-                .say(&FromClaimer::Note(Level::Warning, line));
+            self.coordinator.note(Level::Warning, &line);
         }
         Ok(idle.is_due || idle.is_delayed_due && !idle.is_paused || idle.has_dead)
     }

@@ -43,7 +43,7 @@ impl Claimer<'_> {
     pub(super) fn lose(&mut self) {
         self.worker = None;
         self.outcomes.ended.clear();
-        self.coordinator.say(&FromClaimer::Lost(
+        self.coordinator.say(FromClaimer::Lost(
             "its lease was over, and its jobs are others'".to_owned(),
         ));
     }
@@ -81,7 +81,7 @@ impl Claimer<'_> {
             };
             self.coordinator.set_fault(None);
             self.claiming.shard = chance_below(queue.shards);
-            self.coordinator.say(&FromClaimer::Registered(
+            self.coordinator.say(FromClaimer::Registered(
                 Box::new(queue.clone()),
                 number,
                 lease,
@@ -203,7 +203,7 @@ impl Claimer<'_> {
         // Only the worker's row and its claims are left of the queue. Delete them.
         let number = self.worker()?.number;
         let _ = self.ask(|session| queue::delete_worker(number, self.tables, session));
-        self.coordinator.say(&FromClaimer::QueueDeleted);
+        self.coordinator.say(FromClaimer::QueueDeleted);
         let line = format!("the queue {} was deleted", self.spec.queue);
         Err(Stop::Failed(Failure::new(Reason::Configuration, line)))
     }
