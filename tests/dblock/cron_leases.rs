@@ -170,6 +170,24 @@ both_servers! {
         end(first);
     }
 
+    fn a_tick_that_waits_for_a_lock_does_not_ask_who_holds_it(server) {
+        let crontab = Crontab::new(server, &job("--overlap wait", "echo >>{}"));
+        let proxy = Proxy::to(server);
+        let mut daemon = crontab.daemon(&[]).env("DBLOCK_URL", proxy.url()).spawn();
+        daemon.wait_stderr("dblock: ready: ", SOON);
+        let mut other = server.admin();
+        let take = format!("SELECT GET_LOCK('{}', 0)", crontab.name("job"));
+        assert_eq!(other.query_first::<u8, _>(take).unwrap(), Some(1));
+        crontab.due("job");
+        let sent = |what: &str| proxy.packets().iter().filter(|packet| packet.sent().is_some_and(|sent| sent.contains(what))).count();
+        eventually("it has tried some times", SOON, || sent("/* dblock try slot */") > 3);
+        assert_eq!(sent("/* dblock holder */"), 0);
+        drop(other);
+        crontab.eventually_lines(1);
+        crontab.eventually_idle();
+        end(daemon);
+    }
+
     fn a_named_lock_that_another_program_got_from_a_lost_session_is_taken_again_once_it_is_free(server) {
         let crontab = Crontab::new(server, &job("--ttl 8s", STAYS));
         let proxy = Proxy::to(server);

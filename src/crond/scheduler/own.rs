@@ -66,6 +66,11 @@ impl Search {
         }
     }
 
+    /// Whether it ends where others hold the lock now.
+    pub fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| until <= Moment::now())
+    }
+
     /// Whether the tick was taken so short a time ago that no other daemon can have taken it since. They do when this one has been silent for
     /// the tick's TTL.
     pub fn is_recent(&self, ttl: Duration) -> bool {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::message::FromScheduler;
-use super::own::{OwnTick, State, claim, run_end};
+use super::own::{OwnTick, Search, State, claim, run_end};
 use super::{LOOK, Scheduler};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
@@ -13,7 +13,7 @@ use crate::cron::AttemptEnd;
 use crate::db::{Ask, Fault};
 use crate::history::Outcome;
 use crate::isolated::link::cut;
-use crate::lock::rows::{RowLock, Tried};
+use crate::lock::rows::Tried;
 
 impl Scheduler<'_> {
     /// Seeks the locks that are sought. Returns when that is due again.
@@ -56,7 +56,9 @@ impl Scheduler<'_> {
 
     /// Makes one attempt to acquire a lock, and has the coordinator start the command.
     fn seek(&mut self, run: &str) -> Result<(), Failure> {
-        let Some(tried) = self.on_lock(run, RowLock::try_at_once) else {
+        let ends = self.own.by_run.get(run).and_then(OwnTick::search);
+        let ends = ends.is_some_and(Search::is_over);
+        let Some(tried) = self.on_lock(run, |lock| lock.try_at_once(ends)) else {
             self.seek_later(run, None);
             return Ok(());
         };
@@ -96,8 +98,7 @@ impl Scheduler<'_> {
                 let Some(mine) = self.own.by_run.get_mut(run) else {
                     return Ok(());
                 };
-                let until = mine.search().and_then(|search| search.until);
-                if until.is_none_or(|until| until > Moment::now()) {
+                if !ends {
                     self.seek_later(run, None);
                     return Ok(());
                 }

@@ -319,7 +319,8 @@ impl Request {
         }
     }
 
-    pub(super) fn unnamed_holders(&self) -> Holders {
+    /// The holders, while nobody has asked who they are.
+    pub fn unnamed_holders(&self) -> Holders {
         Holders {
             named: Vec::new(),
             slots: self.slots,

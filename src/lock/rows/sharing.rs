@@ -104,15 +104,16 @@ impl RowLock {
         (done, self.session.take())
     }
 
-    /// Acquires it, unless others hold it. `None`: there is no session.
+    /// Acquires it, unless others hold it. With `names`, finds out who they are, for which the server goes through all its sessions. `None`:
+    /// there is no session.
     ///
     /// # Errors
     /// Any fault of a statement; after [`Fault::Gone`] the session has ended.
-    pub fn try_at_once(&mut self) -> Result<Option<Tried>, Fault> {
+    pub fn try_at_once(&mut self, names: bool) -> Result<Option<Tried>, Fault> {
         let Some(mut session) = self.session.take() else {
             return Ok(None);
         };
-        let tried = self.try_on(&mut session);
+        let tried = self.try_on(names, &mut session);
         if !matches!(tried, Err(Fault::Gone(_))) {
             self.session = Some(session);
         }
@@ -130,7 +131,7 @@ impl RowLock {
         self.statements.is_own(slot, fence.unwrap_or_default())
     }
 
-    fn try_on(&mut self, session: &mut Session) -> Result<Tried, Fault> {
+    fn try_on(&mut self, names: bool, session: &mut Session) -> Result<Tried, Fault> {
         // The session may hold the named locks of other slots, and would be granted each of them again.
         let looks = self.slots > 1 || self.doubt.may_hold;
         let mut rows = if looks {
@@ -184,7 +185,10 @@ impl RowLock {
         if rows.iter().any(is_held) {
             return Ok(Tried::Taken(self.holders(&rows)));
         }
-        self.request.holders(session).map(Tried::Taken)
+        if names {
+            return self.request.holders(session).map(Tried::Taken);
+        }
+        Ok(Tried::Taken(self.request.unnamed_holders()))
     }
 
     /// Another session is lent from now on: with the one before its named locks have ended.
