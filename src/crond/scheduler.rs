@@ -42,7 +42,7 @@ use crate::cron::{DaemonFacts, Job, hash};
 use crate::isolated::client;
 use crate::isolated::link::{Link, Next, next};
 use crate::isolated::process::fork_isolated;
-use crate::keeper::{Board, Connection};
+use crate::keeper::{Board, Connection, Duty, Lost, Parent};
 use crate::lock::{Grant, Introduction, Lease};
 use crate::schema::Tables;
 
@@ -181,13 +181,11 @@ struct Scheduler<'a> {
     leaves: bool,
 }
 
-impl Scheduler<'_> {
-    fn run(&mut self) -> Result<(), Failure> {
-        let ended = self.work();
-        let (process, board) = (self.coordinator.process, self.coordinator.board);
-        process.guard_while_stopped(board, || self.end_commands_of_the_stopped());
-        self.coordinator.send_all();
-        ended
+impl<'a> Duty<'a> for Scheduler<'a> {
+    type Message = FromScheduler;
+
+    fn parent(&mut self) -> &mut Parent<'a, FromScheduler> {
+        &mut self.coordinator
     }
 
     fn work(&mut self) -> Result<(), Failure> {
@@ -201,19 +199,37 @@ impl Scheduler<'_> {
                 return Ok(());
             }
             if !self.wait(until) {
-                self.outlive_coordinator();
+                self.outlive_parent();
                 return Ok(());
             }
         }
     }
 
+    fn end_commands_of_the_stopped(&mut self) {
+        self.end_late_commands();
+    }
+
+    /// Whatever a server answers, the commands must go.
+    fn hold_on(&mut self) -> Result<(), Lost> {
+        if self.timetable.renew_at <= Moment::now() {
+            let _ = self.connect().and_then(|_| self.renew());
+        }
+        Ok(())
+    }
+
+    fn give_back(&mut self) {
+        self.give_ticks_back();
+    }
+}
+
+impl Scheduler<'_> {
     /// Does what is due. Returns when the next step is due.
     fn step(&mut self) -> Result<Moment, Failure> {
         let before = self.timetable.fruitless;
         if self.own.by_run.is_empty() {
             self.coordinator.process.die_with()?;
         }
-        self.end_commands_of_the_stopped();
+        self.end_late_commands();
         self.coordinator.send_rest();
         let is_connected = self.connect()?;
         if is_connected {

@@ -5,6 +5,7 @@
 mod board;
 mod caller;
 mod connection;
+mod duty;
 mod event_loop;
 mod lock;
 pub mod message;
@@ -35,6 +36,7 @@ use crate::lock::{Backend, Grant, HolderKind, Introduction, Lease, LockSpec};
 use crate::schema;
 pub use board::{Board, Place};
 pub use connection::{Connection, NoAnswer, capped};
+pub use duty::{Duty, Lost};
 use event_loop::Guard;
 use lock::{Lock, State};
 use message::FromKeeper;

@@ -31,7 +31,7 @@ use crate::base::log::Level;
 use crate::isolated::client;
 use crate::isolated::link::{Link, Next};
 use crate::isolated::process::fork_isolated;
-use crate::keeper::{Board, Connection, LONGEST_PAUSE};
+use crate::keeper::{Board, Connection, Duty, LONGEST_PAUSE, Lost, Parent};
 use crate::lock::{Introduction, Lease};
 use crate::queue::{self, Opened, Queue, WorkerFacts, wake_lock};
 use crate::schema::Tables;
@@ -136,13 +136,11 @@ enum Stop {
     Failed(Failure),
 }
 
-impl Claimer<'_> {
-    fn run(&mut self) -> Result<(), Failure> {
-        let ended = self.work();
-        let (process, board) = (self.coordinator.process, self.coordinator.board);
-        process.guard_while_stopped(board, || self.end_commands_of_the_stopped());
-        self.coordinator.send_all();
-        ended
+impl<'a> Duty<'a> for Claimer<'a> {
+    type Message = FromClaimer;
+
+    fn parent(&mut self) -> &mut Parent<'a, FromClaimer> {
+        &mut self.coordinator
     }
 
     fn work(&mut self) -> Result<(), Failure> {
@@ -191,6 +189,27 @@ impl Claimer<'_> {
         }
     }
 
+    fn end_commands_of_the_stopped(&mut self) {
+        self.end_late_commands();
+    }
+
+    /// A lease that is not renewed in time is not lost for that. First the commands must go.
+    fn hold_on(&mut self) -> Result<(), Lost> {
+        self.coordinator.may_ask_until(Moment::now() + LONGEST_WAIT);
+        match self.keep_lease() {
+            Ok(()) | Err(Stop::Orphaned) => Ok(()),
+            Err(_) => Err(Lost),
+        }
+    }
+
+    /// If the server cannot be told, the others find out when the lease is over.
+    fn give_back(&mut self) {
+        self.coordinator.may_ask_until(Moment::now() + LONGEST_WAIT);
+        let _ = self.deregister();
+    }
+}
+
+impl Claimer<'_> {
     /// Whether this claimer goes on after a turn.
     fn goes_on(&mut self, turned: Result<(), Stop>) -> Result<bool, Failure> {
         match turned {
@@ -202,7 +221,7 @@ impl Claimer<'_> {
                 return Ok(false);
             }
             Err(Stop::Orphaned) => {
-                self.outlive_coordinator();
+                self.outlive_parent();
                 return Ok(false);
             }
             Err(Stop::Failed(failure) | Stop::NoPayloads(failure)) => return Err(failure),

@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::Scheduler;
 use super::own::{State, run_end};
 use crate::base::clock::Moment;
-use crate::base::exit::Failure;
 use crate::cron::AttemptEnd;
 use crate::history::Outcome;
 
@@ -17,7 +16,7 @@ const LONGEST_END: Duration = Duration::from_secs(30);
 impl Scheduler<'_> {
     /// Kills the commands that must be gone by now, if the coordinator is stopped. When a command is gone that somebody has ended, so is its
     /// tick.
-    pub(super) fn end_commands_of_the_stopped(&mut self) {
+    pub(super) fn end_late_commands(&mut self) {
         let now = Moment::now();
         let over = self.own.by_run.values().filter(|mine| {
             let until = mine.command_until();
@@ -53,17 +52,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// The coordinator has died: kills its commands, holds their locks until they are gone, and then gives all of its ticks to the other
-    /// daemons.
-    pub(super) fn outlive_coordinator(&mut self) {
-        let (process, board) = (self.coordinator.process, self.coordinator.board);
-        let _ = process.kill_all(board, || {
-            if self.timetable.renew_at <= Moment::now() {
-                // Whatever a server answers, the commands must go.
-                let _ = self.connect().and_then(|_| self.renew());
-            }
-            Ok::<_, Failure>(())
-        });
+    /// The coordinator has died, and its commands are gone: gives all of its ticks to the other daemons.
+    pub(super) fn give_ticks_back(&mut self) {
         for run in self.own.by_run.keys().cloned().collect::<Vec<_>>() {
             if !self.own.has_ended(&run) {
                 self.end_of_the_dead(&run);

@@ -96,7 +96,7 @@ impl Scheduler<'_> {
 
     /// Before a statement, which may take long: ends what must have ended, and limits the wait for the answer.
     pub(super) fn prepare_to_ask(&mut self) {
-        self.end_commands_of_the_stopped();
+        self.end_late_commands();
         self.connection.limit_answer(self.answer_limit());
     }
 

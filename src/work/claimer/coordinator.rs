@@ -45,6 +45,11 @@ impl<'a> Coordinator<'a> {
         self.send_rest() && self.link.try_send(message, descriptor).unwrap_or(true)
     }
 
+    /// It has died, and the server may be told of that until this moment.
+    pub fn may_ask_until(&mut self, until: Moment) {
+        self.until = Some(until);
+    }
+
     /// There is another session.
     pub fn on_session(&mut self, connection: &Connection) {
         // If the link is full, this is sent later.
@@ -171,27 +176,8 @@ impl Claimer<'_> {
         if is_over { Err(Stop::Orphaned) } else { Ok(()) }
     }
 
-    /// The coordinator has died: kills its commands, and renews the lease until they are gone. Then the others get all of its jobs.
-    pub(super) fn outlive_coordinator(&mut self) {
-        let (process, board) = (self.coordinator.process, self.coordinator.board);
-        let held = process.kill_all(board, || {
-            self.coordinator.until = Some(Moment::now() + LONGEST_WAIT);
-            match self.keep_lease() {
-                // Not renewed in time. First the commands must go.
-                Err(Stop::Orphaned) => Ok(()),
-                kept => kept,
-            }
-        });
-        if held.is_err() {
-            return;
-        }
-        // If the server cannot be told, the others find out when the lease is over.
-        self.coordinator.until = Some(Moment::now() + LONGEST_WAIT);
-        let _ = self.deregister();
-    }
-
     /// Kills the commands whose jobs others may have, if the coordinator is stopped.
-    pub(super) fn end_commands_of_the_stopped(&self) {
+    pub(super) fn end_late_commands(&self) {
         let held = |worker: &&Worker| worker.held_until > Moment::now();
         let held = self.worker.as_ref().filter(held);
         let held = held.map(|worker| worker.number);

@@ -62,7 +62,7 @@ impl Claimer<'_> {
         self.claiming.marks.forget();
         let begun = Moment::now();
         loop {
-            self.end_commands_of_the_stopped();
+            self.end_late_commands();
             self.check_coordinator()?;
             let (tables, name) = (self.tables, &self.spec.queue);
             let opened = self.connection.open(self.answer_limit(), |session| {
@@ -122,7 +122,7 @@ impl Claimer<'_> {
         &mut self,
         ask: impl FnOnce(&mut Session) -> Result<T, Fault>,
     ) -> Result<Option<T>, Stop> {
-        self.end_commands_of_the_stopped();
+        self.end_late_commands();
         self.check_coordinator()?;
         self.ensure_session()?;
         self.connection.limit_answer(self.answer_limit());
