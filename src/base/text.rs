@@ -56,6 +56,40 @@ fn is_unseen(c: char) -> bool {
     )
 }
 
+/// How many columns of a terminal a printable text takes.
+pub fn width(text: &str) -> usize {
+    text.chars().map(width_of).sum()
+}
+
+/// How many columns of a terminal a character takes: two if it is East Asian and wide, or an emoji; none if it is drawn over the one before.
+/// The blocks of such characters in Unicode, without the rare ones.
+pub fn width_of(c: char) -> usize {
+    match c {
+        '\u{300}'..='\u{36f}'
+        | '\u{1ab0}'..='\u{1aff}'
+        | '\u{1dc0}'..='\u{1dff}'
+        | '\u{20d0}'..='\u{20ff}'
+        | '\u{fe00}'..='\u{fe0f}'
+        | '\u{fe20}'..='\u{fe2f}' => 0,
+        '\u{1100}'..='\u{115f}'
+        | '\u{2705}'
+        | '\u{274c}'
+        | '\u{2e80}'..='\u{303e}'
+        | '\u{3041}'..='\u{a4cf}'
+        | '\u{a960}'..='\u{a97c}'
+        | '\u{ac00}'..='\u{d7a3}'
+        | '\u{f900}'..='\u{faff}'
+        | '\u{fe30}'..='\u{fe6f}'
+        | '\u{ff01}'..='\u{ff60}'
+        | '\u{ffe0}'..='\u{ffe6}'
+        | '\u{1f300}'..='\u{1f64f}'
+        | '\u{1f680}'..='\u{1f6ff}'
+        | '\u{1f900}'..='\u{1faff}'
+        | '\u{20000}'..='\u{3fffd}' => 2,
+        _ => 1,
+    }
+}
+
 /// A duration for people, to the millisecond.
 pub fn shown(span: Duration) -> impl Display {
     humantime::format_duration(Duration::from_millis(
@@ -129,6 +163,23 @@ mod tests {
             assert_eq!(printable(&format!("a{hidden}b")), shown);
         }
         assert_eq!(printable("naïve, שלום, 日本"), "naïve, שלום, 日本");
+    }
+
+    #[test]
+    fn a_text_is_as_wide_as_a_terminal_shows_it() {
+        let widths = [
+            "",
+            "naïve",
+            "nai\u{308}ve",
+            "日本",
+            "한",
+            "ｱＡ",
+            "🚀!",
+            "שלום",
+            "…",
+        ]
+        .map(width);
+        assert_eq!(widths, [0, 5, 5, 4, 2, 3, 3, 4, 1]);
     }
 
     #[test]

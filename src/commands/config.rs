@@ -63,12 +63,12 @@ fn for_programs(config: &Config) -> ConfigJson<'_> {
 }
 
 fn as_table(config: &Config) -> String {
-    let mut settings = Table::new(&["SETTING", "VALUE", "FROM"]);
+    let mut settings = Table::new(&["SETTING", "VALUE", "FROM"], &["VALUE", "FROM"]);
     for setting in &config.settings {
         let (name, from) = (setting.name.clone(), setting.from.clone());
         settings.row([Some(name), setting.value.clone(), Some(from)]);
     }
-    let mut table = settings.to_string();
+    let mut table = settings.for_stdout();
     let _ = writeln!(table, "\nOPTION FILES");
     for (file, status) in &config.files {
         let (file, status) = (file.display().to_string(), status.to_string());

@@ -82,23 +82,26 @@ fn as_table(runs: &[Entry]) -> String {
     if runs.is_empty() {
         return format!("{NOTHING}\n");
     }
-    let mut table = Table::new(&[
-        "NAME",
-        "TIME (UTC)",
-        "TOOK",
-        "RESULT",
-        "HOST",
-        "PID",
-        "PROGRAM",
-        "SLOT",
-        "FENCE",
-        "TICK (UTC)",
-        "WHY",
-    ]);
+    let mut table = Table::new(
+        &[
+            "NAME",
+            "TIME (UTC)",
+            "TOOK",
+            "RESULT",
+            "HOST",
+            "PID",
+            "PROGRAM",
+            "SLOT",
+            "FENCE",
+            "TICK (UTC)",
+            "WHY",
+        ],
+        &["HOST", "PROGRAM", "WHY"],
+    );
     for run in runs {
         table.row(cells(run));
     }
-    table.to_string()
+    table.for_stdout()
 }
 
 fn cells(run: &Entry) -> [Option<String>; 11] {

@@ -1,5 +1,6 @@
 //! What a subcommand writes to stdout: an answer, for people or as JSON, or a line that says what was done.
 
+use std::env;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Write};
@@ -28,6 +29,26 @@ pub fn print(text: &str) -> Result<(), Failure> {
 /// As [`print`].
 pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     write_stdout(bytes).map_err(|error| cannot_write(&error))
+}
+
+/// The width in columns of the terminal that stdout is: what `COLUMNS` says, as for `ps` and `systemctl`, or the real one. `None`: stdout is
+/// no terminal, or it has no known width.
+pub fn terminal_width() -> Option<usize> {
+    let mut size = libc::winsize {
+        ws_row: 0,
+        ws_col: 0,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    // SAFETY: this request fills in such a structure, and fails for what is no terminal.
+    let asked = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
+    if asked != 0 {
+        return None;
+    }
+    let columns = env::var("COLUMNS").ok();
+    let columns = columns.and_then(|columns| columns.parse().ok());
+    let widths = [columns.unwrap_or_default(), usize::from(size.ws_col)];
+    widths.into_iter().find(|width| *width > 0)
 }
 
 /// Prints an answer, as JSON or for people.

@@ -132,7 +132,10 @@ fn as_table(locks: &[Lock], unseen: &[String]) -> String {
     if holders().any(|holder| holder.durable.is_some()) {
         titles.extend(OF_ROWS);
     }
-    let mut rows = Table::new(&titles);
+    let mut rows = Table::new(
+        &titles,
+        &["STATE", "HOST", "PROGRAM", "ACCOUNT AND ADDRESS", "OWNER"],
+    );
     for lock in locks {
         let name = || Some(lock.name.clone());
         if lock.holders.is_empty() && lock.ending.is_empty() {
@@ -166,7 +169,7 @@ fn as_table(locks: &[Lock], unseen: &[String]) -> String {
         let nothing = "no lock of dblock's is held or waited for, as far as this account can see";
         format!("{nothing}\n")
     } else {
-        rows.to_string()
+        rows.for_stdout()
     };
     if holders().next().is_some() {
         let _ = writeln!(table);

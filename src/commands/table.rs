@@ -1,33 +1,47 @@
 //! A table for people.
 
-use std::fmt::{self, Display, Write};
+use std::iter::repeat_n;
 use std::time::SystemTime;
 
-use crate::base::text::{moment, printable};
+use super::output::terminal_width;
+use crate::base::text::{moment, printable, width, width_of};
 
 /// What stands in a cell without a value.
 const NONE: &str = "-";
 
+/// What stands between two columns.
+const GAP: &str = "  ";
+
+/// The least width to which a free text is cut.
+const SHORTEST: usize = 8;
+
 /// Rows of cells, aligned in columns. All cells are printable.
 pub struct Table {
     rows: Vec<Vec<String>>,
+    /// Which columns may be cut.
+    is_free: Vec<bool>,
 }
 
 impl Table {
-    /// A table with these titles, and no rows yet.
-    pub fn new(titles: &[&str]) -> Self {
+    /// A table with these titles, and no rows yet. Those of `free` are above free texts, of which a narrow terminal shows the beginning: what
+    /// people read, not what they would copy into a command.
+    pub fn new(titles: &[&str], free: &[&str]) -> Self {
+        let is_free = titles.iter().map(|title| free.contains(title));
+        let is_free = is_free.collect();
         let titles = titles.iter().map(|&title| title.to_owned());
         Self {
             rows: vec![titles.collect()],
+            is_free,
         }
     }
 
-    /// A table of names and values.
+    /// A table of names and values. It has all of each value, as it is about one thing alone.
     pub fn of_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> Self {
         let pairs = pairs.into_iter();
         let rows = pairs.map(|(name, value)| vec![name.to_owned(), printable(&value)]);
         Self {
             rows: rows.collect(),
+            is_free: Vec::new(),
         }
     }
 
@@ -40,25 +54,66 @@ impl Table {
         row.resize(self.rows[0].len(), NONE.to_owned());
         self.rows.push(row);
     }
+
+    /// The lines, for stdout. If it is a terminal, and free texts make rows wider than it, their ends are cut off.
+    pub fn for_stdout(&self) -> String {
+        self.lines(terminal_width())
+    }
+
+    /// The lines, in rows of `most` columns if that can be.
+    fn lines(&self, most: Option<usize>) -> String {
+        let columns = self.rows.first().map_or(0, Vec::len);
+        let widest = |column: usize| self.rows.iter().map(|row| width(&row[column])).max();
+        let widths = (0..columns).map(|column| widest(column).unwrap_or_default());
+        let mut widths: Vec<usize> = widths.collect();
+        if let Some(most) = most {
+            cut_to_fit(&mut widths, &self.is_free, most);
+        }
+        let mut lines = String::new();
+        for row in &self.rows {
+            let cells = row.iter().zip(&widths);
+            let cells: Vec<_> = cells.map(|(cell, width)| fitted(cell, *width)).collect();
+            lines += cells.join(GAP).trim_end();
+            lines.push('\n');
+        }
+        lines
+    }
 }
 
-impl Display for Table {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let columns = self.rows.first().map_or(0, Vec::len);
-        let width = |column: usize| {
-            let widths = self.rows.iter().map(|row| row[column].chars().count());
-            widths.max().unwrap_or_default()
-        };
-        let widths: Vec<usize> = (0..columns).map(width).collect();
-        for row in &self.rows {
-            let mut line = String::new();
-            for (cell, width) in row.iter().zip(&widths) {
-                write!(line, "{cell:width$}  ")?;
-            }
-            writeln!(f, "{}", line.trim_end())?;
+/// Takes columns off the widest free texts, one by one, until a row has no more than `most`. If that leaves one too short to be read, none
+/// is cut.
+fn cut_to_fit(widths: &mut [usize], is_free: &[bool], most: usize) {
+    let mut cut = widths.to_vec();
+    let gaps = GAP.len() * widths.len().saturating_sub(1);
+    while cut.iter().sum::<usize>() + gaps > most {
+        let free = cut.iter_mut().zip(is_free).filter(|(_, free)| **free);
+        match free.map(|(width, _)| width).max() {
+            Some(widest) if *widest > SHORTEST => *widest -= 1,
+            _ => return,
         }
-        Ok(())
     }
+    widths.copy_from_slice(&cut);
+}
+
+/// A cell in so many columns: cut with `…`, or padded.
+fn fitted(cell: &str, columns: usize) -> String {
+    let mut fitted = String::with_capacity(cell.len());
+    let mut used = width(cell);
+    if used <= columns {
+        fitted.push_str(cell);
+    } else {
+        used = 1;
+        for c in cell.chars() {
+            if used + width_of(c) > columns {
+                break;
+            }
+            used += width_of(c);
+            fitted.push(c);
+        }
+        fitted.push('…');
+    }
+    fitted.extend(repeat_n(' ', columns - used));
+    fitted
 }
 
 /// A moment, to the second.
@@ -76,5 +131,53 @@ pub fn result(outcome: &str, signal: Option<&str>, exit_code: Option<u32>) -> St
         ("ran", Some(signal), _) => signal.to_owned(),
         ("ran", None, Some(code)) => format!("exit {code}"),
         (word, _, _) => word.replace('_', " "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Table;
+
+    /// A name, a free text and a number.
+    fn table(name: &str, text: &str) -> Table {
+        let mut table = Table::new(&["NAME", "WHY", "N"], &["WHY"]);
+        table.row([name, text, "7"].map(|cell| Some(cell.to_owned())));
+        table
+    }
+
+    #[test]
+    fn the_widest_free_texts_are_cut_and_nothing_else() {
+        let mut table = Table::new(&["NAME", "WHY", "HOST"], &["WHY", "HOST"]);
+        table.row(
+            ["a-long-name", "because it was so", "web1.example.net"]
+                .map(|cell| Some(cell.to_owned())),
+        );
+        let whole = "NAME         WHY                HOST\na-long-name  because it was so  web1.example.net\n";
+        for most in [None, Some(48), Some(1000)] {
+            assert_eq!(table.lines(most), whole);
+        }
+        let cut =
+            "NAME         WHY               HOST\na-long-name  because it was …  web1.example.n…\n";
+        assert_eq!(table.lines(Some(46)), cut);
+        let shortest = "NAME         WHY       HOST\na-long-name  because…  web1.ex…\n";
+        assert_eq!(table.lines(Some(31)), shortest);
+        assert_eq!(table.lines(Some(30)), whole, "it would not help");
+    }
+
+    #[test]
+    fn wide_characters_are_cut_and_aligned_as_they_are_shown() {
+        let whole = "NAME  WHY         N\n日本  日本日本日  7\n";
+        assert_eq!(table("日本", "日本日本日").lines(None), whole);
+        let cut = "NAME  WHY        N\n日本  日本日本…  7\n";
+        assert_eq!(table("日本", "日本日本日").lines(Some(18)), cut);
+        // Half a character is none.
+        let cut = "NAME  WHY       N\n日本  日本日…   7\n";
+        assert_eq!(table("日本", "日本日本日").lines(Some(17)), cut);
+    }
+
+    #[test]
+    fn a_table_about_one_thing_has_all_of_it() {
+        let pairs = Table::of_pairs([("last error", "because it was so".to_owned())]);
+        assert_eq!(pairs.lines(Some(20)), "last error  because it was so\n");
     }
 }

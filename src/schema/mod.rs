@@ -6,6 +6,8 @@ mod fixture;
 mod install;
 mod statements;
 mod tables;
+#[cfg(test)]
+mod versions;
 
 #[cfg(test)]
 pub use fixture::Fixture;

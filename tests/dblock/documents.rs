@@ -1123,6 +1123,7 @@ fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
                 "lock/rows/model",
                 "history/tests.rs",
                 "schema/fixture.rs",
+                "schema/versions.rs",
                 "queue/model",
                 "cron/simulation",
                 "commands/check",

@@ -40,6 +40,39 @@ fn new_tables() -> String {
     lines.join(", ")
 }
 
+/// What each version of dblock did to its tables: the version and the statements of each step, in order.
+fn steps_of_versions() -> impl Iterator<Item = (u32, Vec<&'static str>)> {
+    let record = include_str!("../../src/schema/versions.sql");
+    record.split("-- version ").skip(1).map(|step| {
+        let (title, statements) = step.split_once('\n').unwrap();
+        let statements = statements.split(';').map(str::trim);
+        let statements = statements.filter(|statement| !statement.is_empty());
+        (title[..1].parse().unwrap(), statements.collect())
+    })
+}
+
+/// The tables that come of these statements, and say that they are of this version.
+fn tables_of<'a>(server: &'a Server, version: u32, statements: &[&str]) -> Tables<'a> {
+    let tables = Tables::missing(server);
+    let create = format!("CREATE DATABASE {}", tables.quoted());
+    server.admin().query_drop(create).unwrap();
+    let mut admin = tables.admin();
+    for statement in statements {
+        let done = admin.query_drop(statement);
+        done.unwrap_or_else(|error| panic!("{statement}: {error}"));
+    }
+    let row = "INSERT INTO dblock_meta (id, version, usable_from, created_at) VALUES (1, ?, 1, UTC_TIMESTAMP(6))";
+    admin.exec_drop(row, (version,)).unwrap();
+    tables
+}
+
+/// The tables of version 1.
+fn tables_of_version_1(server: &Server) -> Tables<'_> {
+    let steps = steps_of_versions().filter(|(version, _)| *version == 1);
+    let statements: Vec<_> = steps.flat_map(|(_, statements)| statements).collect();
+    tables_of(server, 1, &statements)
+}
+
 /// `dblock init --check`.
 fn init_check(tables: &Tables) -> Dblock {
     tables.at("init").arg("--check")
@@ -143,17 +176,10 @@ both_servers! {
     }
 
     fn version_1_is_upgraded_in_place(server) {
-        let tables = Tables::new(server);
-        let made = shape(&tables);
+        let made = shape(&Tables::new(server));
+        let tables = tables_of_version_1(server);
         tables.sql("INSERT INTO dblock_locks (name, slot, fence) VALUES ('kept', 0, 7)");
-        for name in OF_QUEUES.iter().chain(&OF_CRON) {
-            tables.sql(&format!("DROP TABLE dblock_{name}"));
-        }
-        // So that its rows may be deleted, version 4 begins the rows that an older dblock creates above all others.
-        tables.sql("ALTER TABLE dblock_locks ALTER COLUMN fence SET DEFAULT 0");
-        tables.sql("ALTER TABLE dblock_successes DROP COLUMN needed_seconds");
-        tables.sql("ALTER TABLE dblock_meta DROP COLUMN fence_floor");
-        tables.sql("UPDATE dblock_meta SET version = 1, keep_runs = 9");
+        tables.sql("UPDATE dblock_meta SET keep_runs = 9");
         // It can be used all the same.
         let older = tables.at("run").args(["--durable", "--once-per", "1h", "--name", "older"]).sh("echo $DBLOCK_FENCE").output();
         older.expect_code(0).expect_silence().expect_stdout("1\n");
@@ -183,6 +209,48 @@ both_servers! {
         let kept: Option<u64> = tables.admin().query_first("SELECT fence FROM dblock_locks WHERE name = 'kept'").unwrap();
         assert_eq!(kept, Some(8));
         tables.at("queue").args(["create", "q"]).output().expect_code(0).expect_silence();
+    }
+
+    fn tables_of_each_older_version_become_those_of_today_however_far_an_upgrade_came(server) {
+        let made = shape(&Tables::new(server));
+        let upgrade = |version: u32, statements: &[&str]| {
+            let tables = tables_of(server, version, statements);
+            let last = statements.last().unwrap();
+            if version < 4 {
+                init_check(&tables).output().expect_code(78).expect_one_line("version 4; run dblock init");
+            }
+            tables.init().output().expect_code(0).expect_silence();
+            assert_eq!(shape(&tables), made, "of version {version}, and after {last}");
+            assert_eq!(meta(&tables), (4, 1, 2_592_000, 100));
+            is_current(&tables);
+        };
+        let mut done = Vec::new();
+        let mut version = 0;
+        for (next, statements) in steps_of_versions() {
+            for statement in statements {
+                done.push(statement);
+                // Each table may be there without the next one, too: what is half made is finished.
+                if statement.starts_with("ALTER") {
+                    upgrade(version, &done);
+                }
+            }
+            version = next;
+            upgrade(version, &done);
+        }
+        assert_eq!(version, 4);
+    }
+
+    fn the_version_is_raised_when_all_else_is_there(server) {
+        let tables = tables_of_version_1(server);
+        let account = server.account();
+        tables.grant("SELECT, INSERT, UPDATE, DELETE, CREATE", &account);
+        let init = || tables.at("init").user(&account);
+        init().output().expect_code(77).expect_one_line("ALTER command denied");
+        assert_eq!(meta(&tables), (1, 1, 2_592_000, 100));
+        tables.grant("ALTER", &account);
+        init().output().expect_code(0).expect_silence();
+        assert_eq!(meta(&tables), (4, 1, 2_592_000, 100));
+        is_current(&tables);
     }
 
     fn tables_that_only_a_newer_dblock_can_use_are_refused(server) {

@@ -1,10 +1,11 @@
-//! In a terminal: Ctrl-C reaches the command once, and job control works as without dblock.
+//! In a terminal: Ctrl-C reaches the command once, job control works as without dblock, and a table has the width of the terminal.
 
 use nix::sys::signal::Signal;
 
 use crate::harness::pty::{INTERRUPT, QUIT, SUSPEND, Shell};
 use crate::harness::{
-    PAIR, SOON, children_of, each_lock, eventually, eventually_gone, group_of, is_stopped, send,
+    PAIR, SOON, Tables, both_servers, children_of, each_lock, eventually, eventually_gone,
+    group_of, is_stopped, send,
 };
 
 /// The pair of processes that count signals, in a shell; and the numbers of dblock and of the first of the pair.
@@ -26,6 +27,18 @@ fn parent_of(pid: i32) -> i32 {
         .expect("it runs")
         .parse()
         .expect("a number")
+}
+
+/// What a command, which succeeds, shows on a terminal of so many columns.
+fn lines_shown(shell: &mut Shell, columns: u16, command: &str) -> Vec<String> {
+    let start = shell.all().len();
+    shell.enter(&format!(
+        "stty cols {columns}; echo; {command}; echo \"end $?.\""
+    ));
+    shell.wait_for("end 0.");
+    let lines = shell.all()[start..].lines().skip(1);
+    let lines = lines.take_while(|line| !line.starts_with("end 0."));
+    lines.map(str::to_owned).collect()
 }
 
 /// How often a word is on the terminal.
@@ -233,5 +246,43 @@ each_lock! {
         drop(shell);
         eventually_gone(command, SOON);
         eventually("the lock is free", SOON, || server.holder(&name).is_none());
+    }
+}
+
+both_servers! {
+    fn a_table_is_cut_to_the_width_of_the_terminal_and_nowhere_else(server) {
+        let tables = Tables::new(server);
+        let why = "because it was so ".repeat(9);
+        tables.sql(&format!(
+            "INSERT INTO dblock_runs (run, name, requested_at, ended_at, outcome, host, program, message) VALUES \
+             (REPEAT('a', 32), 'nightly', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), 'skipped', 'web1', 'report', '{why}')"
+        ));
+        let mut shell = Shell::start(server);
+        shell.enter(&format!("unset COLUMNS; export DBLOCK_DATABASE={}", tables.database));
+        let history = "dblock history";
+        let piped = lines_shown(&mut shell, 120, "dblock history | cat");
+        assert!(piped[1].ends_with(why.trim()), "{piped:#?}");
+        assert_eq!(piped[1], tables.at("history").output().stdout.lines().nth(1).unwrap());
+        let in_file = lines_shown(&mut shell, 120, "file=$(mktemp); dblock history >$file; cat $file; rm $file");
+        assert_eq!(in_file, piped);
+        for columns in [120, 150] {
+            let cut = lines_shown(&mut shell, columns, history);
+            assert_eq!(cut.len(), 2, "{cut:#?}");
+            assert_eq!(cut[1].chars().count(), usize::from(columns), "{cut:#?}");
+            let (start, end) = cut[1].split_once("because").unwrap();
+            assert!(end.ends_with('…') && piped[1].starts_with(start), "{cut:#?}");
+        }
+        // Too narrow for the rest of the row; so wide that all of it fits; of no known width.
+        for columns in [80, 400, 0] {
+            assert_eq!(lines_shown(&mut shell, columns, history), piped, "{columns}");
+        }
+        let widest = lines_shown(&mut shell, 150, history);
+        for (variable, expected) in [("400", &piped), ("0", &widest), ("", &widest), ("many", &widest)] {
+            let shown = lines_shown(&mut shell, 150, &format!("COLUMNS={variable} {history}"));
+            assert_eq!(&shown, expected, "COLUMNS={variable}");
+        }
+        assert_eq!(lines_shown(&mut shell, 120, "COLUMNS=120 dblock history | cat"), piped);
+        let json = lines_shown(&mut shell, 80, "dblock history --json");
+        assert!(json.iter().any(|line| line.contains(why.trim())), "{json:#?}");
     }
 }

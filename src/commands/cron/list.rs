@@ -157,17 +157,20 @@ impl Found {
         if self.jobs.is_empty() && self.daemons.is_empty() {
             return format!("{NOTHING}\n");
         }
-        let mut jobs = Table::new(&[
-            "NAME",
-            "SCHEDULE",
-            "ZONE",
-            "NEXT (UTC)",
-            "LAST (UTC)",
-            "HOST",
-            "RESULT",
-            "TOOK",
-            "NOW",
-        ]);
+        let mut jobs = Table::new(
+            &[
+                "NAME",
+                "SCHEDULE",
+                "ZONE",
+                "NEXT (UTC)",
+                "LAST (UTC)",
+                "HOST",
+                "RESULT",
+                "TOOK",
+                "NOW",
+            ],
+            &["SCHEDULE", "HOST", "NOW"],
+        );
         for job in &self.jobs {
             let last = job.last.as_ref();
             let (result, took) = last.map(|run| self.ended(&job.name, run)).unzip();
@@ -183,7 +186,7 @@ impl Found {
                 self.state(job),
             ]);
         }
-        let mut table = jobs.to_string();
+        let mut table = jobs.for_stdout();
         for daemon in &self.daemons {
             let host = daemon.host.as_deref().unwrap_or("-");
             let pid = daemon.pid.unwrap_or_default();

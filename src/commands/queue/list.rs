@@ -52,16 +52,19 @@ fn as_table(jobs: &[Listed]) -> String {
     if jobs.is_empty() {
         return format!("{NOTHING}\n");
     }
-    let mut table = Table::new(&[
-        "ID",
-        "STATE",
-        "PRIORITY",
-        "DUE (UTC)",
-        "ATTEMPT",
-        "KEY",
-        "WORKER",
-        "LAST ERROR",
-    ]);
+    let mut table = Table::new(
+        &[
+            "ID",
+            "STATE",
+            "PRIORITY",
+            "DUE (UTC)",
+            "ATTEMPT",
+            "KEY",
+            "WORKER",
+            "LAST ERROR",
+        ],
+        &["KEY", "WORKER", "LAST ERROR"],
+    );
     for job in jobs {
         table.row([
             Some(job.id.to_string()),
@@ -74,7 +77,7 @@ fn as_table(jobs: &[Listed]) -> String {
             job.last_error.clone(),
         ]);
     }
-    table.to_string()
+    table.for_stdout()
 }
 
 /// The state as text, and whether the job was canceled.

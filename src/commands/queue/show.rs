@@ -127,7 +127,7 @@ fn as_table(queue: &str, job: &Details, payload: &[u8]) -> String {
     ];
     let rows = rows.into_iter();
     let pairs = rows.filter_map(|(name, value)| Some((name, value?)));
-    Table::of_pairs(pairs).to_string()
+    Table::of_pairs(pairs).for_stdout()
 }
 
 /// What `--json` prints, as `docs/queue-show.schema.json` says.

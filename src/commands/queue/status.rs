@@ -71,10 +71,13 @@ fn as_table(queues: &[OfQueue]) -> String {
     if queues.is_empty() {
         return format!("{NOTHING}\n");
     }
-    let mut table = Table::new(&[
-        "QUEUE", "STATE", "DUE", "DELAYED", "RUNNING", "DEAD", "OLDEST", "DONE", "FAILED",
-        "WORKERS",
-    ]);
+    let mut table = Table::new(
+        &[
+            "QUEUE", "STATE", "DUE", "DELAYED", "RUNNING", "DEAD", "OLDEST", "DONE", "FAILED",
+            "WORKERS",
+        ],
+        &[],
+    );
     let count = |count: Count| {
         Some(format!(
             "{}{}",
@@ -103,23 +106,30 @@ fn as_table(queues: &[OfQueue]) -> String {
         ]);
     }
     if queues.iter().all(|(_, workers)| workers.is_empty()) {
-        return table.to_string();
+        return table.for_stdout();
     }
-    format!("{table}\n{}", workers_as_table(queues))
+    format!(
+        "{}\n{}",
+        table.for_stdout(),
+        workers_as_table(queues).for_stdout()
+    )
 }
 
 fn workers_as_table(queues: &[OfQueue]) -> Table {
-    let mut table = Table::new(&[
-        "QUEUE",
-        "STATE",
-        "HOST",
-        "PID",
-        "PROGRAM",
-        "MAX COMMANDS",
-        "RUNNING",
-        "FOR",
-        "RENEWED",
-    ]);
+    let mut table = Table::new(
+        &[
+            "QUEUE",
+            "STATE",
+            "HOST",
+            "PID",
+            "PROGRAM",
+            "MAX COMMANDS",
+            "RUNNING",
+            "FOR",
+            "RENEWED",
+        ],
+        &["HOST", "PROGRAM"],
+    );
     let workers = queues
         .iter()
         .flat_map(|(queue, workers)| workers.iter().map(|worker| (&queue.name, worker)));
