@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::time::{Duration, SystemTime};
 
+use unicode_width::UnicodeWidthChar;
+
 /// The most bytes of a line, without `dblock: ` and the line break. Below `PIPE_BUF`, so that a line is written at once.
 const LONGEST_LINE: usize = 2000;
 
@@ -61,33 +63,9 @@ pub fn width(text: &str) -> usize {
     text.chars().map(width_of).sum()
 }
 
-/// How many columns of a terminal a character takes: two if it is East Asian and wide, or an emoji; none if it is drawn over the one before.
-/// The blocks of such characters in Unicode, without the rare ones.
+/// How many columns of a terminal a printable character takes: none if it is drawn over the one before, and two if it is wide.
 pub fn width_of(c: char) -> usize {
-    match c {
-        '\u{300}'..='\u{36f}'
-        | '\u{1ab0}'..='\u{1aff}'
-        | '\u{1dc0}'..='\u{1dff}'
-        | '\u{20d0}'..='\u{20ff}'
-        | '\u{fe00}'..='\u{fe0f}'
-        | '\u{fe20}'..='\u{fe2f}' => 0,
-        '\u{1100}'..='\u{115f}'
-        | '\u{2705}'
-        | '\u{274c}'
-        | '\u{2e80}'..='\u{303e}'
-        | '\u{3041}'..='\u{a4cf}'
-        | '\u{a960}'..='\u{a97c}'
-        | '\u{ac00}'..='\u{d7a3}'
-        | '\u{f900}'..='\u{faff}'
-        | '\u{fe30}'..='\u{fe6f}'
-        | '\u{ff01}'..='\u{ff60}'
-        | '\u{ffe0}'..='\u{ffe6}'
-        | '\u{1f300}'..='\u{1f64f}'
-        | '\u{1f680}'..='\u{1f6ff}'
-        | '\u{1f900}'..='\u{1faff}'
-        | '\u{20000}'..='\u{3fffd}' => 2,
-        _ => 1,
-    }
+    c.width().unwrap_or_default()
 }
 
 /// A duration for people, to the millisecond.
