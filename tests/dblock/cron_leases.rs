@@ -15,6 +15,9 @@ use crate::harness::{
 /// It stays until it is ended.
 const STAYS: &str = "echo $$ >>{}; exec sleep 600";
 
+/// It stays until it is let go, and succeeds.
+const WAITS_TO_SUCCEED: &str = "echo >>{}; while [ ! -e {}.over ]; do sleep 0.1; done";
+
 /// The sessions of daemons with the tables of a crontab.
 fn sessions(crontab: &Crontab) -> Vec<u64> {
     crontab.rows(
@@ -35,6 +38,29 @@ fn run_by_hand(crontab: &Crontab, job: &str) -> Option<i32> {
         .at("run")
         .args(["-q", "--name", &crontab.name(job)]);
     run.sh("true").output().code
+}
+
+/// A daemon whose server is behind this proxy.
+#[track_caller]
+fn start_through(proxy: &Proxy, crontab: &Crontab, args: &[&str]) -> Running {
+    let mut daemon = crontab.daemon(args).env("DBLOCK_URL", proxy.url()).spawn();
+    daemon.wait_stderr("dblock: ready: ", SOON);
+    daemon
+}
+
+/// A daemon with a long grace, whose command has succeeded since its server was gone.
+#[track_caller]
+fn ended_in_an_outage(crontab: &Crontab, proxy: &Proxy) -> Running {
+    let daemon = start_through(proxy, crontab, &["--grace", "1h"]);
+    crontab.due("job");
+    crontab.eventually_lines(1);
+    proxy.refuse(true);
+    proxy.cut();
+    std::fs::write(crontab.path("record.over"), "").unwrap();
+    eventually("the command has ended", SOON, || {
+        commands_of(daemon.pid()).is_empty()
+    });
+    daemon
 }
 
 both_servers! {
@@ -152,8 +178,7 @@ both_servers! {
         let stubborn = "trap '' TERM; echo $$ >>{}; while :; do sleep 0.1; done";
         let crontab = Crontab::new(server, &job("--ttl 6s --kill-after 1s", stubborn));
         let proxy = Proxy::to(server);
-        let mut first = crontab.daemon(&["--grace", "0s"]).env("DBLOCK_URL", proxy.url()).spawn();
-        first.wait_stderr("dblock: ready: ", SOON);
+        let first = start_through(&proxy, &crontab, &["--grace", "0s"]);
         crontab.due("job");
         let command: i32 = crontab.eventually_lines(1)[0].parse().unwrap();
         let second = crontab.start(&["--grace", "0s"]);
@@ -173,8 +198,7 @@ both_servers! {
     fn a_tick_that_waits_for_a_lock_does_not_ask_who_holds_it(server) {
         let crontab = Crontab::new(server, &job("--overlap wait", "echo >>{}"));
         let proxy = Proxy::to(server);
-        let mut daemon = crontab.daemon(&[]).env("DBLOCK_URL", proxy.url()).spawn();
-        daemon.wait_stderr("dblock: ready: ", SOON);
+        let daemon = start_through(&proxy, &crontab, &[]);
         let mut other = server.admin();
         let take = format!("SELECT GET_LOCK('{}', 0)", crontab.name("job"));
         assert_eq!(other.query_first::<u8, _>(take).unwrap(), Some(1));
@@ -191,8 +215,7 @@ both_servers! {
     fn a_named_lock_that_another_program_got_from_a_lost_session_is_taken_again_once_it_is_free(server) {
         let crontab = Crontab::new(server, &job("--ttl 8s", STAYS));
         let proxy = Proxy::to(server);
-        let mut daemon = crontab.daemon(&["--grace", "0s"]).env("DBLOCK_URL", proxy.url()).spawn();
-        daemon.wait_stderr("dblock: ready: ", SOON);
+        let daemon = start_through(&proxy, &crontab, &["--grace", "0s"]);
         crontab.due("job");
         crontab.eventually_lines(1);
         let name = crontab.name("job");
@@ -232,8 +255,7 @@ both_servers! {
     fn an_older_session_of_a_daemon_is_ended_also_if_it_runs_nothing(server) {
         let crontab = Crontab::new(server, &job("", STAYS));
         let proxy = Proxy::to(server);
-        let mut daemon = crontab.daemon(&["--grace", "0s"]).env("DBLOCK_URL", proxy.url()).spawn();
-        daemon.wait_stderr("dblock: ready: ", SOON);
+        let daemon = start_through(&proxy, &crontab, &["--grace", "0s"]);
         let before = sessions(&crontab);
         proxy.abandon();
         // The server itself would end it after a minute.
@@ -246,17 +268,8 @@ both_servers! {
     }
 
     fn a_daemon_that_is_told_to_end_in_an_outage_records_its_results_when_that_is_over(server) {
-        let succeeds = "echo >>{}; while [ ! -e {}.over ]; do sleep 0.1; done; exit 0";
-        let crontab = Crontab::new(server, &job("--ttl 1h", succeeds));
-        let proxy = Proxy::to(server);
-        let mut daemon = crontab.daemon(&["--grace", "1h"]).env("DBLOCK_URL", proxy.url()).spawn();
-        daemon.wait_stderr("dblock: ready: ", SOON);
-        crontab.due("job");
-        crontab.eventually_lines(1);
-        proxy.refuse(true);
-        proxy.cut();
-        std::fs::write(crontab.path("record.over"), "").unwrap();
-        eventually("the command has ended", SOON, || commands_of(daemon.pid()).is_empty());
+        let (crontab, proxy) = (Crontab::new(server, &job("--ttl 1h", WAITS_TO_SUCCEED)), Proxy::to(server));
+        let mut daemon = ended_in_an_outage(&crontab, &proxy);
         daemon.signal(Signal::SIGTERM);
         // Without results it would be gone by now.
         assert!(!within(Duration::from_secs(5), || !daemon.is_running()), "it has ended");
@@ -268,16 +281,8 @@ both_servers! {
     }
 
     fn a_second_signal_ends_a_daemon_with_results_that_no_server_takes(server) {
-        let crontab = Crontab::new(server, &job("--ttl 1h", "echo >>{}; while [ ! -e {}.over ]; do sleep 0.1; done"));
-        let proxy = Proxy::to(server);
-        let mut daemon = crontab.daemon(&["--grace", "1h"]).env("DBLOCK_URL", proxy.url()).spawn();
-        daemon.wait_stderr("dblock: ready: ", SOON);
-        crontab.due("job");
-        crontab.eventually_lines(1);
-        proxy.refuse(true);
-        proxy.cut();
-        std::fs::write(crontab.path("record.over"), "").unwrap();
-        eventually("the command has ended", SOON, || commands_of(daemon.pid()).is_empty());
+        let (crontab, proxy) = (Crontab::new(server, &job("--ttl 1h", WAITS_TO_SUCCEED)), Proxy::to(server));
+        let mut daemon = ended_in_an_outage(&crontab, &proxy);
         daemon.signal(Signal::SIGTERM);
         daemon.signal(Signal::SIGINT);
         let output = daemon.wait_within(SOON);
@@ -285,13 +290,10 @@ both_servers! {
     }
 
     fn a_success_during_an_outage_counts_also_if_its_daemon_comes_back_last(server) {
-        let succeeds = "echo >>{}; while [ ! -e {}.over ]; do sleep 0.1; done; exit 0";
-        let crontab = Crontab::new(server, &job("--ttl 4s", succeeds));
+        let crontab = Crontab::new(server, &job("--ttl 4s", WAITS_TO_SUCCEED));
         let proxies = [Proxy::to(server), Proxy::to(server)];
         let daemons = proxies.each_ref().map(|proxy| {
-            let mut daemon = crontab.daemon(&["--grace", "0s"]).env("DBLOCK_URL", proxy.url()).spawn();
-            daemon.wait_stderr("dblock: ready: ", SOON);
-            daemon
+            start_through(proxy, &crontab, &["--grace", "0s"])
         });
         crontab.due("job");
         crontab.eventually_lines(1);
