@@ -92,6 +92,8 @@ pub struct Kept {
     pub grant: Grant,
     /// How long that is held, as far as it is proved; `None`: it is lost, or the attempt has ended.
     pub lease: Option<Lease>,
+    /// When its command was started; `None`: it has ended, or was not started.
+    pub started: Option<Moment>,
     /// Its end, which may not be recorded yet; `None`: it runs.
     pub ended: Option<Ended>,
 }

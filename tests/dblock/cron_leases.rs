@@ -93,8 +93,8 @@ both_servers! {
         });
         // Neither the lease of the daemon is waited for, nor that of the tick.
         assert!(killed.elapsed() < Duration::from_secs(5), "{:?}", killed.elapsed());
-        let ends: Vec<(u32, Option<String>)> = crontab.rows("SELECT attempt, outcome FROM dblock_runs ORDER BY attempt");
-        assert_eq!(ends, [(1, Some("failed".to_owned())), (2, None)]);
+        let ends: Vec<(u32, Option<String>, bool)> = crontab.rows("SELECT attempt, outcome, started_at IS NOT NULL FROM dblock_runs ORDER BY attempt");
+        assert_eq!(ends, [(1, Some("failed".to_owned()), true), (2, None, false)]);
         end(second);
     }
 

@@ -104,6 +104,7 @@ impl Coordinator<'_> {
             attempt,
             grant,
             lease: None,
+            started: None,
             ended: Some(ended.clone()),
         };
         self.ended.insert(ended.run, kept);

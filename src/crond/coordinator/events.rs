@@ -131,6 +131,7 @@ impl Plan for Coordinator<'_> {
             attempt: command.attempt.clone(),
             grant: command.grant,
             lease: command.lease,
+            started: Some(command.running.started),
             ended: None,
         });
         let resumed = Resumed {

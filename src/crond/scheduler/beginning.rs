@@ -40,7 +40,7 @@ impl Scheduler<'_> {
             Overlap::Skip | Overlap::Allow => Some(now),
         };
         let search = Search::begin(until, is_just_taken);
-        self.add(job, attempt, State::Sought(search), |lock| lock);
+        self.add(job, attempt, (State::Sought(search), None), |lock| lock);
     }
 
     /// Goes on with an attempt that another scheduler has started.
@@ -54,7 +54,7 @@ impl Scheduler<'_> {
             (Some(lease), None) => State::Held(lease),
             (None, None) => State::Lost(Moment::now()),
         };
-        self.add(kept.job, kept.attempt, state, |lock| {
+        self.add(kept.job, kept.attempt, (state, kept.started), |lock| {
             lock.resumed(kept.grant)
         });
         if let Some(ended) = kept.ended {
@@ -66,7 +66,7 @@ impl Scheduler<'_> {
         &mut self,
         job: Rc<Job>,
         attempt: Attempt,
-        state: State,
+        (state, started): (State, Option<Moment>),
         prepare: impl FnOnce(RowLock) -> RowLock,
     ) {
         let journal = Journal {
@@ -125,6 +125,7 @@ impl Scheduler<'_> {
             lock: prepare(lock),
             journal,
             state,
+            started,
         };
         self.own.by_run.insert(run, mine);
         self.coordinator.process.outlive();

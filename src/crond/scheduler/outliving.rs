@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::Scheduler;
-use super::own::{State, run_end};
+use super::own::State;
 use crate::base::clock::Moment;
 use crate::cron::AttemptEnd;
 use crate::history::Outcome;
@@ -40,7 +40,11 @@ impl Scheduler<'_> {
                         mine.job.name
                     );
                     is_gone.then(|| {
-                        mine.ended(AttemptEnd::Over, "", Some(run_end(Outcome::Lost, line)))
+                        mine.ended(
+                            AttemptEnd::Over,
+                            "",
+                            Some(mine.run_end(Outcome::Lost, line)),
+                        )
                     })
                 }
                 _ => None,
@@ -78,7 +82,11 @@ impl Scheduler<'_> {
         let ended = match &mine.state {
             State::Killed(who, _) => {
                 let line = format!("dblock was killed, and its command with it; ended by {who}");
-                mine.ended(AttemptEnd::Over, "", Some(run_end(Outcome::Lost, line)))
+                mine.ended(
+                    AttemptEnd::Over,
+                    "",
+                    Some(mine.run_end(Outcome::Lost, line)),
+                )
             }
             State::Sought(_) | State::Released => {
                 mine.ended(AttemptEnd::Returned, "its dblock was killed", None)
@@ -86,12 +94,16 @@ impl Scheduler<'_> {
             State::Held(_) | State::Lost(_) if self.is_stopped => {
                 let line =
                     "dblock was asked to end, and killed with its command before that had ended";
-                let run_end = run_end(Outcome::Interrupted, line.to_owned());
+                let run_end = mine.run_end(Outcome::Interrupted, line.to_owned());
                 mine.ended(AttemptEnd::Returned, "", Some(run_end))
             }
             State::Held(_) | State::Lost(_) => {
                 let line = "dblock was killed, and its command with it".to_owned();
-                mine.ended(AttemptEnd::Lost, "", Some(run_end(Outcome::Failed, line)))
+                mine.ended(
+                    AttemptEnd::Lost,
+                    "",
+                    Some(mine.run_end(Outcome::Failed, line)),
+                )
             }
         };
         self.take_in(ended);

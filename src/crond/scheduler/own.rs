@@ -26,6 +26,8 @@ pub(super) struct OwnTick {
     pub lock: RowLock,
     pub journal: Journal,
     pub state: State,
+    /// Since when its command runs, as far as is known here.
+    pub started: Option<Moment>,
 }
 
 /// The lock of a tick.
@@ -113,6 +115,14 @@ impl OwnTick {
             ttl: self.job.options.ttl,
             proved: Moment::now(),
         });
+    }
+
+    /// How the run has ended whose coordinator cannot report it.
+    pub fn run_end(&self, outcome: Outcome, message: String) -> RunEnd {
+        RunEnd {
+            ran: self.started.map(Moment::elapsed),
+            ..run_end(outcome, message)
+        }
     }
 
     /// How the attempt has ended, as the coordinator does not say it. `why` is for the history, if that gets nothing else.

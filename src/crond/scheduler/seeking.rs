@@ -85,7 +85,7 @@ impl Scheduler<'_> {
                         self.take_in(ended);
                     }
                     Some(true) => {
-                        mine.state = State::Held(lease);
+                        (mine.state, mine.started) = (State::Held(lease), Some(Moment::now()));
                         let attempt = mine.attempt.clone();
                         self.timetable.renew_at = self.timetable.renew_at.min(lease.next_renewal());
                         self.coordinator
