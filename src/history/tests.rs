@@ -511,6 +511,6 @@ fn how_a_run_ended_crosses_a_process_boundary() {
         signal: Some("SIGKILL".to_owned()),
         ..success(3, 1)
     };
-    let sent = serde_json::to_string(&end).unwrap();
-    assert_eq!(serde_json::from_str::<RunEnd>(&sent).unwrap(), end);
+    let sent = postcard::to_allocvec(&end).unwrap();
+    assert_eq!(postcard::from_bytes::<RunEnd>(&sent).unwrap(), end);
 }

@@ -1,6 +1,6 @@
 //! A socket pair between two of dblock's processes. Each packet is one message.
 
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
@@ -16,12 +16,13 @@ use serde::de::DeserializeOwned;
 
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
+use crate::base::text::cut_to_bytes;
 
-/// The most characters of a text: a server's error message may have any length.
-pub const LONGEST_TEXT: usize = 1024;
+/// The most bytes of a text: a server's error message may have any length.
+pub const LONGEST_TEXT: usize = 4 * 1024;
 
-/// The most bytes of a packet. It holds a text, or three clients with long introductions. An escaped control character takes six bytes.
-const LONGEST_PACKET: usize = 32 * LONGEST_TEXT;
+/// The most bytes of a packet. It holds several texts, or three clients with long introductions.
+const LONGEST_PACKET: usize = 32 * 1024;
 
 /// One end of the pair.
 #[derive(Debug)]
@@ -42,7 +43,7 @@ impl Link {
         Ok((Self(one), Self(other)))
     }
 
-    /// Sends one message.
+    /// Sends one message. It has at least one byte: an empty packet would look like the end of the link.
     ///
     /// # Errors
     /// `EPIPE` when the other end is gone.
@@ -119,7 +120,8 @@ impl Link {
         besides: &[ControlMessage],
         flags: MsgFlags,
     ) -> io::Result<()> {
-        let packet = serde_json::to_vec(message)?;
+        let packet = postcard::to_allocvec(message).map_err(|_| ErrorKind::InvalidData)?;
+        debug_assert!(!packet.is_empty());
         let parts = [IoSlice::new(&packet)];
         sendmsg::<()>(
             self.0.as_raw_fd(),
@@ -160,10 +162,10 @@ impl Link {
         if length == 0 {
             return Ok(None);
         }
-        Ok(Some((
-            serde_json::from_slice(&packet[..length])?,
-            descriptor,
-        )))
+        match postcard::take_from_bytes(&packet[..length]) {
+            Ok((message, [])) => Ok(Some((message, descriptor))),
+            _ => Err(ErrorKind::InvalidData.into()),
+        }
     }
 }
 
@@ -199,10 +201,7 @@ pub fn cannot_pass_on(error: &io::Error) -> Failure {
 
 /// The text, cut to what a packet holds.
 pub fn cut(text: &str) -> String {
-    match text.char_indices().nth(LONGEST_TEXT) {
-        Some((end, _)) => text[..end].to_owned(),
-        None => text.to_owned(),
-    }
+    cut_to_bytes(text, LONGEST_TEXT).to_owned()
 }
 
 /// The result of waiting at a link.

@@ -59,14 +59,12 @@ pub struct Trouble {
     pub answers: bool,
 }
 
-/// Jobs of one unit, or some of them.
+/// The jobs of one unit.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Claimed {
     /// The unit.
     pub unit: Unit,
-    /// The number of all its jobs.
-    pub of: u32,
-    /// The jobs in this message.
+    /// Its jobs.
     pub jobs: Vec<ClaimedJob>,
 }
 

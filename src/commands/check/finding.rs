@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
 use crate::base::text::printable;
 
@@ -47,11 +47,18 @@ pub struct Finding {
     verdict: Verdict,
     value: String,
     /// What to do, or what to know.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     advice: Option<String>,
-    /// Further members for programs: numbers, and single texts.
-    #[serde(flatten)]
-    data: Map<String, Value>,
+    /// Further members for programs, by their names.
+    data: Vec<(String, Member)>,
+}
+
+/// The value of a member for programs.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+enum Member {
+    Flag(bool),
+    Count(u64),
+    Fraction(f64),
+    Text(String),
 }
 
 impl Finding {
@@ -62,7 +69,7 @@ impl Finding {
             verdict: Verdict::Ok,
             value: short(value),
             advice: None,
-            data: Map::new(),
+            data: Vec::new(),
         }
     }
 
@@ -98,12 +105,33 @@ impl Finding {
 
     /// Adds a member for programs.
     pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
-        let value = match value.into() {
-            Value::String(text) => short(&text).into(),
-            other => other,
+        let member = match value.into() {
+            Value::Bool(flag) => Member::Flag(flag),
+            Value::Number(number) => number.as_u64().map_or_else(
+                || Member::Fraction(number.as_f64().unwrap_or_default()),
+                Member::Count,
+            ),
+            value => Member::Text(short(value.as_str().unwrap_or_default())),
         };
-        self.data.insert(key.to_owned(), value);
+        self.data.push((key.to_owned(), member));
         self
+    }
+
+    /// All of it for programs.
+    pub fn for_programs(&self) -> Value {
+        let mut json = json!({ "check": self.check, "verdict": self.verdict, "value": self.value });
+        if let Some(advice) = &self.advice {
+            json["advice"] = json!(advice);
+        }
+        for (key, member) in &self.data {
+            json[key] = match member {
+                Member::Flag(flag) => json!(flag),
+                Member::Count(count) => json!(count),
+                Member::Fraction(fraction) => json!(fraction),
+                Member::Text(text) => json!(text),
+            };
+        }
+        json
     }
 
     /// The name of the check, for people.
@@ -119,14 +147,6 @@ fn short(text: &str) -> String {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }
-}
-
-/// What `--json` prints, as `docs/check.schema.json` says.
-#[derive(Serialize)]
-pub struct CheckJson<'a> {
-    server: String,
-    verdict: Verdict,
-    findings: &'a [Finding],
 }
 
 /// All findings about a server.
@@ -148,13 +168,10 @@ impl Findings {
         verdicts.max().unwrap_or(Verdict::Ok)
     }
 
-    /// All of it for programs.
-    pub fn for_programs(&self) -> CheckJson<'_> {
-        CheckJson {
-            server: printable(&self.server),
-            verdict: self.verdict(),
-            findings: &self.all,
-        }
+    /// What `--json` prints, as `docs/check.schema.json` says.
+    pub fn for_programs(&self) -> Value {
+        let findings: Vec<_> = self.all.iter().map(Finding::for_programs).collect();
+        json!({ "server": printable(&self.server), "verdict": self.verdict(), "findings": findings })
     }
 
     /// The verdict, and one or more lines for each finding.

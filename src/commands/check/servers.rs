@@ -334,7 +334,7 @@ mod tests {
             Clock::new(micros, Moment::START, answered)
         };
         let said = |found: Option<Finding>| {
-            let found = serde_json::to_value(found.expect("two clocks")).expect("JSON");
+            let found = found.expect("two clocks").for_programs();
             (found["value"].clone(), found["verdict"].clone())
         };
         assert!(clocks(&[("a", at(0, 0))]).is_none());
@@ -369,7 +369,7 @@ mod tests {
             (-20, " s ahead of the server's", false),
         ] {
             let server = Clock::new(micros + seconds * 1_000_000, moment, moment);
-            let found = serde_json::to_value(host_clock(server)).expect("JSON");
+            let found = host_clock(server).for_programs();
             assert!(found["value"].as_str().expect("a text").ends_with(value));
             assert_eq!(found["verdict"], "ok");
             assert_eq!(found["advice"].is_string(), has_advice);

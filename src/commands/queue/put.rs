@@ -40,10 +40,6 @@ enum Fed {
     Found,
 }
 
-/// Tells the process with the session to put no more payloads.
-#[derive(Serialize, Deserialize)]
-struct Stop;
-
 /// Puts the jobs, prints their ids, and returns dblock's exit.
 ///
 /// # Errors

@@ -25,8 +25,8 @@ const LONGEST_SHOWN: usize = 500;
 #[derive(Serialize, Deserialize)]
 enum Found {
     Job(Box<Details>),
-    /// A piece of the payload, in hex digits.
-    Payload(String),
+    /// A piece of the payload.
+    Payload(Vec<u8>),
 }
 
 /// Asks the server, prints the answer, and returns dblock's exit.
@@ -48,7 +48,7 @@ pub fn show(command_line: CommandLine) -> anyhow::Result<Ending> {
                 |details| asker.answers.send(Found::Job(Box::new(details))),
                 |part| {
                     for piece in part.chunks(PIECE) {
-                        asker.answers.send(Found::Payload(hex(piece)));
+                        asker.answers.send(Found::Payload(piece.to_vec()));
                     }
                 },
             )?;
@@ -60,7 +60,7 @@ pub fn show(command_line: CommandLine) -> anyhow::Result<Ending> {
         },
         |found: Found| match found {
             Found::Job(details) => job = Some(*details),
-            Found::Payload(digits) => payload.extend(bytes(&digits)),
+            Found::Payload(piece) => payload.extend(piece),
         },
     )?;
     let Some(job) = job else {
@@ -85,14 +85,6 @@ fn hex(bytes: &[u8]) -> String {
             let _ = write!(text, "{byte:02x}");
             text
         })
-}
-
-fn bytes(digits: &str) -> impl Iterator<Item = u8> {
-    let pairs = digits.as_bytes().chunks(2);
-    pairs.map(|pair| {
-        let pair = str::from_utf8(pair).unwrap_or_default();
-        u8::from_str_radix(pair, 16).unwrap_or_default()
-    })
 }
 
 fn as_table(queue: &str, job: &Details, payload: &[u8]) -> String {

@@ -28,10 +28,8 @@ fn returned(unit: &Unit) -> Ended {
     }
 }
 
-/// Most units and jobs in one message: a packet has 32 KB.
+/// Most units in one message: a packet has 32 KB.
 pub(super) const UNITS_OF_MESSAGE: usize = 80;
-
-pub(super) const JOBS_OF_MESSAGE: usize = 300;
 
 /// How many jobs of a block are read at once.
 pub(super) const JOBS_READ: usize = 500;
@@ -73,7 +71,6 @@ impl Claimer<'_> {
                 let job = self.write_payload(&mut file, unit.job, payload.as_ref())?;
                 pending.push(Claimed {
                     unit: unit.clone(),
-                    of: 1,
                     jobs: vec![job],
                 });
                 *jobs += 1;
@@ -174,7 +171,7 @@ impl Claimer<'_> {
             bytes,
             ..unit.clone()
         };
-        let of = u32::try_from(jobs.len()).unwrap_or(u32::MAX);
+        let count = u32::try_from(jobs.len()).unwrap_or(u32::MAX);
         if jobs.is_empty() {
             // All jobs were canceled, or the queue was deleted.
             self.renew()?;
@@ -183,15 +180,52 @@ impl Claimer<'_> {
                 outcome: JobEnd::Done,
                 others: Vec::new(),
             });
+        } else {
+            let unit = unit.clone();
+            self.send_claimed(vec![Claimed { unit, jobs }], &file)?;
         }
-        for chunk in jobs.chunks(JOBS_OF_MESSAGE) {
-            let claimed = Claimed {
-                unit: unit.clone(),
-                of,
-                jobs: chunk.to_vec(),
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::isolated::link::Link;
+    use crate::queue::MOST_JOBS;
+
+    #[test]
+    fn a_whole_block_fits_into_a_packet_and_so_do_the_most_units() {
+        let job = ClaimedJob {
+            id: u64::MAX,
+            offset: u64::MAX,
+            length: u64::MAX,
+            is_whole: true,
+        };
+        let claimed = |jobs| Claimed {
+            unit: Unit {
+                job: u64::MAX,
+                last_job: u64::MAX,
+                block: u64::MAX,
+                attempt: u32::MAX,
+                fence: u64::MAX,
+                repeats: true,
+                has_key: true,
+                has_parts: true,
+                bytes: u64::MAX,
+            },
+            jobs: vec![job; jobs],
+        };
+        let units = (0..UNITS_OF_MESSAGE).map(|_| claimed(1)).collect();
+        let (one, other) = Link::pair().unwrap();
+        for message in [vec![claimed(MOST_JOBS)], units] {
+            let jobs = message.iter().map(|unit| unit.jobs.len()).sum::<usize>();
+            one.send(&FromClaimer::Claimed(message)).unwrap();
+            let Some((FromClaimer::Claimed(received), None)) = other.receive().unwrap() else {
+                panic!("another message");
             };
-            self.send_claimed(vec![claimed], &file)?;
+            let received = received.iter().map(|unit| &unit.jobs);
+            assert_eq!(received.flatten().filter(|one| **one == job).count(), jobs);
         }
-        Ok(of)
     }
 }

@@ -198,7 +198,7 @@ impl Claims {
         } else {
             file = self.gather(&mut claimed, file);
         }
-        for Claimed { unit, of, jobs } in claimed {
+        for Claimed { unit, jobs } in claimed {
             for job in &jobs {
                 self.buffer.push_back(Task {
                     unit: unit.job,
@@ -215,7 +215,7 @@ impl Claims {
             }
             self.units.entry(unit.job).or_insert_with(|| OpenUnit {
                 unit,
-                jobs: of,
+                jobs: u32::try_from(jobs.len()).unwrap_or(u32::MAX),
                 ended: 0,
                 others: Vec::new(),
                 handed: Vec::new(),

@@ -8,28 +8,54 @@ use crate::queue::{Ended, JobEnd};
 use crate::supervise::is_over;
 use std::time::Duration;
 
-/// The approximate size of an outcome in a message, in bytes at most.
+/// The approximate size of outcomes in the statements of a turn, in bytes: an error is there in hex digits. In a message they are smaller.
 fn weight_of(ended: &Ended) -> usize {
-    300 + 6 * error_of(&ended.outcome).len() + ended.others.iter().map(weight).sum::<usize>()
+    let others = ended.others.iter().map(|(_, outcome)| outcome);
+    let errors = others.chain([&ended.outcome]).map(|outcome| match outcome {
+        JobEnd::Retry(_, error) | JobEnd::Dead(error) => 2 * error.len(),
+        _ => 0,
+    });
+    150 + 32 * ended.others.len() + errors.sum::<usize>()
 }
 
-fn weight((_, outcome): &(u64, JobEnd)) -> usize {
-    64 + 6 * error_of(outcome).len()
+/// The most outcomes in a piece besides the block's own. Their errors take at most half a packet.
+const OTHERS_OF_PIECE: usize = 3;
+
+/// The outcomes in pieces.
+fn pieces(ended: &Ended) -> impl Iterator<Item = Ended> {
+    let count = ended.others.len().div_ceil(OTHERS_OF_PIECE).max(1);
+    let others = |at| ended.others.iter().skip(at * OTHERS_OF_PIECE);
+    (0..count).map(move |at| Ended {
+        unit: ended.unit.clone(),
+        outcome: ended.outcome.clone(),
+        others: others(at).take(OTHERS_OF_PIECE).cloned().collect(),
+    })
 }
 
-fn error_of(outcome: &JobEnd) -> &str {
-    match outcome {
-        JobEnd::Retry(_, error) | JobEnd::Dead(error) => error,
-        _ => "",
+/// A message that is larger gets no further piece. The last one may exceed this by half a packet.
+const FULL_MESSAGE: usize = 12 * 1024;
+
+/// The outcomes in messages that fit into a packet.
+fn messages(ended: &[Ended]) -> Vec<Vec<Ended>> {
+    let mut messages: Vec<Vec<Ended>> = Vec::new();
+    let mut size = 0;
+    for piece in ended.iter().flat_map(pieces) {
+        let weight = weight_of(&piece);
+        match messages.last_mut() {
+            Some(message) if size <= FULL_MESSAGE => message.push(piece),
+            _ => {
+                messages.push(vec![piece]);
+                size = 0;
+            }
+        }
+        size += weight;
     }
+    messages
 }
-
-/// Longest message with outcomes, in bytes.
-const LONGEST_MESSAGE: usize = 12 * 1024;
 
 /// Approximate limit for all outcomes of one turn in bytes, so that their statements fit into one packet. The outcomes of a single block
 /// may exceed it.
-const LONGEST_TURN: usize = 64 * 1024;
+const LONGEST_TURN: usize = 32 * 1024;
 
 /// Approximate limit for the payloads of all jobs in one turn, in bytes: a turn may delete them, and a cluster takes no transaction of any
 /// size. A single block may exceed it.
@@ -117,45 +143,63 @@ impl Coordinator<'_> {
         });
         let fits = fits.count();
         self.claims.ended = ended.split_off(fits);
-        let mut message: Vec<Ended> = Vec::new();
-        let mut size = 0;
-        for one in &ended {
-            let mut others = one.others.as_slice();
-            loop {
-                let mut room = LONGEST_MESSAGE;
-                let count = others
-                    .iter()
-                    .take_while(|other| {
-                        room = room.saturating_sub(weight(other));
-                        room > 0
-                    })
-                    .count()
-                    .max(1)
-                    .min(others.len());
-                let (now, rest) = others.split_at(count);
-                let own =
-                    300 + 6 * error_of(&one.outcome).len() + now.iter().map(weight).sum::<usize>();
-                if size + own > LONGEST_MESSAGE && !message.is_empty() {
-                    self.runner
-                        .peer
-                        .send(ToClaimer::Ended(worker, std::mem::take(&mut message)));
-                    size = 0;
-                }
-                size += own;
-                message.push(Ended {
-                    unit: one.unit.clone(),
-                    outcome: one.outcome.clone(),
-                    others: now.to_vec(),
-                });
-                others = rest;
-                if others.is_empty() {
-                    break;
-                }
-            }
-        }
-        if !message.is_empty() {
+        for message in messages(&ended) {
             self.runner.peer.send(ToClaimer::Ended(worker, message));
         }
         self.claims.handed = ended;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::isolated::link::Link;
+    use crate::queue::{LONGEST_ERROR, Unit};
+
+    #[test]
+    fn outcomes_with_the_longest_errors_fit_into_packets_and_arrive_whole() {
+        let unit = Unit {
+            job: u64::MAX,
+            last_job: u64::MAX,
+            block: u64::MAX,
+            attempt: u32::MAX,
+            fence: u64::MAX,
+            repeats: false,
+            has_key: true,
+            has_parts: true,
+            bytes: u64::MAX,
+        };
+        let dead = JobEnd::Dead("\u{1f512}".repeat(LONGEST_ERROR));
+        let ended = |count: u64, outcome: &JobEnd| Ended {
+            unit: unit.clone(),
+            outcome: outcome.clone(),
+            others: (0..count).map(|job| (job, outcome.clone())).collect(),
+        };
+        let (one, other) = Link::pair().unwrap();
+        let crossed = |ended: &[Ended]| {
+            let messages = messages(ended).into_iter();
+            messages
+                .map(|message| {
+                    one.send(&ToClaimer::Ended(1, message)).unwrap();
+                    match other.receive().unwrap() {
+                        Some((ToClaimer::Ended(1, received), None)) => received,
+                        other => panic!("{other:?}"),
+                    }
+                })
+                .collect::<Vec<_>>()
+        };
+        for (count, outcome) in [(0, &dead), (10, &dead), (10, &JobEnd::Done)] {
+            let sent = ended(count, outcome);
+            let pieces: Vec<_> = crossed(std::slice::from_ref(&sent)).concat();
+            let others: Vec<_> = pieces
+                .iter()
+                .flat_map(|piece| piece.others.clone())
+                .collect();
+            assert_eq!(others, sent.others);
+            let same = |piece: &Ended| piece.unit == sent.unit && piece.outcome == sent.outcome;
+            assert!(!pieces.is_empty() && pieces.iter().all(same));
+        }
+        let many = vec![ended(0, &JobEnd::Done); 200];
+        assert!(crossed(&many).len() < 10 && crossed(&many).concat() == many);
     }
 }

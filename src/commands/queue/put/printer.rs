@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::{Fed, Stop, unreachable};
+use super::{Fed, unreachable};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Log, write_at_once};
@@ -148,7 +148,7 @@ impl<'a> Printer<'a> {
 
     /// Stops after the current transaction.
     fn stop(&mut self) {
-        let _ = self.link.send(&Stop);
+        self.link.close_for_sending();
         self.deadline = Some(Moment::now() + self.connect_timeout);
     }
 
