@@ -10,12 +10,15 @@ use crate::cron::{FRESH, LONGEST_SPREAD, fraction};
 const OUTAGE: Duration = Duration::from_secs(5);
 
 /// A server that was silent for this long may have been so for other daemons too, and for as long as the shortest TTL. It is longer than a
-/// look's interval.
-const SILENCE: Duration = Duration::from_secs(2);
+/// look's interval, and than a server waits for a locked row.
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// After that, the others have this time to say that they are alive, and how what they run has ended meanwhile: longer than it takes to
 /// connect again.
 const RETURN: Duration = Duration::from_secs(10);
+
+/// But a daemon that seems to be gone for this long is, also where this one is held up again and again.
+const LONGEST_RETURN: Duration = Duration::from_secs(30);
 
 /// After an outage, few missed ticks are started within less than the longest spread: this much for each.
 const SPREAD_OF_EACH: Duration = Duration::from_millis(200);
@@ -24,8 +27,10 @@ const SPREAD_OF_EACH: Duration = Duration::from_millis(200);
 pub(super) struct Outage {
     /// When the server last answered; `None`: it has not yet.
     last_seen: Option<Moment>,
-    /// Since when it has answered without a [`SILENCE`].
-    answers_since: Moment,
+    /// When the server last said anything, also that it could not carry out a statement; `None`: it has not yet.
+    last_heard: Option<Moment>,
+    /// Since when it was heard without a [`SILENCE`].
+    heard_since: Moment,
     /// Whether the server has answered after an outage, and nothing is made up for it yet.
     has_ended: bool,
     /// Since when, by the server's clock, missed ticks are being started.
@@ -38,15 +43,24 @@ impl Outage {
     /// The server has answered.
     pub fn note_answer(&mut self) {
         self.has_ended |= self.lasts();
-        if self.last_seen.is_none_or(|seen| seen.elapsed() > SILENCE) {
-            self.answers_since = Moment::now();
-        }
         self.last_seen = Some(Moment::now());
+        self.note_heard();
     }
 
-    /// Whether a daemon that seems to be gone is: the server was there to be told otherwise.
-    pub fn tells_who_is_gone(&self) -> bool {
-        self.answers_since.elapsed() > RETURN
+    /// The server has said something.
+    pub fn note_heard(&mut self) {
+        if self
+            .last_heard
+            .is_none_or(|heard| heard.elapsed() > SILENCE)
+        {
+            self.heard_since = Moment::now();
+        }
+        self.last_heard = Some(Moment::now());
+    }
+
+    /// Whether a daemon is gone that seems to be since this moment: the server was there to be told otherwise.
+    pub fn is_gone(&self, since: Moment) -> bool {
+        self.heard_since.elapsed() > RETURN || since.elapsed() > LONGEST_RETURN
     }
 
     /// Whether the server has been silent for so long that ticks may have been missed.

@@ -117,6 +117,7 @@ impl Scheduler<'_> {
         match (no_answer, self.connection.session()) {
             (NoAnswer::Refused(failure), _) => return Err(failure),
             (NoAnswer::RolledBack(fault), Some(session)) => {
+                self.outage.note_heard();
                 session.tell(Level::Info, &format!("{session}: {fault}"));
             }
             _ => {}
@@ -133,8 +134,13 @@ impl Scheduler<'_> {
         self.prepare_to_ask();
         let server = self.shared.server?;
         let lock = &mut self.own.by_run.get_mut(run)?.lock;
-        self.connection
-            .lend(|session| lock.on(session, server, work))
+        let done = self
+            .connection
+            .lend(|session| lock.on(session, server, work));
+        if self.connection.session().is_some() {
+            self.outage.note_heard();
+        }
+        done
     }
 }
 

@@ -72,9 +72,10 @@ impl Scheduler<'_> {
                 continue;
             }
             if tick.daemon.is_some() {
-                if tick.is_orphan && self.outage.tells_who_is_gone() {
+                if tick.is_orphan {
                     let since = *self.view.orphans.entry(tick.run.clone()).or_insert(now);
-                    if self.is_for_me(&tick.name, tick.tick) || since + HEAD_START <= now {
+                    let is_for_me = self.is_for_me(&tick.name, tick.tick);
+                    if self.outage.is_gone(since) && (is_for_me || since + HEAD_START <= now) {
                         self.rescue(at, tick)?;
                     }
                 }
