@@ -27,7 +27,7 @@ use nix::unistd::Pid;
 
 use coordinator::Coordinator;
 use outage::Outage;
-use own::OwnTicks;
+use own::{OwnTicks, State};
 use registering::Registration;
 use session::SharedSession;
 use timetable::Timetable;
@@ -38,7 +38,8 @@ use super::message::{Attempt, Ended, FromScheduler, ToScheduler};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
-use crate::cron::{DaemonFacts, Job, hash};
+use crate::cron::{AttemptEnd, DaemonFacts, Job, hash};
+use crate::history::Outcome;
 use crate::isolated::client;
 use crate::isolated::link::{Link, Next, next};
 use crate::isolated::process::fork_isolated;
@@ -207,8 +208,46 @@ impl<'a> Duty<'a> for Scheduler<'a> {
         }
     }
 
-    fn end_commands_of_the_stopped(&mut self) {
-        self.end_late_commands();
+    /// Kills the commands that must be gone by now, if the coordinator is stopped. When a command is gone that somebody has ended, so is its
+    /// tick.
+    fn end_late_commands(&mut self) {
+        let now = Moment::now();
+        let over = self.own.by_run.values().filter(|mine| {
+            let until = mine.command_until();
+            until.is_some_and(|until| until <= now)
+        });
+        let over: Vec<u64> = over.map(|mine| mine.attempt.lease_number()).collect();
+        let (process, board) = (self.coordinator.process, self.coordinator.board);
+        if !process.kill_if_stopped(board, |lease| over.contains(&lease)) {
+            return;
+        }
+        let killed = self
+            .own
+            .by_run
+            .values()
+            .filter_map(|mine| match &mine.state {
+                State::Killed(who, until) if *until <= now => {
+                    let lease = mine.attempt.lease_number();
+                    let is_gone = !board.is_alive(|other| other == lease);
+                    let line = format!(
+                        "{} was lost, and the command was ended for it: ended by {who}",
+                        mine.job.name
+                    );
+                    is_gone.then(|| {
+                        mine.ended(
+                            AttemptEnd::Over,
+                            "",
+                            Some(mine.run_end(Outcome::Lost, line)),
+                        )
+                    })
+                }
+                _ => None,
+            });
+        for ended in killed.collect::<Vec<_>>() {
+            if !self.own.has_ended(&ended.run) {
+                self.take_in(ended);
+            }
+        }
     }
 
     /// Whatever a server answers, the commands must go.

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::parent::Parent;
 use crate::base::exit::Failure;
 
-/// What is special to a worker or a daemon. The last methods are the beginning and the end of every such process.
+/// What is special to a worker or a daemon. The last two methods are how every such process ends.
 pub trait Duty<'a> {
     /// What the other process is told.
     type Message: Serialize;
@@ -20,7 +20,7 @@ pub trait Duty<'a> {
     fn work(&mut self) -> Result<(), Failure>;
 
     /// Ends the commands that must be gone by now, if the other process is stopped.
-    fn end_commands_of_the_stopped(&mut self);
+    fn end_late_commands(&mut self);
 
     /// Renews what is kept, if that is due, while the commands of the dead are being killed.
     ///
@@ -38,7 +38,7 @@ pub trait Duty<'a> {
     fn run(&mut self) -> Result<(), Failure> {
         let ended = self.work();
         let (process, board) = (self.parent().process, self.parent().board);
-        process.guard_while_stopped(board, || self.end_commands_of_the_stopped());
+        process.guard_while_stopped(board, || self.end_late_commands());
         self.parent().send_all();
         ended
     }

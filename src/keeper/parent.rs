@@ -2,6 +2,7 @@
 //! it kills them where that process cannot.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use nix::sys::prctl;
 use nix::unistd::{Pid, getppid};
@@ -9,11 +10,15 @@ use serde::Serialize;
 
 use super::board::Board;
 use super::pause::{SHORTEST_PAUSE, sleep_longer};
+use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::base::processes::Processes;
 use crate::isolated::link::{Link, cut};
 use crate::isolated::process::die_with;
+
+/// How long a process may take to die once it has closed its descriptors.
+const LONGEST_DEATH: Duration = Duration::from_secs(60);
 
 /// The process that has started this one, what it is told, and what runs there. It may be stopped and read nothing, and nothing waits for it.
 pub struct Parent<'a, Message> {
@@ -67,7 +72,9 @@ impl<'a, Message: Serialize> Parent<'a, Message> {
 
     /// Sends a message that may be dropped where it is not read.
     pub fn say_if_heard(&self, message: &Message) {
-        self.link.send_if_heard(message);
+        if self.outbox.is_empty() {
+            self.link.send_if_heard(message);
+        }
     }
 
     /// Logs a line. One that only informs may be dropped where it is not read.
@@ -152,8 +159,11 @@ impl ParentProcess {
         mut hold_on: impl FnMut() -> Result<(), E>,
     ) -> Result<(), E> {
         let mut pause = SHORTEST_PAUSE;
-        // A dying process closes its descriptors first.
-        while !self.is_dead() || board.kill_all() {
+        let begun = Moment::now();
+        // A dying process closes its descriptors first. One that lives on has closed the link, and will replace this process.
+        while !self.is_dead() && begun.elapsed() < LONGEST_DEATH
+            || self.is_dead() && board.kill_all()
+        {
             pause = sleep_longer(pause);
             hold_on()?;
         }

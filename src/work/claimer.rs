@@ -189,8 +189,13 @@ impl<'a> Duty<'a> for Claimer<'a> {
         }
     }
 
-    fn end_commands_of_the_stopped(&mut self) {
-        self.end_late_commands();
+    /// Kills the commands whose jobs others may have, if the coordinator is stopped.
+    fn end_late_commands(&mut self) {
+        let held = |worker: &&Worker| worker.held_until > Moment::now();
+        let held = self.worker.as_ref().filter(held);
+        let held = held.map(|worker| worker.number);
+        let (process, board) = (self.coordinator.process, self.coordinator.board);
+        process.kill_if_stopped(board, |worker| Some(worker) != held);
     }
 
     /// A lease that is not renewed in time is not lost for that. First the commands must go.

@@ -212,6 +212,28 @@ both_servers! {
         end(daemon);
     }
 
+    fn no_run_that_waits_gets_a_named_lock_when_a_daemon_has_another_session(server) {
+        let lines = (0..6).map(|number| format!("#: job{number} --ttl 8s\n0 0 1 1 * {STAYS}\n"));
+        let crontab = Crontab::new(server, &lines.collect::<Vec<_>>().concat());
+        let proxy = Proxy::to(server);
+        let daemon = start_through(&proxy, &crontab, &["--grace", "0s"]);
+        crontab.tables.sql("UPDATE dblock_cron_jobs SET next_at = UTC_TIMESTAMP(6), changed_at = UTC_TIMESTAMP(6)");
+        crontab.eventually_lines(6);
+        let wait = |number: usize| crontab.tables.at("run").args(["--wait", "10m", "--name", &crontab.name(&format!("job{number}"))]).sh("echo ran").spawn();
+        let waiting: Vec<Running> = (0..6).map(wait).collect();
+        let wait = format!("information_schema.processlist WHERE state = 'User lock' AND info LIKE CONCAT('%', LOWER(HEX('{}')), '%')", crontab.name("job"));
+        eventually("all of them wait", SOON, || crontab.count(&wait) == 6);
+        let before = sessions(&crontab);
+        proxy.abandon();
+        eventually("another session holds all locks", SOON, || {
+            assert!(waiting.iter().all(|run| run.stdout().is_empty()), "one has run");
+            let holders = (0..6).map(|number| holder(&crontab, &format!("job{number}")));
+            holders.into_iter().all(|now| now.is_some_and(|now| !before.contains(&now) && sessions(&crontab).contains(&now)))
+        });
+        drop(waiting);
+        end(daemon);
+    }
+
     fn a_named_lock_that_another_program_got_from_a_lost_session_is_taken_again_once_it_is_free(server) {
         let crontab = Crontab::new(server, &job("--ttl 8s", STAYS));
         let proxy = Proxy::to(server);
@@ -290,7 +312,7 @@ both_servers! {
     }
 
     fn a_success_during_an_outage_counts_also_if_its_daemon_comes_back_last(server) {
-        let crontab = Crontab::new(server, &job("--ttl 4s", WAITS_TO_SUCCEED));
+        let crontab = Crontab::new(server, &job("--ttl 8s", &format!("{WAITS_TO_SUCCEED}; echo >>{{}}.done")));
         let proxies = [Proxy::to(server), Proxy::to(server)];
         let daemons = proxies.each_ref().map(|proxy| {
             start_through(proxy, &crontab, &["--grace", "0s"])
@@ -305,9 +327,10 @@ both_servers! {
         }
         std::fs::write(crontab.path("record.over"), "").unwrap();
         eventually("the command has ended", SOON, || commands_of(daemons[its].pid()).is_empty());
+        assert!(crontab.path("record.done").exists(), "it was ended");
         eventually("its lock has expired", SOON, || crontab.count("dblock_locks WHERE expires_at > UTC_TIMESTAMP(6)") == 0);
         eventually("the daemons seem to be gone", SOON, || {
-            crontab.count("dblock_cron_daemons WHERE renewed_at > UTC_TIMESTAMP(6) - INTERVAL 5 SECOND") == 0
+            crontab.count("dblock_cron_daemons WHERE renewed_at > UTC_TIMESTAMP(6) - INTERVAL 8 SECOND") == 0
         });
         proxies[others].refuse(false);
         eventually("the other is back", SOON, || {

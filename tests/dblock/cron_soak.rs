@@ -27,8 +27,8 @@ const TTL: Duration = Duration::from_secs(4);
 /// Longer than that.
 const STOPPED: Duration = Duration::from_millis(8500);
 
-/// A scheduler records an end sooner than this.
-const UNRECORDED: Duration = Duration::from_secs(1);
+/// A scheduler records an end sooner than this: it looks once a second, and a server waits two for a locked row.
+const UNRECORDED: Duration = Duration::from_secs(3);
 
 /// Accuracy of the comparison of moments of several hosts' sessions.
 const MARGIN: i64 = 3_000_000;

@@ -13,6 +13,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::Ending;
 use crate::base::text::{in_words, shown};
 use crate::cron::{AttemptEnd, Job, retry};
+use crate::isolated::link::cut;
 use crate::lock::{Grant, Lease};
 use crate::supervise::{Output, Round, Sink, Started, is_over};
 
@@ -96,8 +97,8 @@ impl Coordinator<'_> {
             words,
             run_end,
         } = concluded;
-        let why = if end == AttemptEnd::Over { "" } else { &words };
-        let ended = attempt.ended(job, end, why, run_end);
+        let why = if end == AttemptEnd::Over { "" } else { &*words };
+        let ended = attempt.ended(job, end, &cut(why), run_end);
         self.runner.peer.send(ToScheduler::Ended(ended.clone()));
         let kept = Kept {
             job: Rc::clone(job),

@@ -115,8 +115,8 @@ impl Plan for Coordinator<'_> {
 
     /// Another scheduler takes over, unless this one reported that none can.
     fn on_peer_gone(&mut self, end: &str) {
-        let has_left = self.leaves_since.is_some() && (self.ended.is_empty() || self.is_hurried);
-        if self.runner.shutdown.has_failed() || has_left {
+        let needs_none = self.leaves_since.is_some() && (self.ended.is_empty() || self.is_hurried);
+        if self.runner.shutdown.has_failed() || needs_none {
             return;
         }
         let log = self.runner.log;

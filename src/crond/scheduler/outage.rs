@@ -17,7 +17,7 @@ const SILENCE: Duration = Duration::from_secs(3);
 /// connect again.
 const RETURN: Duration = Duration::from_secs(10);
 
-/// But a daemon that seems to be gone for this long is, also where this one is held up again and again.
+/// But a daemon that seems to be gone for this long since the last outage is, also where this one is held up again and again.
 const LONGEST_RETURN: Duration = Duration::from_secs(30);
 
 /// After an outage, few missed ticks are started within less than the longest spread: this much for each.
@@ -31,6 +31,8 @@ pub(super) struct Outage {
     last_heard: Option<Moment>,
     /// Since when it was heard without a [`SILENCE`].
     heard_since: Moment,
+    /// When the last outage ended.
+    ended: Moment,
     /// Whether the server has answered after an outage, and nothing is made up for it yet.
     has_ended: bool,
     /// Since when, by the server's clock, missed ticks are being started.
@@ -42,7 +44,9 @@ pub(super) struct Outage {
 impl Outage {
     /// The server has answered.
     pub fn note_answer(&mut self) {
-        self.has_ended |= self.lasts();
+        if self.lasts() {
+            (self.has_ended, self.ended) = (true, Moment::now());
+        }
         self.last_seen = Some(Moment::now());
         self.note_heard();
     }
@@ -58,9 +62,9 @@ impl Outage {
         self.last_heard = Some(Moment::now());
     }
 
-    /// Whether a daemon is gone that seems to be since this moment: the server was there to be told otherwise.
+    /// Whether a daemon is gone that has seemed to be since this moment. It is if the server was there to hear from it.
     pub fn is_gone(&self, since: Moment) -> bool {
-        self.heard_since.elapsed() > RETURN || since.elapsed() > LONGEST_RETURN
+        self.heard_since.elapsed() > RETURN || since.max(self.ended).elapsed() > LONGEST_RETURN
     }
 
     /// Whether the server has been silent for so long that ticks may have been missed.

@@ -14,48 +14,6 @@ use crate::history::Outcome;
 const LONGEST_END: Duration = Duration::from_secs(30);
 
 impl Scheduler<'_> {
-    /// Kills the commands that must be gone by now, if the coordinator is stopped. When a command is gone that somebody has ended, so is its
-    /// tick.
-    pub(super) fn end_late_commands(&mut self) {
-        let now = Moment::now();
-        let over = self.own.by_run.values().filter(|mine| {
-            let until = mine.command_until();
-            until.is_some_and(|until| until <= now)
-        });
-        let over: Vec<u64> = over.map(|mine| mine.attempt.lease_number()).collect();
-        let (process, board) = (self.coordinator.process, self.coordinator.board);
-        if !process.kill_if_stopped(board, |lease| over.contains(&lease)) {
-            return;
-        }
-        let killed = self
-            .own
-            .by_run
-            .values()
-            .filter_map(|mine| match &mine.state {
-                State::Killed(who, until) if *until <= now => {
-                    let lease = mine.attempt.lease_number();
-                    let is_gone = !board.is_alive(|other| other == lease);
-                    let line = format!(
-                        "{} was lost, and the command was ended for it: ended by {who}",
-                        mine.job.name
-                    );
-                    is_gone.then(|| {
-                        mine.ended(
-                            AttemptEnd::Over,
-                            "",
-                            Some(mine.run_end(Outcome::Lost, line)),
-                        )
-                    })
-                }
-                _ => None,
-            });
-        for ended in killed.collect::<Vec<_>>() {
-            if !self.own.has_ended(&ended.run) {
-                self.take_in(ended);
-            }
-        }
-    }
-
     /// The coordinator has died, and its commands are gone: gives all of its ticks to the other daemons.
     pub(super) fn give_ticks_back(&mut self) {
         for run in self.own.by_run.keys().cloned().collect::<Vec<_>>() {

@@ -26,7 +26,7 @@ pub(super) struct OwnTick {
     pub lock: RowLock,
     pub journal: Journal,
     pub state: State,
-    /// Since when its command runs, as far as is known here.
+    /// When the coordinator was told to start its command, or has started it.
     pub started: Option<Moment>,
 }
 

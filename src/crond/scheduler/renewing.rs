@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use super::super::message::FromScheduler;
 use super::own::{OwnTick, State};
+use super::session::without_named_locks;
 use super::{LOOK, Scheduler};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::isolated::link::cut;
 use crate::lock::Renewal;
-use crate::lock::rows::{RowLock, ask_kills, renew_all};
+use crate::lock::rows::{RowLock, announce_all, ask_kills, renew_all};
 
 /// The longest interval of renewals of all leases. That of the daemon lasts three times as long.
 const RENEWAL: Duration = Duration::from_secs(10);
@@ -108,7 +109,9 @@ impl Scheduler<'_> {
         if runs.is_empty() {
             return Ok(true);
         }
-        if !is_new {
+        if is_new {
+            self.announce(&runs)?;
+        } else {
             let sent = Moment::now();
             let held = self.own.by_run.iter_mut();
             let held = held.filter(|(run, _)| runs.contains(*run));
@@ -127,6 +130,19 @@ impl Scheduler<'_> {
             }
         }
         Ok(self.renew_each(runs, is_new))
+    }
+
+    /// Announces that this session takes the named locks of these runs again. An older one may end with the first of them.
+    fn announce(&mut self, runs: &[String]) -> Result<(), Failure> {
+        let Some(server) = self.shared.server else {
+            return Ok(());
+        };
+        let held = self.own.by_run.iter_mut();
+        let held = held.filter(|(run, _)| runs.contains(*run));
+        if let Some(announce) = announce_all(server, held.map(|(_, mine)| &mut mine.lock)) {
+            self.ask(|session| without_named_locks(session.run(&announce)))?;
+        }
+        Ok(())
     }
 
     /// The lock of a run was held when this renewal was sent.

@@ -8,7 +8,7 @@ use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::cron::open;
 use crate::db::{Fault, Session};
-use crate::keeper::{NoAnswer, capped};
+use crate::keeper::{Duty, NoAnswer, capped};
 use crate::lock::named::Request;
 use crate::lock::rows::{RowLock, SharedServer};
 use crate::lock::{run_lock_of, shared_session_lock};
@@ -145,7 +145,7 @@ impl Scheduler<'_> {
 }
 
 /// A server may have no named locks.
-fn without_named_locks(taken: Result<(), Fault>) -> Result<(), Fault> {
+pub(super) fn without_named_locks(taken: Result<(), Fault>) -> Result<(), Fault> {
     match taken {
         Err(Fault::NoNamedLocks(_)) => Ok(()),
         taken => taken,

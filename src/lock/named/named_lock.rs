@@ -268,7 +268,7 @@ impl Backend for NamedLock {
                     .map_err(|error| Fault::Gone(error.to_string()))?;
             }
             if take {
-                return request.retake(grant, session).map(Some);
+                return request.retake(grant, false, session).map(Some);
             }
             let killer = request.find_killer(grant, session)?;
             Ok(killer.map(Retake::Killed))

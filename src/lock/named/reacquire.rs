@@ -61,16 +61,22 @@ fn await_killer(owner: &Ask<Option<u64>>, killer: u64, session: &mut Session) ->
 
 impl Request {
     /// Reacquires a `lost` slot on a new session. If the server still keeps an older session of this dblock, kills that first; a waiter
-    /// may acquire the slot then.
+    /// may acquire the slot then. With `announced`, the session has announced before that it takes the slot again; once it holds the slot,
+    /// that is withdrawn.
     ///
     /// # Errors
     /// As [`Request::open`]. After any fault the session must be dropped, as it may hold the slot.
-    pub fn retake(&mut self, lost: Grant, session: &mut Session) -> Result<Retake, Fault> {
+    pub fn retake(
+        &mut self,
+        lost: Grant,
+        announced: bool,
+        session: &mut Session,
+    ) -> Result<Retake, Fault> {
         let slot = lost.slot;
         let open = self.statements.open_session(self.ttl);
         let begun = Moment::now();
         let mut opened = false;
-        let mut retaking = Retaking::default();
+        let mut retaking = Retaking::begin(announced);
         let mut stranger: Option<(u64, Instant)> = None;
         let no_answer = || Fault::Interrupted("no answer to GET_LOCK".to_owned());
         loop {

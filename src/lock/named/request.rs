@@ -166,7 +166,7 @@ impl Request {
         carry_out(session, &self.statements.announce_termination(slot))
     }
 
-    /// Withdraws what an attempt to take a slot again has announced: on a session that lives on it would keep everybody out.
+    /// Withdraws what was announced of a slot.
     ///
     /// # Errors
     /// Any fault of a statement.
@@ -185,19 +185,20 @@ impl Request {
         session.run(&take_lock_now(lock)).map(drop)
     }
 
-    /// Has a session acquire a lock that only this process takes, by its name on the server. If the server still keeps an older session
-    /// with it, kills that: it may hold other locks, too.
+    /// Has a session acquire a lock that only the sessions of this process take, by its name on the server. If the server still keeps an
+    /// older one with it, kills that: it may hold other locks, too.
     ///
     /// # Errors
     /// Any fault of a statement; [`Fault::Interrupted`] if the older session does not end in time.
     pub fn take_over(lock: &str, session: &mut Session) -> Result<(), Fault> {
-        let begun = Moment::now();
+        let (begun, mut ended) = (Moment::now(), None);
         while session.run(&take_lock_now(lock))? != Some(true) {
-            if let Some(ghost) = session.run(&ask_owners(&[lock.to_owned()]))?[0] {
+            let owner = session.run(&ask_owners(&[lock.to_owned()]))?[0];
+            if let Some(ghost) = owner.filter(|ghost| ended.replace(*ghost) != Some(*ghost)) {
                 end_ghost(ghost, session)?;
             }
             may_end(begun)?;
-            sleep(LOOK_AGAIN);
+            sleep(LOOK_AGAIN_AT_KILLER);
         }
         Ok(())
     }

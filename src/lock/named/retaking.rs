@@ -47,6 +47,11 @@ pub struct Retaking {
 }
 
 impl Retaking {
+    /// It begins. It may have been `announced` before.
+    pub fn begin(announced: bool) -> Self {
+        Self { announced }
+    }
+
     /// Whether waiters that are granted the slot meanwhile were asked to release it.
     pub fn has_announced(self) -> bool {
         self.announced

@@ -163,19 +163,33 @@ impl RowLock {
             }
             return;
         }
-        let regained = self.request.retake(self.grant, session);
+        let announced = self.server.has_announced;
+        let regained = self.request.retake(self.grant, announced, session);
         if let Ok(crate::lock::named::Retake::Held(grant, _)) = regained {
             self.server.named_slot = Some(grant.slot);
             self.grant.connection_id = grant.connection_id;
         }
-        if let Some(mark) = self.mark().filter(|_| self.server.named_slot.is_some()) {
-            let _ = Request::mark(&mark, session);
-        }
         if !self.shares_session {
             let _ = session.answer_within(self.limit());
-        } else if self.server.named_slot.is_none() {
+            return;
+        }
+        let (slot, mark) = (self.grant.slot, self.mark());
+        self.server.has_announced = self.server.named_slot.is_none();
+        if self.server.has_announced {
+            // It may have been granted all the same.
+            let _ = self.request.release_with(slot, mark.as_deref(), session);
+            self.withdraw_announcements(session);
+        } else if let Some(mark) = mark {
+            let _ = Request::mark(&mark, session);
+        }
+    }
+
+    /// Withdraws what was announced on a session that lives on: it would keep everybody out.
+    pub(super) fn withdraw_announcements(&mut self, session: &mut Session) {
+        if self.server.has_announced {
             let slot = self.grant.slot;
-            let _ = self.request.withdraw_announcements(slot, session);
+            let withdrawn = self.request.withdraw_announcements(slot, session);
+            self.server.has_announced = withdrawn.is_err();
         }
     }
 
@@ -269,6 +283,7 @@ impl RowLock {
             return Err(Fault::Gone(line.to_owned()));
         }
         self.server.named_slot = None;
+        self.withdraw_announcements(&mut session);
         if let Some(head) = queue_head {
             // If this account may not wake the head, the head checks again by itself.
             let _ = Request::wake(head, &mut session);

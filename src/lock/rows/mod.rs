@@ -26,6 +26,6 @@ pub use inspect::Rows;
 pub use kill::{Ended, Freed, RowKilling, RowOutcome, RowVictim};
 pub use probe::{RowProbe, TablesFound, clock_of};
 pub use row_lock::{RowLock, RowSpec};
-pub use sharing::{SharedServer, Tried, ask_kills, renew_all};
+pub use sharing::{SharedServer, Tried, announce_all, ask_kills, renew_all};
 pub use token::{Token, owner_of};
 pub use token_end::{RecordTokenEnd, TokenEnd};

@@ -81,6 +81,8 @@ pub(super) struct OnServer {
     pub queue: Queue,
     /// The slot whose named lock the session holds.
     pub named_slot: Option<u32>,
+    /// Whether the session may have announced there that it takes the slot again, or ends its command.
+    pub has_announced: bool,
     pub clock: Option<Clock>,
 }
 

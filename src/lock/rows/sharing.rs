@@ -12,7 +12,7 @@ use super::state::SlotState;
 use super::statements::Statements;
 use crate::base::clock::Moment;
 use crate::db::{Ask, Connector, Fault, Session};
-use crate::lock::named::Verbosity;
+use crate::lock::named::{Verbosity, take_locks_now};
 use crate::lock::{Caller, Grant, Holders, Lease, LockSpec, Renewal, Wait, run_lock_of};
 use crate::schema::Tables;
 
@@ -164,7 +164,7 @@ impl RowLock {
                     Ok(true) => {}
                     Ok(false) => continue,
                     Err(Fault::NoNamedLocks(_)) => self.server.queue = Queue::None,
-                    Err(fault) => return Err(fault),
+                    Err(fault) => return Err(self.without_named_lock(slot, fault, session)),
                 }
             }
             let claimed = self.claim(&[slot], false, session, &Nobody);
@@ -193,12 +193,22 @@ impl RowLock {
 
     /// Another session is lent from now on: with the one before its named locks have ended.
     pub fn forget_session(&mut self) {
-        self.server.named_slot = None;
+        (self.server.named_slot, self.server.has_announced) = (None, false);
+    }
+
+    /// A fault that the session has survived may have come after the grant.
+    fn without_named_lock(&self, slot: u32, fault: Fault, session: &mut Session) -> Fault {
+        if !matches!(fault, Fault::Gone(_)) {
+            let mark = self.mark();
+            let _ = self.request.release_with(slot, mark.as_deref(), session);
+        }
+        fault
     }
 
     /// Whether it is held without the named lock that keeps callers without rows out: on this session another one had that.
     pub fn lacks_named_lock(&self) -> bool {
-        self.server.queue == Queue::Excludes && self.server.named_slot.is_none()
+        let is_granted = self.grant.fence.is_some();
+        is_granted && self.server.queue == Queue::Excludes && self.server.named_slot.is_none()
     }
 
     /// Takes the named lock if it is free by now.
@@ -211,6 +221,7 @@ impl RowLock {
         };
         let (slot, mark) = (self.grant.slot, self.mark());
         let taken = self.request.try_slot(slot, mark.as_deref(), &mut session);
+        let taken = taken.map_err(|fault| self.without_named_lock(slot, fault, &mut session));
         if let Ok(true) = taken {
             self.server.named_slot = Some(slot);
             self.grant.connection_id = session.handshake_id();
@@ -225,16 +236,30 @@ impl RowLock {
     pub fn renew_on(&mut self, is_new: bool) -> Renewal {
         let renewed = match self.renew_row() {
             Ok(renewed) => renewed,
-            Err(fault) => return Renewal::Unanswered(fault.to_string()),
+            Err(fault) => Renewal::Unanswered(fault.to_string()),
         };
-        if is_new
-            && matches!(renewed, Renewal::Confirmed(_))
-            && let Some(mut session) = self.session.take()
-        {
-            self.regain_named_lock(&mut session);
+        if is_new && let Some(mut session) = self.session.take() {
+            match renewed {
+                Renewal::Confirmed(_) => self.regain_named_lock(&mut session),
+                // Until its command has ended.
+                Renewal::Killed(_) if self.server.queue == Queue::Excludes => {
+                    let slot = self.grant.slot;
+                    let _ = self.request.announce_termination(slot, &mut session);
+                }
+                _ => self.withdraw_announcements(&mut session),
+            }
             self.session = Some(session);
         }
         renewed
+    }
+
+    /// The name on the server of the lock by which a new session announces that it takes the slot of this lock again. Whoever is granted that
+    /// when an older session ends gives it back.
+    fn announce(&mut self, server: SharedServer) -> Option<String> {
+        self.server.has_announced = server.queue == Queue::Excludes && self.grant.fence.is_some();
+        let slot = self.grant.slot;
+        let announced = self.server.has_announced;
+        announced.then(|| self.name.reacquire_on_server(slot))
     }
 
     /// Releases the named lock of a row that is not held any more: on its session the next owner of the row would wait for it for ever.
@@ -268,6 +293,16 @@ impl RowLock {
     pub fn release_with(&mut self, also: &[String]) -> Result<bool, Fault> {
         self.release_row_within(also, Duration::ZERO)
     }
+}
+
+/// Announces on a new session that it takes all of these locks again. `None`: there is nothing to announce.
+pub fn announce_all<'a>(
+    server: SharedServer,
+    locks: impl IntoIterator<Item = &'a mut RowLock>,
+) -> Option<Ask<'static, ()>> {
+    let names = locks.into_iter().filter_map(|lock| lock.announce(server));
+    let names: Vec<String> = names.collect();
+    (!names.is_empty()).then(|| take_locks_now(&names))
 }
 
 /// Asks whether somebody ends the holder of any of these locks.

@@ -10,7 +10,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
 
 use super::super::message::{FromClaimer, ToClaimer, Trouble};
-use super::{Claimer, LONGEST_WAIT, Stop, Worker};
+use super::{Claimer, LONGEST_WAIT, Stop};
 use crate::base::clock::Moment;
 use crate::base::log::Level;
 use crate::isolated::link::{Link, Next, cut, next};
@@ -174,15 +174,6 @@ impl Claimer<'_> {
             None => self.coordinator.process.is_dead(),
         };
         if is_over { Err(Stop::Orphaned) } else { Ok(()) }
-    }
-
-    /// Kills the commands whose jobs others may have, if the coordinator is stopped.
-    pub(super) fn end_late_commands(&self) {
-        let held = |worker: &&Worker| worker.held_until > Moment::now();
-        let held = self.worker.as_ref().filter(held);
-        let held = held.map(|worker| worker.number);
-        let (process, board) = (self.coordinator.process, self.coordinator.board);
-        process.kill_if_stopped(board, |worker| Some(worker) != held);
     }
 }
 

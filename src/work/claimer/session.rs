@@ -10,7 +10,7 @@ use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::db::{Fault, Session, may_pass};
 use crate::isolated::link::cut;
-use crate::keeper::{LONGEST_PAUSE, NoAnswer, SHORTEST_PAUSE, capped, sleep_longer};
+use crate::keeper::{Duty, LONGEST_PAUSE, NoAnswer, SHORTEST_PAUSE, capped, sleep_longer};
 use crate::queue;
 
 /// Pause after a server has refused the account. It may count refusals.

@@ -80,7 +80,7 @@ impl Plan for Coordinator<'_> {
             }
             FromClaimer::Confirmed(sent) => {
                 if let Some(lease) = &mut self.lease {
-                    lease.proved = sent;
+                    lease.proved = lease.proved.max(sent);
                 }
                 // A late answer may confirm a lease that is over again by now. Log only one that counts.
                 let kill_after = self.spec.kill_after;

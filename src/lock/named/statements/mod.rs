@@ -16,6 +16,7 @@ pub use answers::Opened;
 use answers::{Asked, KILLED, KillMarker, ReacquireAnswer, Released};
 pub use plain::{
     NO_SUCH_SESSION, NOT_YOURS, ask_owners, kill_session, release_once, take_lock, take_lock_now,
+    take_locks_now,
 };
 use time_limits::{keep_session, seconds, statement_limit};
 pub use time_limits::{set_idle_timeout, shorten_idle_timeout};

@@ -18,6 +18,15 @@ pub fn take_lock_now(lock: &str) -> Ask<'static, Option<bool>> {
     take_lock(lock, Duration::ZERO)
 }
 
+/// Acquires locks that only this process asks for, by their names on the server.
+pub fn take_locks_now(locks: &[String]) -> Ask<'static, ()> {
+    let locks = locks
+        .iter()
+        .map(|lock| format!("GET_LOCK({}, 0)", text_literal(lock)));
+    let locks = locks.collect::<Vec<_>>().join(", ");
+    command("announce reacquire", format!("SELECT {locks}"))
+}
+
 /// Releases a lock once, by its name on the server.
 pub fn release_once(lock: &str) -> Ask<'static, ()> {
     let lock = text_literal(lock);
