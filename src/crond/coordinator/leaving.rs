@@ -18,6 +18,9 @@ const LEAVE: Duration = Duration::from_secs(3);
 /// longer than this, and not after a second signal.
 const LEAVE_WITH_ENDS: Duration = Duration::from_secs(30);
 
+/// A scheduler that seeks a server says so more often.
+const SEEKS: Duration = Duration::from_secs(10);
+
 /// How long the mails of an ending daemon may take after that.
 const LAST_MAILS: Duration = Duration::from_secs(10);
 
@@ -68,7 +71,8 @@ impl Coordinator<'_> {
     fn leaves_until(&self, since: Moment) -> Moment {
         let waits = self.was_asked && !self.is_hurried && !self.ended.is_empty();
         let grace = self.runner.shutdown.until.filter(|_| waits);
-        let grace = grace.map(|until| until.min(since + LEAVE_WITH_ENDS));
+        let hangs = self.runner.peer.heard_at + SEEKS;
+        let grace = grace.map(|until| until.min(since + LEAVE_WITH_ENDS).min(hangs));
         grace.into_iter().fold(since + LEAVE, Moment::max)
     }
 
