@@ -73,6 +73,10 @@ impl Probe {
         let mut outcome = Err(Fault::Gone(String::new()));
         for read_only in [false, true] {
             let mut request = self.request(&self.marker, read_only);
+            if read_only {
+                // The server may still keep the first session, and with it the lock.
+                request = request.made_before();
+            }
             let reached = connector.connect(|session| match request.open(session) {
                 Err(Fault::Final(failure)) if failure.reason == Reason::Configuration => {
                     Ok(Err(failure))
