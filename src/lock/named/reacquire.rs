@@ -7,7 +7,7 @@ use super::request::{
     LONGEST_END, LOOK_AGAIN, LOOK_AGAIN_AT_KILLER, Request, carry_out, may_end, named_client,
 };
 use super::retaking::{Action, Look, Retaking};
-use super::statements::{ack_kill_of_waiter, ask_owners, kill_session};
+use super::statements::{ack_kill_of_waiter, ask_owners, kill_session, take_lock_now};
 use crate::base::clock::Moment;
 use crate::base::log::Level;
 use crate::db::{Ask, Client, Fault, Session};
@@ -158,6 +158,24 @@ impl Request {
             may_end(begun)?;
             sleep(LOOK_AGAIN);
         }
+    }
+
+    /// Has a session acquire a lock that only the sessions of this process take, by its name on the server. If the server still keeps an
+    /// older one with it, kills that: it may hold other locks, too.
+    ///
+    /// # Errors
+    /// Any fault of a statement; [`Fault::Interrupted`] if the older session does not end in time.
+    pub fn take_over(lock: &str, session: &mut Session) -> Result<(), Fault> {
+        let (begun, mut ended) = (Moment::now(), None);
+        while session.run(&take_lock_now(lock))? != Some(true) {
+            let owner = session.run(&ask_owners(&[lock.to_owned()]))?[0];
+            if let Some(ghost) = owner.filter(|ghost| ended.replace(*ghost) != Some(*ghost)) {
+                end_ghost(ghost, session)?;
+            }
+            may_end(begun)?;
+            sleep(LOOK_AGAIN_AT_KILLER);
+        }
+        Ok(())
     }
 
     /// Who kills the holder of a `lost` slot. A killer of a later holder does not count.

@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::fitness::{Fitness, ServerTraits, Unfit};
 use super::queue::{Answer, Plan};
-use super::reacquire::end_ghost;
 use super::statements::{
-    Statements, ask_owners, release_once, set_idle_timeout, shorten_idle_timeout, take_lock_now,
+    Statements, release_once, set_idle_timeout, shorten_idle_timeout, take_lock_now,
 };
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
@@ -183,24 +182,6 @@ impl Request {
     /// Any fault of a statement.
     pub fn mark(lock: &str, session: &mut Session) -> Result<(), Fault> {
         session.run(&take_lock_now(lock)).map(drop)
-    }
-
-    /// Has a session acquire a lock that only the sessions of this process take, by its name on the server. If the server still keeps an
-    /// older one with it, kills that: it may hold other locks, too.
-    ///
-    /// # Errors
-    /// Any fault of a statement; [`Fault::Interrupted`] if the older session does not end in time.
-    pub fn take_over(lock: &str, session: &mut Session) -> Result<(), Fault> {
-        let (begun, mut ended) = (Moment::now(), None);
-        while session.run(&take_lock_now(lock))? != Some(true) {
-            let owner = session.run(&ask_owners(&[lock.to_owned()]))?[0];
-            if let Some(ghost) = owner.filter(|ghost| ended.replace(*ghost) != Some(*ghost)) {
-                end_ghost(ghost, session)?;
-            }
-            may_end(begun)?;
-            sleep(LOOK_AGAIN_AT_KILLER);
-        }
-        Ok(())
     }
 
     pub(super) fn plan(&self) -> Plan {

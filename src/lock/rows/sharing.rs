@@ -110,14 +110,22 @@ impl RowLock {
     /// # Errors
     /// Any fault of a statement; after [`Fault::Gone`] the session has ended.
     pub fn try_at_once(&mut self, names: bool) -> Result<Option<Tried>, Fault> {
+        self.on_session(|lock, session| lock.try_on(names, session))
+    }
+
+    /// Does this on the session, which is kept unless it has ended. `None`: there is none.
+    fn on_session<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self, &mut Session) -> Result<T, Fault>,
+    ) -> Result<Option<T>, Fault> {
         let Some(mut session) = self.session.take() else {
             return Ok(None);
         };
-        let tried = self.try_on(names, &mut session);
-        if !matches!(tried, Err(Fault::Gone(_))) {
+        let done = work(self, &mut session);
+        if !matches!(done, Err(Fault::Gone(_))) {
             self.session = Some(session);
         }
-        tried.map(Some)
+        done.map(Some)
     }
 
     /// The lock on the server that a shared session holds together with the slot: it says whose the slot is.
@@ -216,19 +224,15 @@ impl RowLock {
     /// # Errors
     /// Any fault of a statement; after [`Fault::Gone`] the session has ended.
     pub fn try_named_lock(&mut self) -> Result<(), Fault> {
-        let Some(mut session) = self.session.take() else {
-            return Ok(());
-        };
-        let (slot, mark) = (self.grant.slot, self.mark());
-        let taken = self.request.try_slot(slot, mark.as_deref(), &mut session);
-        let taken = taken.map_err(|fault| self.without_named_lock(slot, fault, &mut session));
-        if let Ok(true) = taken {
-            self.server.named_slot = Some(slot);
-            self.grant.connection_id = session.handshake_id();
-        }
-        if !matches!(taken, Err(Fault::Gone(_))) {
-            self.session = Some(session);
-        }
+        let taken = self.on_session(|lock, session| {
+            let (slot, mark) = (lock.grant.slot, lock.mark());
+            let taken = lock.request.try_slot(slot, mark.as_deref(), session);
+            if taken.map_err(|fault| lock.without_named_lock(slot, fault, session))? {
+                lock.server.named_slot = Some(slot);
+                lock.grant.connection_id = session.handshake_id();
+            }
+            Ok(())
+        });
         taken.map(drop)
     }
 
@@ -270,19 +274,12 @@ impl RowLock {
         let Some(slot) = self.server.named_slot else {
             return Ok(());
         };
-        let Some(mut session) = self.session.take() else {
-            return Ok(());
-        };
-        let mark = self.mark();
-        let released = self
-            .request
-            .release_with(slot, mark.as_deref(), &mut session);
-        if !matches!(released, Err(Fault::Gone(_))) {
-            self.session = Some(session);
-        }
-        if released.is_ok() {
-            self.server.named_slot = None;
-        }
+        let released = self.on_session(|lock, session| {
+            let mark = lock.mark();
+            lock.request.release_with(slot, mark.as_deref(), session)?;
+            lock.server.named_slot = None;
+            Ok(())
+        });
         released.map(drop)
     }
 
