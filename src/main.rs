@@ -11,6 +11,7 @@ mod isolated;
 mod keeper;
 mod lock;
 mod queue;
+mod run;
 mod schema;
 mod settings;
 mod supervise;

@@ -35,6 +35,11 @@ impl Moment {
     }
 }
 
+/// Whether a deadline has passed; `None` never does.
+pub fn is_over(deadline: Option<Moment>) -> bool {
+    deadline.is_some_and(|deadline| deadline <= Moment::now())
+}
+
 /// A random number from 0 to below `limit`.
 pub fn chance_below(limit: u16) -> u16 {
     let chance = getrandom::u32().unwrap_or_default();

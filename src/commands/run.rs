@@ -6,9 +6,10 @@ use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::log::Log;
 use crate::base::text::in_words;
 use crate::lock;
+use crate::run::{Conclusion, Fallback, supervise};
 use crate::settings::cli::CommandLine;
 use crate::settings::{self, IfUnreachable, ReportTo, Run};
-use crate::supervise::{Conclusion, RunOutcome, RunRecord, Signals, Supervisor};
+use crate::supervise::{RunOutcome, RunRecord, Signals};
 
 /// Runs the command, reports on it if requested, and returns dblock's exit.
 ///
@@ -38,18 +39,12 @@ fn run_under_lock(run: &Run, log: Log, record: &mut RunRecord) -> anyhow::Result
         Failure::new(Reason::OsRefused, line)
     })?;
     let run_id = lock::run_id_lock()?;
-    let name_holder = run.reports_skip(log.shown);
-    let run_if_unreachable = run.if_unreachable == IfUnreachable::Run;
-    let supervisor = Supervisor::new(
-        &run.job,
-        &run_id,
-        record,
-        log,
-        signals,
-        name_holder,
-        run_if_unreachable,
-    )?;
-    match supervisor.supervise()? {
+    let fallback = Fallback {
+        names_holders: run.reports_skip(log.shown),
+        run_if_unreachable: run.if_unreachable == IfUnreachable::Run,
+    };
+    let conclusion = supervise(&run.job, &run_id, record, log, signals, fallback)?;
+    match conclusion {
         Conclusion::Ran(ending) => Ok(ending),
         Conclusion::Taken(holder) => Ok(skip(run, log, record, &format!("is {holder}"))),
         Conclusion::AlreadyRan(already) => Ok(skip(run, log, record, &already.to_string())),

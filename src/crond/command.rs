@@ -25,8 +25,8 @@ use crate::history::RunEnd;
 use crate::keeper::Place;
 use crate::lock::{Grant, Lease};
 use crate::supervise::{
-    Cause, Child, Command, Conclusion, LockEventKind, Outlet, Output, RunOutcome, RunRecord,
-    Signals, Sink, Started, Surroundings, of_grant, pipe,
+    Cause, Child, Command, LockEventKind, Outlet, Output, RunOutcome, RunRecord, Signals, Sink,
+    Started, Surroundings, of_grant, pipe,
 };
 
 /// What an attempt's command is started for.
@@ -139,7 +139,7 @@ pub fn start(
     let (timeout, kill_after) = (job.options.timeout, job.options.kill_after);
     match Child::spawn(&arguments, environment, signals, surroundings, announce) {
         Ok(child) => Ok(Started {
-            running: Command::new(child, started, timeout, kill_after, Some(place)),
+            running: Command::new(child, started, timeout, kill_after, place),
             output: streams.output,
             purpose: Tick {
                 job,
@@ -203,7 +203,7 @@ impl TickCommand {
 
     /// What its end means. It must be over.
     pub fn conclude(&mut self) -> Concluded {
-        let cause = self.cause();
+        let cause = self.running.cause();
         let child = &self.running.child;
         let ending = child
             .ended()
@@ -230,11 +230,12 @@ impl TickCommand {
             (None, Some(Cause::Stopped) | None) => Ok(ending),
         };
         let (end, words) = self.meaning(&ended);
-        let conclusion = ended.map(Conclusion::Ran).map_err(anyhow::Error::from);
+        let ended = ended.map_err(anyhow::Error::from);
+        let run_end = self.record.run_end(ended.as_ref().copied());
         Concluded {
             end,
             words,
-            run_end: Some(Box::new(self.record.run_end(&conclusion))),
+            run_end: Some(Box::new(run_end)),
         }
     }
 
@@ -245,7 +246,7 @@ impl TickCommand {
             // Whoever ends a run does not want it again.
             Ok(_) if self.is_killed() => (AttemptEnd::Over, "ended".to_owned()),
             // This was not its own end.
-            Ok(_) if self.cause() == Some(Cause::Stopped) => {
+            Ok(_) if self.running.cause() == Some(Cause::Stopped) => {
                 (AttemptEnd::Returned, "stopped".to_owned())
             }
             Ok(_) if is_timed_out => (AttemptEnd::Failed, "timed out".to_owned()),

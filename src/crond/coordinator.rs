@@ -16,7 +16,7 @@ use super::mail::Sending;
 use super::message::ToScheduler;
 use super::notify::Manager;
 use super::scheduler::{self, Kept, Publishes, Resumed};
-use crate::base::clock::Moment;
+use crate::base::clock::{Moment, is_over};
 use crate::base::descriptors;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::log::Log;
@@ -26,7 +26,7 @@ use crate::cron::{DaemonFacts, Job, load};
 use crate::isolated::restarts::LastingFault;
 use crate::keeper::Board;
 use crate::lock::{new_id, own_host};
-use crate::supervise::{Plan, Poller, Runner, RunnerOf, is_over};
+use crate::supervise::{Plan, Poller, Runner, RunnerOf};
 
 /// The pause before a failed step is retried.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -20,6 +20,7 @@ mod timetable;
 mod view;
 
 use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -41,9 +42,9 @@ use crate::base::log::Level;
 use crate::cron::{AttemptEnd, DaemonFacts, Job, hash};
 use crate::history::Outcome;
 use crate::isolated::client;
-use crate::isolated::link::{Link, Next, next};
+use crate::isolated::link::Link;
 use crate::isolated::process::fork_isolated;
-use crate::keeper::{Board, Connection, Duty, Lost, Parent};
+use crate::keeper::{Board, Connection, Duty, Lost, Over, Parent};
 use crate::lock::{Grant, Introduction, Lease};
 use crate::schema::Tables;
 
@@ -139,7 +140,7 @@ pub fn fork_off(
             spec,
             facts,
             tables: &tables,
-            coordinator: Coordinator::new(&link, parent, board),
+            coordinator: Coordinator::new(&link, parent, board)?,
             connection: Connection::new(connector, &tables),
             shared: SharedSession {
                 limit: session_limit,
@@ -185,28 +186,54 @@ struct Scheduler<'a> {
 }
 
 impl<'a> Duty<'a> for Scheduler<'a> {
-    type Message = FromScheduler;
+    type Sent = FromScheduler;
+    type Received = ToScheduler;
 
-    fn parent(&mut self) -> &mut Parent<'a, FromScheduler> {
+    fn parent(&mut self) -> &mut Parent<'a, FromScheduler, ToScheduler> {
         &mut self.coordinator
     }
 
-    fn work(&mut self) -> Result<(), Failure> {
-        loop {
-            let until = self.step()?;
-            if self.leaves && self.own.ended.is_empty() && self.own.by_run.is_empty() {
-                self.take_leave()?;
-                // The coordinator kills this process on the last message, so log out first.
-                self.connection.close();
-                self.coordinator.say(FromScheduler::Left);
-                return Ok(());
-            }
-            if !self.wait(until) {
-                self.outlive_parent();
-                return Ok(());
-            }
-        }
+    fn parent_and_session(
+        &mut self,
+    ) -> (
+        &mut Parent<'a, FromScheduler, ToScheduler>,
+        Option<BorrowedFd<'_>>,
+    ) {
+        (&mut self.coordinator, self.connection.descriptor())
     }
+
+    fn take_turn(&mut self) -> Result<Option<Moment>, Over> {
+        let until = self.step()?;
+        if self.leaves && self.own.ended.is_empty() && self.own.by_run.is_empty() {
+            self.take_leave()?;
+            // The coordinator kills this process on the last message, so log out first.
+            self.connection.close();
+            self.coordinator.say(FromScheduler::Left);
+            return Err(Over::Done);
+        }
+        Ok(Some(until))
+    }
+
+    fn on_message(&mut self, message: ToScheduler) -> Result<(), Over> {
+        match message {
+            ToScheduler::Ended(ended) => self.take_in(ended),
+            ToScheduler::Check => self.timetable.renew_at = Moment::START,
+            ToScheduler::Alive => {
+                if self.coordinator.awaits_acknowledgement() {
+                    // The other daemons may count this one as gone.
+                    (self.timetable.look_at, self.timetable.renew_at) =
+                        (Moment::START, Moment::START);
+                }
+                self.coordinator.note_alive();
+            }
+            ToScheduler::Stop => self.is_stopped = true,
+            ToScheduler::Leave => (self.is_stopped, self.leaves) = (true, true),
+        }
+        Ok(())
+    }
+
+    /// The next turn opens another one.
+    fn on_session_end(&mut self) {}
 
     /// Kills the commands that must be gone by now, if the coordinator is stopped. When a command is gone that somebody has ended, so is its
     /// tick.
@@ -311,33 +338,6 @@ impl Scheduler<'_> {
             self.timetable.look_at.min(self.timetable.renew_at),
             Moment::min,
         ))
-    }
-
-    /// Waits until this moment, and handles the coordinator's messages. `false`: the coordinator is gone.
-    fn wait(&mut self, until: Moment) -> bool {
-        let mut until = Some(until);
-        loop {
-            match next::<ToScheduler>(self.coordinator.link, until) {
-                Next::Gone => return false,
-                Next::Late => return true,
-                Next::Message(ToScheduler::Ended(ended)) => self.take_in(ended),
-                Next::Message(ToScheduler::Check) => self.timetable.renew_at = Moment::START,
-                Next::Message(ToScheduler::Alive) => {
-                    if self.coordinator.awaits_acknowledgement() {
-                        // The other daemons may count this one as gone.
-                        (self.timetable.look_at, self.timetable.renew_at) =
-                            (Moment::START, Moment::START);
-                    }
-                    self.coordinator.note_alive();
-                }
-                Next::Message(ToScheduler::Stop) => self.is_stopped = true,
-                Next::Message(ToScheduler::Leave) => {
-                    (self.is_stopped, self.leaves) = (true, true);
-                }
-            }
-            // Then only the messages that are already there.
-            until = Some(Moment::START);
-        }
     }
 
     /// The end of an attempt is to be recorded.

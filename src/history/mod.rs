@@ -38,7 +38,7 @@ pub enum Outcome {
     Lost,
     /// It was not started, because the lock was taken, or because the run was not due.
     Skipped,
-    /// A signal ended the wait for the lock.
+    /// A signal ended the wait for the lock, which only a report tells; or the daemon of a crontab was stopped and ended the command.
     Interrupted,
     /// Anything else.
     Failed,

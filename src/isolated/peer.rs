@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::sync::Arc;
 
 use nix::poll::{PollFd, PollFlags};
 use nix::unistd::Pid;
@@ -25,8 +24,7 @@ pub struct Peer<S, R> {
     pid: Option<Pid>,
     /// How the latest one that was reaped has ended.
     end: End,
-    /// A command's process may share it: that sends its own pid before it becomes the command.
-    link: Arc<Link>,
+    link: Link,
     /// Whether the process has closed its end. Then it has ended, or is about to.
     is_closed: bool,
     /// Messages that the link has no room for: a process without a server reads none.
@@ -48,7 +46,7 @@ impl<S: Serialize, R: DeserializeOwned + From<Failure>> Peer<S, R> {
             name,
             pid: Some(pid),
             end: End::Pending,
-            link: Arc::new(link),
+            link,
             is_closed: false,
             unsent: VecDeque::new(),
             heard_at: Moment::now(),
@@ -61,16 +59,11 @@ impl<S: Serialize, R: DeserializeOwned + From<Failure>> Peer<S, R> {
     /// Another process takes over from one that was reaped. The old session stays open until the new process has one.
     pub fn replace(&mut self, (pid, link): (Pid, Link)) {
         self.pid = Some(pid);
-        self.link = Arc::new(link);
+        self.link = link;
         self.is_closed = false;
         self.unsent.clear();
         self.heard_at = Moment::now();
         self.restarts.restart();
-    }
-
-    /// The link, for the command's process.
-    pub fn link(&self) -> &Arc<Link> {
-        &self.link
     }
 
     /// The pid, until it is reaped.
@@ -86,6 +79,11 @@ impl<S: Serialize, R: DeserializeOwned + From<Failure>> Peer<S, R> {
     /// Whether it has closed its end.
     pub fn is_closed(&self) -> bool {
         self.is_closed
+    }
+
+    /// Whether it has closed its end, and is not reaped yet.
+    pub fn is_unreaped(&self) -> bool {
+        self.is_closed && self.is_there()
     }
 
     /// Whether one runs, or will be started.
@@ -121,11 +119,6 @@ impl<S: Serialize, R: DeserializeOwned + From<Failure>> Peer<S, R> {
         {
             self.unsent.pop_front();
         }
-    }
-
-    /// Whether all messages are sent, or nobody reads them.
-    pub fn has_sent_all(&self) -> bool {
-        self.unsent.is_empty()
     }
 
     /// Whether a message, or the end of the link, has arrived.
@@ -215,12 +208,12 @@ mod tests {
         for number in 0..10_000 {
             peer.send(number);
         }
-        assert!(!peer.has_sent_all());
+        assert!(!peer.unsent.is_empty());
         for number in 0..10_000 {
             assert_eq!(other.receive::<u32>().unwrap().unwrap().0, number);
             peer.send_rest();
         }
-        assert!(peer.has_sent_all());
+        assert!(peer.unsent.is_empty());
         peer.end();
     }
 

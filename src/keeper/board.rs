@@ -71,6 +71,18 @@ impl Board {
         })
     }
 
+    /// Whether any command runs that the process with the session has not killed.
+    pub fn has_living(self) -> bool {
+        let mut all = self.under(|_| true);
+        all.any(|entry| entry.processes().is_some() && !entry.was_killed.load(SeqCst))
+    }
+
+    /// Whether all commands are stopped, as by Ctrl-Z.
+    pub fn are_stopped(self) -> bool {
+        let mut all = self.under(|_| true).filter_map(Entry::processes);
+        all.all(Processes::is_stopped)
+    }
+
     /// Kills the commands under such leases. Only call this while the process that reaps them is stopped.
     pub fn kill(self, is_meant: impl Fn(u64) -> bool) {
         for entry in self.under(is_meant) {

@@ -1,23 +1,47 @@
-//! What a process with a session keeps for the one that runs commands: the jobs of a worker, or the ticks of a daemon.
+//! What a process with a session keeps on the server for the one that runs commands: the lock of a run, the jobs of a worker, or the ticks of
+//! a daemon. This is the loop of all three.
+
+use std::os::fd::BorrowedFd;
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-use super::parent::Parent;
+use super::parent::{Event, Parent};
+use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 
-/// What is special to a worker or a daemon. The last two methods are how every such process ends.
+/// What is special to a run, a worker or a daemon. The last three methods are the same for all.
 pub trait Duty<'a> {
     /// What the other process is told.
-    type Message: Serialize;
+    type Sent: Serialize;
+    /// What the other process says.
+    type Received: DeserializeOwned;
 
     /// The other process.
-    fn parent(&mut self) -> &mut Parent<'a, Self::Message>;
+    fn parent(&mut self) -> &mut Parent<'a, Self::Sent, Self::Received>;
 
-    /// Works until the other process ends this one or has died.
+    /// The other process, and the session, which becomes readable when the server has ended it; `None`: there is no session.
+    fn parent_and_session(
+        &mut self,
+    ) -> (
+        &mut Parent<'a, Self::Sent, Self::Received>,
+        Option<BorrowedFd<'_>>,
+    );
+
+    /// Does what is due, which may wait for a server. Returns when the next turn is due; `None`: not before something happens.
     ///
     /// # Errors
-    /// Why it cannot go on.
-    fn work(&mut self) -> Result<(), Failure>;
+    /// It does not go on.
+    fn take_turn(&mut self) -> Result<Option<Moment>, Over>;
+
+    /// The other process has said this.
+    ///
+    /// # Errors
+    /// It does not go on.
+    fn on_message(&mut self, message: Self::Received) -> Result<(), Over>;
+
+    /// The server has ended the session.
+    fn on_session_end(&mut self);
 
     /// Ends the commands that must be gone by now, if the other process is stopped.
     fn end_late_commands(&mut self);
@@ -31,16 +55,53 @@ pub trait Duty<'a> {
     /// Gives back what the dead had: its commands are gone.
     fn give_back(&mut self);
 
-    /// Works to the end.
+    /// Works until the other process ends this one, or has died.
     ///
     /// # Errors
-    /// As [`Self::work`].
+    /// Why it cannot go on.
     fn run(&mut self) -> Result<(), Failure> {
-        let ended = self.work();
         let (process, board) = (self.parent().process, self.parent().board);
+        if board.has(|_| true) {
+            process.outlive();
+        }
+        let over = loop {
+            if let Err(over) = self.take_turn().and_then(|until| self.wait(until)) {
+                break over;
+            }
+        };
+        let ended = match over {
+            Over::Done => Ok(()),
+            Over::Failed(failure) => Err(failure),
+            Over::Orphaned => {
+                self.outlive_parent();
+                Ok(())
+            }
+        };
         process.guard_while_stopped(board, || self.end_late_commands());
         self.parent().send_all();
         ended
+    }
+
+    /// Waits until the next turn is due, and acts on all messages that are there.
+    ///
+    /// # Errors
+    /// It does not go on.
+    fn wait(&mut self, mut until: Option<Moment>) -> Result<(), Over> {
+        loop {
+            let (parent, session) = self.parent_and_session();
+            match parent.wait(session, until) {
+                Ok(Event::Message(message)) => self.on_message(message)?,
+                Ok(Event::Orphaned) => return Err(Over::Orphaned),
+                Ok(Event::SessionEnded) => {
+                    self.on_session_end();
+                    return Ok(());
+                }
+                Ok(Event::Due) => return Ok(()),
+                Err(error) => return Err(Failure::refused("wait", &error).into()),
+            }
+            // Then only for the messages that are already there.
+            until = Some(Moment::START);
+        }
     }
 
     /// The other process has died: kills its commands, keeps what they work on until they are gone, and then gives it back at once.
@@ -49,6 +110,22 @@ pub trait Duty<'a> {
         if process.kill_all(board, || self.hold_on()).is_ok() {
             self.give_back();
         }
+    }
+}
+
+/// Why a duty does not go on.
+pub enum Over {
+    /// It is done.
+    Done,
+    /// The other process has died.
+    Orphaned,
+    /// It cannot go on.
+    Failed(Failure),
+}
+
+impl From<Failure> for Over {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
     }
 }
 

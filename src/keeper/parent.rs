@@ -2,15 +2,21 @@
 //! it kills them where that process cannot.
 
 use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::thread::sleep;
 use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::unistd::{Pid, getppid};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::board::Board;
 use super::pause::{SHORTEST_PAUSE, sleep_longer};
-use crate::base::clock::Moment;
+use crate::base::clock::{Alarm, Moment};
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::base::processes::Processes;
@@ -20,34 +26,64 @@ use crate::isolated::process::die_with;
 /// How long a process may take to die once it has closed its descriptors.
 const LONGEST_DEATH: Duration = Duration::from_secs(60);
 
-/// The process that has started this one, what it is told, and what runs there. It may be stopped and read nothing, and nothing waits for it.
-pub struct Parent<'a, Message> {
+/// Most messages that are read before they are acted on.
+const MOST_WAITING: usize = 64;
+
+/// The process that has started this one, what it is told, what it says, and what runs there. It may be stopped and read nothing, and nothing
+/// waits for it.
+pub struct Parent<'a, Sent, Received> {
     /// The link to it.
     pub link: &'a Link,
     /// Its process.
     pub process: ParentProcess,
     /// The commands that it runs.
     pub board: Board,
+    alarm: Alarm,
     /// Messages that the link has no room for.
-    outbox: VecDeque<Message>,
+    outbox: VecDeque<Sent>,
+    /// Messages that were read, but not acted on yet; the last one is `None` if it is gone.
+    inbox: VecDeque<Option<Received>>,
     /// A line for its log, as a message.
-    note: fn(Level, String) -> Message,
+    note: fn(Level, String) -> Sent,
 }
 
-impl<'a, Message: Serialize> Parent<'a, Message> {
-    /// The process with this pid.
-    pub fn new(link: &'a Link, pid: Pid, board: Board, note: fn(Level, String) -> Message) -> Self {
-        Self {
+/// What a process with a session waits for.
+pub enum Event<Received> {
+    /// The other process has sent this.
+    Message(Received),
+    /// The other process is gone.
+    Orphaned,
+    /// The server has ended the session.
+    SessionEnded,
+    /// The time has come.
+    Due,
+}
+
+impl<'a, Sent: Serialize, Received: DeserializeOwned> Parent<'a, Sent, Received> {
+    /// The process with this pid, which runs the commands on this board.
+    ///
+    /// # Errors
+    /// The system refused.
+    pub fn new(
+        link: &'a Link,
+        pid: Pid,
+        board: Board,
+        note: fn(Level, String) -> Sent,
+    ) -> Result<Self, Failure> {
+        let alarm = Alarm::new().map_err(|error| Failure::refused("make a timer", &error))?;
+        Ok(Self {
             link,
             process: ParentProcess::new(pid),
             board,
+            alarm,
             outbox: VecDeque::new(),
+            inbox: VecDeque::new(),
             note,
-        }
+        })
     }
 
     /// Sends a message that must arrive, as soon as there is room.
-    pub fn say(&mut self, message: Message) {
+    pub fn say(&mut self, message: Sent) {
         self.outbox.push_back(message);
         self.send_rest();
     }
@@ -71,7 +107,7 @@ impl<'a, Message: Serialize> Parent<'a, Message> {
     }
 
     /// Sends a message that may be dropped where it is not read.
-    pub fn say_if_heard(&self, message: &Message) {
+    pub fn say_if_heard(&self, message: &Sent) {
         if self.outbox.is_empty() {
             self.link.send_if_heard(message);
         }
@@ -85,6 +121,89 @@ impl<'a, Message: Serialize> Parent<'a, Message> {
         } else {
             self.say(note);
         }
+    }
+
+    /// Waits for a message, the end of the session, or this moment; `None`: for as long as that takes. A message that is already there comes
+    /// before all else.
+    ///
+    /// # Errors
+    /// As `poll(2)` and `timerfd_settime(2)`.
+    pub fn wait(
+        &mut self,
+        session: Option<BorrowedFd>,
+        until: Option<Moment>,
+    ) -> io::Result<Event<Received>> {
+        loop {
+            let is_due = until.is_some_and(|until| until <= Moment::now());
+            let mut has_message = !self.inbox.is_empty() || is_due && self.link.is_readable();
+            let (mut session_ended, mut has_room) = (false, true);
+            if !has_message && !is_due {
+                let mut wanted = PollFlags::POLLIN;
+                has_room = self.send_rest();
+                wanted.set(PollFlags::POLLOUT, !has_room);
+                self.alarm.set(until)?;
+                let readable = |descriptor| PollFd::new(descriptor, PollFlags::POLLIN);
+                let mut descriptors = vec![
+                    PollFd::new(self.link.as_fd(), wanted),
+                    readable(self.alarm.as_fd()),
+                ];
+                descriptors.extend(session.map(readable));
+                match poll(&mut descriptors, PollTimeout::NONE) {
+                    Ok(_) | Err(Errno::EINTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                let events = |at: usize| descriptors.get(at).and_then(PollFd::revents);
+                let of_link = events(0).unwrap_or(PollFlags::empty());
+                has_message = of_link.intersects(!PollFlags::POLLOUT);
+                session_ended = events(2).is_some_and(|events| !events.is_empty());
+            }
+            if has_message {
+                let message = self.receive();
+                return Ok(message.map_or(Event::Orphaned, Event::Message));
+            }
+            if session_ended {
+                return Ok(Event::SessionEnded);
+            }
+            if is_due {
+                return Ok(Event::Due);
+            }
+            if !has_room && !self.send_rest() {
+                // There may be room in the link, and none in the system.
+                sleep(SHORTEST_PAUSE);
+            }
+        }
+    }
+
+    /// Whether there is a message to act on, or the process is gone.
+    pub fn has_message(&self) -> bool {
+        !self.inbox.is_empty() || self.link.is_readable()
+    }
+
+    /// The next message; waits for it. `None`: the process is gone.
+    fn receive(&mut self) -> Option<Received> {
+        match self.inbox.pop_front() {
+            Some(message) => message,
+            None => self.read(),
+        }
+    }
+
+    fn read(&self) -> Option<Received> {
+        let received = self.link.receive().ok().flatten();
+        received.map(|(message, _)| message)
+    }
+
+    /// Whether a message of this kind is there, or the process is gone. All messages are acted on later.
+    pub fn has_said(&mut self, is_meant: impl Fn(&Received) -> bool) -> bool {
+        while self.inbox.len() < MOST_WAITING && self.link.is_readable() {
+            let message = self.read();
+            let is_gone = message.is_none();
+            self.inbox.push_back(message);
+            if is_gone {
+                break;
+            }
+        }
+        let mut inbox = self.inbox.iter();
+        inbox.any(|message| message.as_ref().is_none_or(&is_meant))
     }
 }
 

@@ -11,10 +11,9 @@ use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::cron::{Once, Schedule, Zone};
-use crate::keeper::TableUse;
 use crate::lock::rows::Token;
 use crate::lock::{LockSpec, Name, limits};
-use crate::supervise::Job;
+use crate::run::{Job, TableUse};
 
 /// The settings of `dblock run`.
 #[derive(Debug)]

@@ -224,12 +224,9 @@ impl Child {
 
     /// Reaps the ended command.
     pub fn reap(self) {
-        self.into_zombie().map(reap);
-    }
-
-    /// Its pid, if it is not reaped yet. Whoever takes that has to reap it.
-    pub fn into_zombie(self) -> Option<i32> {
-        self.reaped.get().is_none().then_some(self.processes.pid)
+        if self.reaped.get().is_none() {
+            reap(self.processes.pid);
+        }
     }
 }
 
@@ -283,6 +280,13 @@ fn has_terminal() -> bool {
     .is_ok()
 }
 
+/// The name of a command's program, without its folder.
+pub fn program_of(command: &[OsString]) -> String {
+    let program = command.first().map(Path::new);
+    let name = program.and_then(|path| path.file_name().or(Some(path.as_os_str())));
+    name.unwrap_or_default().to_string_lossy().into_owned()
+}
+
 /// Checks early that a program can be executed.
 ///
 /// # Errors
@@ -326,7 +330,6 @@ fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
         name => name,
     };
     let message = match reason {
-        Reason::LockLost => "the keeper died before the command was started".to_owned(),
         Reason::NotFound if find(program).is_ok() => {
             format!("cannot run {name}: the interpreter that it names is not there")
         }
@@ -338,8 +341,6 @@ fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
 /// The reasons that a shell and `timeout(1)` distinguish, and one for a system that is out of resources.
 fn reason_of(error: &io::Error) -> Reason {
     match error.raw_os_error() {
-        // Sending the message to the keeper failed: executing a file has no pipe that could break.
-        Some(libc::EPIPE | libc::ECONNRESET) => Reason::LockLost,
         Some(libc::ENOENT) => Reason::NotFound,
         Some(libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE) => Reason::OsRefused,
         _ => Reason::NotExecutable,

@@ -3,15 +3,27 @@
 use std::time::Duration;
 
 use super::child::Child;
-use super::event::is_over;
 use super::termination::Termination;
-use crate::base::clock::Moment;
+use crate::base::clock::{Moment, is_over};
 use crate::base::exit::{Ending, TIMED_OUT, TIMED_OUT_KILLED};
 use crate::keeper::Place;
 use crate::lock::Lease;
 
-/// A command that was started. `C`: why dblock may end it.
-pub struct Command<C> {
+/// Why dblock ends a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// It has reached its timeout.
+    TimedOut,
+    /// The process is ending.
+    Stopped,
+    /// Its lock was lost, or somebody ends it with `dblock kill`.
+    LockLost,
+    /// The server has not confirmed its lease in time, or the lease was lost.
+    LeaseOver,
+}
+
+/// A command that was started.
+pub struct Command {
     /// Its process.
     pub child: Child,
     /// When it was started.
@@ -20,20 +32,20 @@ pub struct Command<C> {
     time_over: Option<Moment>,
     /// From SIGTERM to SIGKILL.
     kill_after: Duration,
-    /// Where the process with the session finds it; `None`: that was told by a message.
-    place: Option<Place>,
+    /// Where the process with the session finds it.
+    place: Place,
     /// While dblock ends it, and why.
-    termination: Option<(C, Termination)>,
+    termination: Option<(Cause, Termination)>,
 }
 
-impl<C: Copy> Command<C> {
+impl Command {
     /// A command that was started at this moment.
     pub fn new(
         child: Child,
         started: Moment,
         timeout: Option<Duration>,
         kill_after: Duration,
-        place: Option<Place>,
+        place: Place,
     ) -> Self {
         Self {
             child,
@@ -47,19 +59,20 @@ impl<C: Copy> Command<C> {
 
     /// Begins to end it, unless that has begun: SIGTERM, then SIGKILL. Under a lease that others may get soon, it is gone before that.
     /// `false` if this user may not signal it.
-    pub fn end(&mut self, cause: C, lease: Option<Lease>) -> bool {
+    pub fn end(&mut self, cause: Cause, lease: Option<Lease>) -> bool {
         let asked = self.kill_after;
         let kill_after = lease.map_or(asked, |lease| lease.time_to_end(asked));
         self.end_within(kill_after, cause)
     }
 
     /// Kills it, as others may run it already.
-    pub fn end_now(&mut self, cause: C) {
+    pub fn end_now(&mut self, cause: Cause) {
         self.end_within(Duration::ZERO, cause);
     }
 
-    fn end_within(&mut self, kill_after: Duration, cause: C) -> bool {
-        if self.is_ending() {
+    fn end_within(&mut self, kill_after: Duration, cause: Cause) -> bool {
+        if let Some((_, termination)) = &mut self.termination {
+            termination.kill_within(kill_after);
             return true;
         }
         let (termination, may_signal) = Termination::begin(&self.child, kill_after);
@@ -68,8 +81,8 @@ impl<C: Copy> Command<C> {
     }
 
     /// Whether the process with the session has killed it.
-    pub fn was_killed(&self) -> bool {
-        self.place.as_ref().is_some_and(Place::was_killed)
+    fn was_killed(&self) -> bool {
+        self.place.was_killed()
     }
 
     /// Reaps it. Before that it leaves the board: another process may get its pid.
@@ -79,8 +92,17 @@ impl<C: Copy> Command<C> {
     }
 
     /// Why dblock ends or has ended it; `None`: it does not.
-    pub fn cause(&self) -> Option<C> {
+    pub fn cause(&self) -> Option<Cause> {
+        if self.was_killed() {
+            return Some(Cause::LockLost);
+        }
         self.termination.as_ref().map(|(cause, _)| *cause)
+    }
+
+    /// Whether dblock ends it so that it is gone by then.
+    pub fn is_gone_by(&self, then: Moment) -> bool {
+        let termination = self.termination.as_ref();
+        termination.is_some_and(|(_, termination)| termination.kill_at <= then)
     }
 
     /// Whether dblock ends it.
@@ -91,7 +113,7 @@ impl<C: Copy> Command<C> {
     /// If dblock ends it, SIGKILL follows at once.
     pub fn kill_now(&mut self) {
         if let Some((_, termination)) = &mut self.termination {
-            termination.kill_now();
+            termination.kill_within(Duration::ZERO);
         }
     }
 
@@ -102,6 +124,10 @@ impl<C: Copy> Command<C> {
 
     /// Whether it has ended. If dblock ends it, its whole group must be gone.
     pub fn is_over(&mut self) -> bool {
+        if self.was_killed() && self.child.ended().is_some() {
+            // Others of its group may not be dead yet.
+            self.end_now(Cause::LockLost);
+        }
         match &mut self.termination {
             Some((_, termination)) => termination.check(&self.child),
             None => self.child.ended().is_some(),

@@ -5,21 +5,10 @@ use std::io;
 
 use nix::errno::Errno;
 
-use super::Job;
 use crate::lock::{Grant, Name};
 
 /// A variable of the command: its value, or `None` to remove it.
 pub type Change = (CString, Option<CString>);
-
-/// The variables that describe the grant, and those that the command must not see.
-///
-/// # Panics
-/// As [`of_grant`].
-pub fn changes(job: &Job, grant: Option<Grant>, tick: Option<&str>) -> Vec<Change> {
-    let mut changes = of_grant(&job.lock.name, &job.slot_names, grant, tick);
-    changes.extend(job.scrubbed.iter().map(|&name| change(name, None)));
-    changes
-}
 
 /// The variables that describe a grant of this lock, and the tick of the run; `None`: the command runs without the lock.
 ///

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::event::is_over;
-use crate::base::clock::Moment;
+use crate::base::clock::{Moment, is_over};
 
 /// If the end of a lease is noticed this late, this process was stopped, or the machine slept.
 const OVERSLEPT: Duration = Duration::from_millis(500);

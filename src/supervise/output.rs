@@ -157,6 +157,8 @@ pub enum Sink {
     Lines(String),
     /// Into a file.
     File(Kept),
+    /// Nowhere: the command has dblock's own stdout and stderr.
+    None,
 }
 
 impl Sink {
@@ -297,6 +299,7 @@ impl Stream {
                         }
                         Sink::Lines(name) => self.add_lines(piece, name, outlet),
                         Sink::File(kept) => kept.add(piece),
+                        Sink::None => {}
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -355,6 +358,14 @@ pub struct Output {
 }
 
 impl Output {
+    /// The command writes to dblock's own stdout and stderr.
+    pub fn none() -> Self {
+        Self {
+            streams: Vec::new(),
+            sink: Sink::None,
+        }
+    }
+
     /// Reads stderr from this [`pipe`].
     pub fn of_stderr(file: File, sink: Sink) -> Self {
         Self {
@@ -383,7 +394,7 @@ impl Output {
     pub fn say(&mut self, outlets: &mut [Outlet; 2], line: impl Display) {
         let line = format!("dblock: {}", printable(&line.to_string()));
         match &mut self.sink {
-            Sink::Through(_) => {}
+            Sink::Through(_) | Sink::None => {}
             Sink::Lines(name) => outlets[1].add(name, line.as_bytes()),
             Sink::File(kept) => kept.add(format!("{line}\n").as_bytes()),
         }

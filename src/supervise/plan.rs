@@ -1,8 +1,9 @@
-//! The event loop of a process that runs many commands. A plan says what is special to a worker or a daemon.
+//! The event loop of the process that runs commands. A plan says what is special to a run, a worker or a daemon.
 
 use std::io;
 use std::os::fd::OwnedFd;
 
+use nix::sys::signal::Signal;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -13,7 +14,10 @@ use super::signals::Received;
 use super::started::Started;
 use crate::base::children::reap_orphans;
 use crate::base::clock::Moment;
-use crate::base::exit::{Ending, Failure};
+use crate::base::exit::Failure;
+
+/// The most signals that are handled before a look at the clock: somebody may send them without end.
+const MOST_SIGNALS: u32 = 32;
 
 /// What a process with this plan has.
 pub type RunnerOf<P> =
@@ -30,11 +34,14 @@ pub trait Plan: Sized {
     /// A message from the process with the session.
     type Received: DeserializeOwned + From<Failure>;
 
+    /// How the process ends.
+    type Conclusion;
+
     /// What all plans have.
     fn runner(&mut self) -> &mut RunnerOf<Self>;
 
-    /// Does what is due. Returns how dblock ends, if it does.
-    fn advance(&mut self) -> Option<anyhow::Result<Ending>>;
+    /// Does what is due. Returns how the process ends, if it does.
+    fn advance(&mut self) -> Option<anyhow::Result<Self::Conclusion>>;
 
     /// When [`Self::advance`] must be called next, unless an event comes first.
     fn deadline(&mut self) -> Option<Moment>;
@@ -65,26 +72,33 @@ pub trait Plan: Sized {
         Vec::new()
     }
 
-    /// Runs commands until [`Self::advance`] returns how dblock ends.
+    /// The system does not let this process wait for events, so that all commands were killed and are gone. Returns how the process ends, if
+    /// that is at once.
+    fn on_system_error(&mut self, error: io::Error) -> Option<anyhow::Result<Self::Conclusion>> {
+        Some(Err(error.into()))
+    }
+
+    /// Runs commands until [`Self::advance`] returns how the process ends.
     ///
     /// # Errors
-    /// Why the process could not continue.
-    fn run(mut self) -> anyhow::Result<Ending> {
+    /// Why it could not continue.
+    fn run(mut self) -> anyhow::Result<Self::Conclusion> {
         loop {
             self.reap();
+            self.reap_peer();
             self.replace_due_peer();
-            let conclusion = self.advance();
+            let mut conclusion = self.advance();
+            if conclusion.is_none()
+                && let Err(error) = self.wait()
+            {
+                for command in &self.runner().commands {
+                    command.running.child.kill_and_wait();
+                }
+                conclusion = self.on_system_error(error);
+            }
             if let Some(conclusion) = conclusion {
                 self.runner().peer.end();
                 return conclusion;
-            }
-            if let Err(error) = self.wait() {
-                let runner = self.runner();
-                for command in &runner.commands {
-                    command.running.child.signal(libc::SIGKILL);
-                }
-                runner.peer.end();
-                return Err(error.into());
             }
         }
     }
@@ -109,8 +123,17 @@ pub trait Plan: Sized {
                 self.on_output_over(output, rest);
             }
         }
-        while let Some(received) = self.runner().poller.signals.next()? {
+        let mut has_ended = false;
+        for _ in 0..MOST_SIGNALS {
+            let Some(received) = self.runner().poller.signals.next()? else {
+                break;
+            };
+            has_ended |= received.signal == Signal::SIGCHLD;
             self.on_signal(received);
+        }
+        if has_ended {
+            // What is heard after the end of a command did not end it.
+            self.reap();
         }
         self.runner().peer.send_rest();
         self.receive();
@@ -120,12 +143,19 @@ pub trait Plan: Sized {
     /// Handles all messages that have arrived, and the end of the process that sends them.
     fn receive(&mut self) {
         while self.runner().peer.is_readable() {
-            let Some((message, descriptor)) = self.runner().peer.receive() else {
-                self.read_last_messages();
-                let end = self.runner().peer.how_it_ended();
-                return self.on_peer_gone(&end);
-            };
-            self.on_message(message, descriptor);
+            if let Some((message, descriptor)) = self.runner().peer.receive() {
+                self.on_message(message, descriptor);
+            }
+        }
+        self.reap_peer();
+    }
+
+    /// Reaps the process with the session, if it has ended.
+    fn reap_peer(&mut self) {
+        if self.runner().peer.is_unreaped() {
+            self.read_last_messages();
+            let end = self.runner().peer.how_it_ended();
+            self.on_peer_gone(&end);
         }
     }
 

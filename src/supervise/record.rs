@@ -6,12 +6,10 @@ use std::time::{Duration, SystemTime};
 use crate::base::clock::Moment;
 use nix::sys::signal::Signal;
 
-use super::Conclusion;
-use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
+use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::text::shown;
 use crate::history::{Outcome, RunEnd};
 use crate::isolated::link::cut;
-use crate::keeper::message::FromKeeper;
 use crate::lock::Grant;
 
 /// The number of events that are kept. A server that restarts all night causes more.
@@ -161,34 +159,18 @@ impl RunRecord {
         ran
     }
 
-    /// Records what the keeper reports.
-    pub fn on_message(&mut self, message: &FromKeeper) {
-        match message {
-            FromKeeper::Reached(server) => self.server = Some(server.clone()),
-            FromKeeper::Held(grant, _) if self.grant.is_none() => {
-                self.grant = Some(*grant);
-                self.acquired = Some(SystemTime::now());
-            }
-            FromKeeper::Held(grant, _) => {
-                let span = self
-                    .lock
-                    .lost
-                    .take()
-                    .map(Moment::elapsed)
-                    .unwrap_or_default();
-                let detail = format!(
-                    "after {}, on connection {}",
-                    shown(span),
-                    grant.connection_id
-                );
-                self.add(LockEventKind::Reacquired, &detail);
-            }
-            FromKeeper::Lost(cause) => self.lose(cause),
-            FromKeeper::Abandoned(why) => self.add(LockEventKind::Abandoned, &why.to_string()),
-            FromKeeper::Tick(tick) => self.tick = Some(tick.clone()),
-            FromKeeper::Killed(who) => self.add(LockEventKind::Killed, &format!("by {who}")),
-            _ => {}
+    /// The lock is acquired, or reacquired.
+    pub fn hold(&mut self, grant: Grant) {
+        if self.grant.is_none() {
+            self.grant = Some(grant);
+            self.acquired = Some(SystemTime::now());
+            return;
         }
+        let lost = self.lock.lost.take();
+        let span = lost.map(Moment::elapsed).unwrap_or_default();
+        let connection = grant.connection_id;
+        let detail = format!("after {}, on connection {connection}", shown(span));
+        self.add(LockEventKind::Reacquired, &detail);
     }
 
     /// The outcome, dblock's exit code, and the signal that the command died of, or that ended dblock's wait.
@@ -230,14 +212,8 @@ impl RunRecord {
         }
     }
 
-    /// What the history records of the end.
-    pub fn run_end(&self, conclusion: &anyhow::Result<Conclusion>) -> RunEnd {
-        let ended = match conclusion {
-            Ok(Conclusion::Ran(ending)) => Ok(*ending),
-            // None of these held the lock.
-            Ok(_) => Ok(Ending::Code(CONFLICT)),
-            Err(error) => Err(error),
-        };
+    /// What the history records of a run that has ended like this.
+    pub fn run_end(&self, ended: Result<Ending, &anyhow::Error>) -> RunEnd {
         let summary = self.summary(ended);
         let message = self.with_loss(summary.outcome, summary.message);
         let ended_ago = self.ended.map(|end| end.moment.elapsed());

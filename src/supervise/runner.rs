@@ -7,12 +7,13 @@ use nix::unistd::Pid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::command::Cause;
 use super::grace::Grace;
 use super::output::Outlet;
 use super::outputs::Outputs;
 use super::poller::Poller;
 use super::shutdown::Shutdown;
-use super::started::{Cause, Started};
+use super::started::Started;
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::{Level, Log};
@@ -20,6 +21,7 @@ use crate::base::text::{counted, shown};
 use crate::isolated::link::Link;
 use crate::isolated::peer::Peer;
 use crate::keeper::Board;
+use crate::lock::Lease;
 
 /// The commands, and all that watches them. A command is started for a `Purpose`; the `Rest` matters when its output is over; the process
 /// with the session gets what is `Sent`, and what it says is `Received`.
@@ -128,6 +130,12 @@ where
     pub fn are_all_ending(&self) -> bool {
         let mut commands = self.commands.iter();
         commands.all(|command| command.running.is_ending())
+    }
+
+    /// Whether dblock ends all commands so that they are gone before others may get what is held under this lease.
+    pub fn are_all_gone_by(&self, lease: Option<Lease>) -> bool {
+        let mut commands = self.commands.iter();
+        commands.all(|command| lease.is_none_or(|lease| command.running.is_gone_by(lease.over())))
     }
 
     /// When to check the commands, the grace of the end, or a due restart, unless something happens before.

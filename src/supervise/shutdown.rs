@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::event::is_over;
-use crate::base::clock::Moment;
+use crate::base::clock::{Moment, is_over};
 use crate::base::exit::Ending;
 
 /// Whether the process is ending, and how it will.

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::child::Child;
-use super::event::is_over;
-use crate::base::clock::Moment;
+use crate::base::clock::{Moment, is_over};
 
 /// How often a group that is ending is checked: the first pause, and the longest.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -16,7 +15,7 @@ const LOOK_AGAIN_IN_GRACE: Duration = Duration::from_millis(100);
 /// A command that is being ended.
 pub struct Termination {
     /// When SIGKILL is sent.
-    kill_at: Moment,
+    pub kill_at: Moment,
     kill_sent: bool,
     /// Whether SIGKILL was delivered.
     pub killed: bool,
@@ -44,10 +43,13 @@ impl Termination {
         (termination, may_signal)
     }
 
-    /// SIGKILL follows at once.
-    pub fn kill_now(&mut self) {
-        self.kill_at = self.kill_at.min(Moment::now());
-        self.look_again = self.kill_at;
+    /// SIGKILL follows within this time.
+    pub fn kill_within(&mut self, kill_after: Duration) {
+        let kill_at = Moment::now() + kill_after;
+        if kill_at < self.kill_at {
+            self.kill_at = kill_at;
+            self.look_again = self.look_again.min(kill_at);
+        }
     }
 
     /// Whether the command and its group are gone. If not, sends SIGKILL when that is due, and sets the next check.

@@ -10,6 +10,7 @@ mod payloads;
 mod pruning;
 mod session;
 
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -29,9 +30,9 @@ use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::isolated::client;
-use crate::isolated::link::{Link, Next};
+use crate::isolated::link::Link;
 use crate::isolated::process::fork_isolated;
-use crate::keeper::{Board, Connection, Duty, LONGEST_PAUSE, Lost, Parent};
+use crate::keeper::{Board, Connection, Duty, LONGEST_PAUSE, Lost, Over, Parent};
 use crate::lock::{Introduction, Lease};
 use crate::queue::{self, Opened, Queue, WorkerFacts, wake_lock};
 use crate::schema::Tables;
@@ -65,7 +66,7 @@ pub fn fork_off(
             spec,
             facts,
             tables: &tables,
-            coordinator: Coordinator::new(&link, parent, board),
+            coordinator: Coordinator::new(&link, parent, board)?,
             head: Head::new(wake_lock(tables.database(), &spec.queue)),
             connection: Connection::new(connector, &tables),
             opened: None,
@@ -78,9 +79,6 @@ pub fn fork_off(
             has_said_paused: false,
             pruning: Pruning::new(EarlyPrune::of(spec.until)),
         };
-        if board.has(|_| true) {
-            claimer.coordinator.process.outlive();
-        }
         claimer.run()
     };
     fork_isolated(work, FromClaimer::Failed)
@@ -137,55 +135,74 @@ enum Stop {
 }
 
 impl<'a> Duty<'a> for Claimer<'a> {
-    type Message = FromClaimer;
+    type Sent = FromClaimer;
+    type Received = ToClaimer;
 
-    fn parent(&mut self) -> &mut Parent<'a, FromClaimer> {
+    fn parent(&mut self) -> &mut Parent<'a, FromClaimer, ToClaimer> {
         &mut self.coordinator
     }
 
-    fn work(&mut self) -> Result<(), Failure> {
-        loop {
-            let leased = self.ensure_lease();
-            if leased.is_err() {
-                if !self.goes_on(leased)? {
-                    return Ok(());
-                }
-                continue;
+    fn parent_and_session(
+        &mut self,
+    ) -> (
+        &mut Parent<'a, FromClaimer, ToClaimer>,
+        Option<BorrowedFd<'_>>,
+    ) {
+        (&mut self.coordinator, self.connection.descriptor())
+    }
+
+    /// Renews the lease. What a message asks for is done as it comes.
+    fn take_turn(&mut self) -> Result<Option<Moment>, Over> {
+        let mut kept = self.ensure_lease();
+        let is_due = self.renewal_due().is_some_and(|due| due <= Moment::now());
+        if kept.is_ok() && (is_due || self.connection.session().is_none()) {
+            kept = self.renew();
+        }
+        self.settle(kept)?;
+        // A worker that was lost registers again at once.
+        Ok(self.renewal_due().or(Some(Moment::START)))
+    }
+
+    fn on_message(&mut self, message: ToClaimer) -> Result<(), Over> {
+        let number = self.worker.as_ref().map_or(0, |worker| worker.number);
+        if !message.is_for(number) {
+            return Ok(());
+        }
+        match message {
+            ToClaimer::Ended(_, ended) => self.outcomes.take_in(ended),
+            ToClaimer::Turn {
+                want,
+                waits,
+                is_last,
+                counts,
+                ..
+            } => {
+                self.count(counts);
+                let turned = self.take_turn_of(want, waits, is_last);
+                self.settle(turned)?;
             }
-            let number = self.worker.as_ref().map_or(0, |worker| worker.number);
-            let turned = match self.next() {
-                Next::Message(message) if !message.is_for(number) => Ok(()),
-                Next::Message(ToClaimer::Ended(_, ended)) => {
-                    self.outcomes.take_in(ended);
-                    Ok(())
+            ToClaimer::Stop => {}
+            ToClaimer::Deregister { counts, .. } => {
+                self.count(counts);
+                let deregistered = self.deregister();
+                if deregistered.is_ok() {
+                    // The coordinator ends this process at once, so close the session first.
+                    self.connection.close();
+                    self.coordinator.say(FromClaimer::Deregistered);
                 }
-                Next::Message(ToClaimer::Turn {
-                    want,
-                    waits,
-                    is_last,
-                    counts,
-                    ..
-                }) => {
-                    self.count(counts);
-                    self.take_turn(want, waits, is_last)
-                }
-                Next::Message(ToClaimer::Stop) => Ok(()),
-                Next::Message(ToClaimer::Deregister { counts, .. }) => {
-                    self.count(counts);
-                    let turned = self.deregister();
-                    if turned.is_ok() {
-                        // The coordinator ends this process at once, so close the session first.
-                        self.connection.close();
-                        self.coordinator.say(FromClaimer::Deregistered);
-                    }
-                    return self.goes_on(turned).map(|_| ());
-                }
-                Next::Gone => Err(Stop::Orphaned),
-                Next::Late => self.renew(),
-            };
-            if !self.goes_on(turned)? {
-                return Ok(());
+                self.settle(deregistered)?;
+                return Err(Over::Done);
             }
+        }
+        Ok(())
+    }
+
+    fn on_session_end(&mut self) {
+        if let Some(session) = self.connection.session() {
+            let fault = format!("{session} has ended the session");
+            session.tell(Level::Info, &fault);
+            self.connection.close();
+            self.coordinator.say_fault(&fault);
         }
     }
 
@@ -215,23 +232,23 @@ impl<'a> Duty<'a> for Claimer<'a> {
 }
 
 impl Claimer<'_> {
-    /// Whether this claimer goes on after a turn.
-    fn goes_on(&mut self, turned: Result<(), Stop>) -> Result<bool, Failure> {
+    /// Acts on what has stopped a turn.
+    ///
+    /// # Errors
+    /// It does not go on.
+    fn settle(&mut self, turned: Result<(), Stop>) -> Result<(), Over> {
         match turned {
             Ok(()) => {}
             Err(Stop::Lost) => self.lose(),
             Err(Stop::Forgotten) => {
                 let line = "the server has lost what it had confirmed";
                 self.coordinator.note(Level::Warning, line);
-                return Ok(false);
+                return Err(Over::Done);
             }
-            Err(Stop::Orphaned) => {
-                self.outlive_parent();
-                return Ok(false);
-            }
-            Err(Stop::Failed(failure) | Stop::NoPayloads(failure)) => return Err(failure),
+            Err(Stop::Orphaned) => return Err(Over::Orphaned),
+            Err(Stop::Failed(failure) | Stop::NoPayloads(failure)) => return Err(failure.into()),
         }
-        Ok(true)
+        Ok(())
     }
 
     fn count(&mut self, (done, failed): (u64, u64)) {

@@ -95,7 +95,7 @@ pub fn start(
     let child = Child::spawn(&arguments, changes, signals, surroundings, announce)
         .map_err(Unstarted::Worker)?;
     Ok(Started {
-        running: Command::new(child, started, spec.timeout, spec.kill_after, Some(place)),
+        running: Command::new(child, started, spec.timeout, spec.kill_after, place),
         output: Output::of_stderr(read, Sink::Through(Tail::new(LONGEST_ERROR))),
         purpose: Jobs { tasks },
     })
@@ -119,9 +119,9 @@ impl JobCommand {
         let ending = ending.unwrap_or(Ending::Code(Reason::Internal.code()));
         let said = match &self.output.sink {
             Sink::Through(tail) => tail.text(),
-            Sink::Lines(_) | Sink::File(_) => String::new(),
+            Sink::Lines(_) | Sink::File(_) | Sink::None => String::new(),
         };
-        let cause = self.cause();
+        let cause = self.running.cause();
         // A terminal sends the signal that ends the worker to its commands, too.
         let was_asked = is_stopping
             && matches!(

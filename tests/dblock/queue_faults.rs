@@ -670,6 +670,25 @@ both_servers! {
         }
     }
 
+    fn a_command_that_may_take_long_to_end_is_gone_before_another_starts_if_its_server_is_lost(server) {
+        let jobs = short(server, &[]);
+        let proxy = Proxy::to(server);
+        jobs.put(&["x"]);
+        let stubborn = "trap 'echo told' TERM; echo shell $$; while :; do sleep 0.1; done";
+        let options = ["--timeout", "0.5", "--kill-after", "60"];
+        let mut worker = jobs.work(&options).env("DBLOCK_URL", proxy.url()).sh(stubborn).spawn();
+        let command = worker.wait_pid("shell");
+        worker.wait_line("told", SOON);
+        proxy.freeze();
+        let lost = Instant::now();
+        eventually("the command is ended", SOON, || !runs(command));
+        let took = lost.elapsed();
+        assert!(took < TTL * 9 / 10 + slack(), "{took:?}");
+        proxy.thaw();
+        worker.signal(Signal::SIGTERM);
+        worker.wait_within(SOON);
+    }
+
     fn a_command_is_ended_before_another_starts_when_its_worker_is_stopped_and_its_claimer_has_no_server(server) {
         for with_other in [true, false] {
             let (jobs, records) = (short(server, &[]), Records::new());

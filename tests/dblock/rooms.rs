@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::harness::pages::ROOT;
 
 /// From the ground up.
-const ROOMS: [&str; 15] = [
+const ROOMS: [&str; 16] = [
     "base",
     "db",
     "schema",
@@ -17,6 +17,7 @@ const ROOMS: [&str; 15] = [
     "isolated",
     "keeper",
     "supervise",
+    "run",
     "work",
     "crond",
     "settings",

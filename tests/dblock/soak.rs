@@ -592,13 +592,8 @@ impl History {
             let explained = match (run.output.code, run.output.signal) {
                 (Some(OWN_CODE), _) => command.is_some_and(|command| command.end.is_some()),
                 (Some(75), _) => command.is_none() && run.output.took.as_secs_f64() >= run.wait,
-                // A durable lock outlives sessions and keepers; but no command is started that no keeper can end.
-                (Some(74), _) if self.is_durable => {
-                    let never_began = (run.output.stderr)
-                        .contains("the keeper died before the command was started");
-                    by(&[CutOff, Restarted, HeldUp])
-                        || never_began && command.is_none() && by(&[KilledKeeper])
-                }
+                // A durable lock outlives sessions and keepers.
+                (Some(74), _) if self.is_durable => by(&[CutOff, Restarted, HeldUp]),
                 // A script may come too late, and its answer be lost.
                 (Some(69), _) if run.is_script => by(&[CutOff, Restarted, HeldUp]),
                 (None, Some(libc::SIGKILL)) if run.is_script => by(&[KilledDblock]),

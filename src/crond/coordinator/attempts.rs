@@ -9,13 +9,13 @@ use super::super::message::{Attempt, ToScheduler};
 use super::super::scheduler::Kept;
 use super::Coordinator;
 use crate::base::children::{End, reap_within};
-use crate::base::clock::Moment;
+use crate::base::clock::{Moment, is_over};
 use crate::base::exit::Ending;
 use crate::base::text::{in_words, shown};
 use crate::cron::{AttemptEnd, Job, retry};
 use crate::isolated::link::cut;
 use crate::lock::{Grant, Lease};
-use crate::supervise::{Output, Round, Sink, Started, is_over};
+use crate::supervise::{Output, Round, Sink, Started};
 
 impl Coordinator<'_> {
     /// Starts an attempt, unless it runs already.

@@ -21,6 +21,7 @@ impl Plan for Coordinator<'_> {
     type Rest = (String, Option<Mail>);
     type Sent = ToScheduler;
     type Received = FromScheduler;
+    type Conclusion = Ending;
 
     fn runner(&mut self) -> &mut RunnerOf<Self> {
         &mut self.runner

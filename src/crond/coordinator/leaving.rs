@@ -6,10 +6,9 @@ use nix::sys::signal::{Signal, killpg};
 
 use super::super::message::ToScheduler;
 use super::Coordinator;
-use crate::base::clock::Moment;
+use crate::base::clock::{Moment, is_over};
 use crate::base::exit::Ending;
 use crate::base::text::counted;
-use crate::supervise::is_over;
 
 /// How long the scheduler of an ending daemon may take between two records.
 const LEAVE: Duration = Duration::from_secs(3);

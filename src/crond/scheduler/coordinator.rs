@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use nix::unistd::Pid;
 
-use super::super::message::FromScheduler;
+use super::super::message::{FromScheduler, ToScheduler};
 use super::LOOK;
 use crate::base::clock::Moment;
+use crate::base::exit::Failure;
 use crate::isolated::link::Link;
 use crate::keeper::{Board, Parent};
 
@@ -16,7 +17,7 @@ use crate::keeper::{Board, Parent};
 const DEAF: Duration = Duration::from_secs(5);
 
 pub(super) struct Coordinator<'a> {
-    parent: Parent<'a, FromScheduler>,
+    parent: Parent<'a, FromScheduler, ToScheduler>,
     /// Since when an acknowledgement is pending, and whether the request was sent.
     unanswered: Option<(Moment, bool)>,
     /// When it was last told that the server answers.
@@ -24,12 +25,12 @@ pub(super) struct Coordinator<'a> {
 }
 
 impl<'a> Coordinator<'a> {
-    pub fn new(link: &'a Link, pid: Pid, board: Board) -> Self {
-        Self {
-            parent: Parent::new(link, pid, board, FromScheduler::Note),
+    pub fn new(link: &'a Link, pid: Pid, board: Board) -> Result<Self, Failure> {
+        Ok(Self {
+            parent: Parent::new(link, pid, board, FromScheduler::Note)?,
             unanswered: None,
             worked: Moment::START,
-        }
+        })
     }
 
     /// Whether it has not acknowledged for too long.
@@ -61,7 +62,7 @@ impl<'a> Coordinator<'a> {
 }
 
 impl<'a> Deref for Coordinator<'a> {
-    type Target = Parent<'a, FromScheduler>;
+    type Target = Parent<'a, FromScheduler, ToScheduler>;
 
     fn deref(&self) -> &Self::Target {
         &self.parent

@@ -52,7 +52,12 @@ impl Claiming {
 impl Claimer<'_> {
     /// Records outcomes and claims due jobs. If it `waits`, it returns only once something was claimed or a message has come.
     /// If it `is_last`, a worker that drains the queue ends after it, unless something was due.
-    pub(super) fn take_turn(&mut self, want: u32, waits: bool, is_last: bool) -> Result<(), Stop> {
+    pub(super) fn take_turn_of(
+        &mut self,
+        want: u32,
+        waits: bool,
+        is_last: bool,
+    ) -> Result<(), Stop> {
         if !waits && self.looked.elapsed() > LOOK_INTERVAL {
             self.look()?;
         }

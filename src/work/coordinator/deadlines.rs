@@ -2,11 +2,11 @@
 
 use super::super::Until;
 use super::{ClaimerState, Coordinator};
-use crate::base::clock::Moment;
+use crate::base::clock::{Moment, is_over};
 use crate::base::exit::{Failure, Reason};
 use crate::base::text::{counted, shown};
 use crate::lock::Lease;
-use crate::supervise::{Cause, is_over};
+use crate::supervise::Cause;
 use std::time::Duration;
 
 /// How long a worker without jobs waits for the server to deregister it.
@@ -169,8 +169,8 @@ impl Coordinator<'_> {
         let over = self
             .lease
             .map(|lease| lease.end_command(self.spec.kill_after));
-        // Once all commands are ending, the lease needs no further check.
-        let lease = over.filter(|_| !self.runner.are_all_ending());
+        // Once all commands are ended in time for it, the lease needs no further check.
+        let lease = over.filter(|_| !self.runner.are_all_gone_by(self.lease));
         let lease = lease.map(|over| self.runner.grace.deadline(over));
         let idle = self.runner.commands.is_empty() && !self.runner.is_silent;
         let silence = over.filter(|_| idle);

@@ -4,11 +4,11 @@ use super::super::claimer::{self, Resumed};
 use super::super::command::{JobCommand, Jobs};
 use super::super::message::{FromClaimer, ToClaimer};
 use super::{ClaimerState, Coordinator};
-use crate::base::clock::Moment;
+use crate::base::clock::{Moment, is_over};
 use crate::base::exit::{Ending, Failure};
 use crate::base::text::{counted, shown};
 use crate::lock::Lease;
-use crate::supervise::{Cause, Plan, Received, Round, RunnerOf, is_over};
+use crate::supervise::{Cause, Plan, Received, Round, RunnerOf};
 use nix::sys::signal::Signal;
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -22,6 +22,7 @@ impl Plan for Coordinator<'_> {
     type Rest = ();
     type Sent = ToClaimer;
     type Received = FromClaimer;
+    type Conclusion = Ending;
 
     fn runner(&mut self) -> &mut RunnerOf<Self> {
         &mut self.runner

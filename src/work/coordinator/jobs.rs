@@ -4,12 +4,12 @@ use super::super::Until;
 use super::super::ahead::STALLED;
 use super::super::command::{JobCommand, Task, Unstarted, failed, start};
 use super::Coordinator;
-use crate::base::clock::Moment;
+use crate::base::clock::{Moment, is_over};
 use crate::base::exit::{Failure, Reason};
 use crate::base::text::{counted, shown};
 use crate::lock::Lease;
 use crate::queue::{JobEnd, Queue};
-use crate::supervise::{Cause, Round, is_over};
+use crate::supervise::{Cause, Round};
 use std::time::Duration;
 
 impl Coordinator<'_> {
@@ -22,7 +22,10 @@ impl Coordinator<'_> {
         let took = command.running.started.elapsed();
         let outputs = &mut self.runner.outputs;
         command.output.finish(&mut outputs.outlets, round);
-        let was_lost = command.cause() == Some(Cause::LeaseOver);
+        let was_lost = matches!(
+            command.running.cause(),
+            Some(Cause::LeaseOver | Cause::LockLost)
+        );
         // If the worker was lost, others have the jobs, and the outcomes no longer count.
         let mut ending = None;
         if let Some((queue, _)) = self.registered.clone() {

@@ -3,9 +3,9 @@
 use super::super::Until;
 use super::super::message::ToClaimer;
 use super::{ClaimerState, Coordinator};
+use crate::base::clock::is_over;
 use crate::base::exit::{CONFLICT, Ending};
 use crate::queue::{Ended, JobEnd};
-use crate::supervise::is_over;
 use std::time::Duration;
 
 /// The approximate size of outcomes in the statements of a turn, in bytes: an error is there in hex digits. In a message they are smaller.

@@ -57,9 +57,6 @@ pub enum FromKeeper {
     Killed(Box<Client>),
     /// A lock that was lost cannot be reacquired.
     Abandoned(Refusal),
-    /// The keeper kills the command: the supervisor is stopped and has not ended it in time for the lost lock, or the keeper can wait for
-    /// nothing any more.
-    EndsCommand,
     /// Whether the end of the run is recorded. If not, the reason was reported before.
     Recorded(bool),
     /// The lock is free, or the killer knows that the command has ended.
@@ -79,13 +76,6 @@ impl From<Failure> for FromKeeper {
 pub enum ToKeeper {
     /// The answer to [`FromKeeper::AreYouThere`].
     Here,
-    /// Sent by the command's own process just before it becomes the command, so that no command runs unknown.
-    Started {
-        /// Its process.
-        pid: i32,
-        /// Whether it leads a process group of its own.
-        own_group: bool,
-    },
     /// dblock is stopped, as by Ctrl-Z. While its command is stopped, too, the keeper renews nothing until [`ToKeeper::Check`].
     Pause,
     /// Renew now.

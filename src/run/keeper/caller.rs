@@ -2,77 +2,72 @@
 
 use nix::sys::signal::{Signal, raise};
 
-use super::message::{Answer, FromKeeper, ToKeeper};
-use super::parent::ParentProcess;
+use super::super::message::{Answer, FromKeeper, ToKeeper};
 use crate::isolated::link::{Link, cut};
+use crate::keeper::Parent;
 use crate::lock::{Caller, Holders};
 
-/// The link to the supervisor, and its process.
-pub struct Supervisor<'a>(pub &'a Link, pub ParentProcess);
-
-impl Caller for Supervisor<'_> {
+impl Caller for Parent<'_, FromKeeper, ToKeeper> {
     fn on_server(&self, server: &str) {
-        let _ = self.0.send(&FromKeeper::Reached(cut(server)));
+        let _ = self.link.send(&FromKeeper::Reached(cut(server)));
     }
 
     fn on_read_only(&self, server: Option<&str>) {
         let server = server.map(str::to_owned);
-        let _ = self.0.send(&FromKeeper::OnlyReadOnly(server));
+        let _ = self.link.send(&FromKeeper::OnlyReadOnly(server));
     }
 
     fn on_row_locked(&self, is_locked: bool) {
-        let _ = self.0.send(&FromKeeper::RowLocked(is_locked));
+        let _ = self.link.send(&FromKeeper::RowLocked(is_locked));
     }
 
     fn on_taken(&self, holders: &Holders) {
         let taken = Answer::Taken(holders.clone());
-        let _ = self.0.send(&FromKeeper::Answered(taken));
+        let _ = self.link.send(&FromKeeper::Answered(taken));
     }
 
     fn on_wait(&self, holders: &Holders) {
-        let _ = self.0.send(&FromKeeper::Waiting(holders.clone()));
+        let _ = self.link.send(&FromKeeper::Waiting(holders.clone()));
     }
 
     /// While the lock may be held without an answer, the keeper outlives its supervisor, so that it can release the lock. Once the
     /// supervisor has answered, it does not kill the keeper either.
     fn on_claim(&self, may_be_held: bool) -> bool {
         if may_be_held {
-            self.1.outlive();
-        } else if self.1.die_with().is_err() {
+            self.process.outlive();
+        } else if self.process.die_with().is_err() {
             let _ = raise(Signal::SIGKILL);
         }
-        let sent = self.0.send(&FromKeeper::Claiming(may_be_held));
-        let goes_on = sent.is_ok() && (!may_be_held || self.is_answered());
+        let sent = self.link.send(&FromKeeper::Claiming(may_be_held));
+        let goes_on = sent.is_ok() && (!may_be_held || is_answered(self.link));
         if !goes_on {
             // So that a supervisor that has given up does not wait for a release.
-            let _ = self.0.send(&FromKeeper::Claiming(false));
+            let _ = self.link.send(&FromKeeper::Claiming(false));
         }
         goes_on
     }
 
     fn ask_alive(&self) {
-        let _ = self.0.send(&FromKeeper::AreYouThere);
+        let _ = self.link.send(&FromKeeper::AreYouThere);
     }
 
     /// Blocks while the supervisor is stopped: it could not start the command, and the other waiters would wait for nothing. The server
     /// ends the session of a waiter that does not answer, and the next waiter moves up.
     fn await_alive(&self) {
-        self.is_answered();
+        is_answered(self.link);
     }
 }
 
-impl Supervisor<'_> {
-    /// Waits for [`ToKeeper::Here`]; `false`: the supervisor no longer wants the lock.
-    fn is_answered(&self) -> bool {
-        while let Ok(Some((message, _))) = self.0.receive() {
-            match message {
-                ToKeeper::Here => return true,
-                ToKeeper::Release(_) => return false,
-                _ => {}
-            }
+/// Waits for [`ToKeeper::Here`]; `false`: the supervisor no longer wants the lock.
+fn is_answered(link: &Link) -> bool {
+    while let Ok(Some((message, _))) = link.receive() {
+        match message {
+            ToKeeper::Here => return true,
+            ToKeeper::Release(_) => return false,
+            _ => {}
         }
-        false
     }
+    false
 }
 
 #[cfg(test)]
@@ -80,12 +75,15 @@ mod tests {
     use nix::unistd::getppid;
 
     use super::*;
+    use crate::keeper::Board;
 
     #[test]
     fn a_claim_that_nobody_wants_any_more_is_withdrawn() {
         let (keeper, supervisor) = Link::pair().unwrap();
         supervisor.send(&ToKeeper::Release(None)).unwrap();
-        assert!(!Supervisor(&keeper, ParentProcess::new(getppid())).on_claim(true));
+        let board = Board::new(1).unwrap();
+        let parent = Parent::new(&keeper, getppid(), board, FromKeeper::Note).unwrap();
+        assert!(!parent.on_claim(true));
         drop(keeper);
         let mut claims = Vec::new();
         while let Some((FromKeeper::Claiming(may_be_held), _)) = supervisor.receive().unwrap() {

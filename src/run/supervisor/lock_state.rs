@@ -1,7 +1,7 @@
 //! The lock as the supervisor sees it: what the keeper has reported so far.
 
+use super::super::message::FromKeeper;
 use crate::base::clock::Moment;
-use crate::keeper::message::FromKeeper;
 use crate::lock::Lease;
 
 /// Whether the lock is held.

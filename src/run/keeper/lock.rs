@@ -3,19 +3,23 @@
 
 use std::time::Duration;
 
-use super::Task;
-use super::message::{Answer, FromKeeper};
+use super::super::message::{Answer, FromKeeper, ToKeeper};
+use super::super::task::Task;
 use super::recorder::Recorder;
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::db::{Client, Fault};
-use crate::history::{Outcome, RunEnd};
-use crate::isolated::link::{Link, cut};
+use crate::history::RunEnd;
+use crate::isolated::link::cut;
+use crate::keeper::Parent;
 use crate::lock::{
     Backend, Grant, Holders, LONGEST_TTL, Lease, LockSpec, OnLockLost, Refusal, Release,
 };
 use crate::schema;
+
+/// The process that runs the command.
+type Supervisor<'a> = Parent<'a, FromKeeper, ToKeeper>;
 
 /// Whether this run holds the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,14 +78,6 @@ impl<'a> Lock<'a> {
         }
     }
 
-    /// When the next renewal is due; `None` if no lock is held.
-    pub fn renewal_due(&self) -> Option<Moment> {
-        match self.state {
-            State::Held(lease) => Some(lease.next_renewal()),
-            _ => None,
-        }
-    }
-
     /// By when the command must be gone; `None`: it may run on.
     pub fn command_deadline(&self) -> Option<Moment> {
         let must_end = match self.state {
@@ -115,7 +111,7 @@ impl<'a> Lock<'a> {
     }
 
     /// Notes a loss, and tells the supervisor.
-    pub fn lose(&mut self, cause: &str, link: &Link) {
+    pub fn lose(&mut self, cause: &str, supervisor: &mut Supervisor) {
         self.backend.drop_held();
         self.is_prepared = false;
         if let State::Held(lease) = self.state {
@@ -125,11 +121,11 @@ impl<'a> Lock<'a> {
             }
         }
         (self.state, self.was_refused) = (State::Lost, false);
-        let _ = link.send(&FromKeeper::Lost(cut(cause)));
+        supervisor.say(FromKeeper::Lost(cut(cause)));
     }
 
     /// Gives up on a lost lock while the command runs; the supervisor ends the command.
-    pub fn abandon(&mut self, why: Refusal, link: &Link) {
+    pub fn abandon(&mut self, why: Refusal, supervisor: &mut Supervisor) {
         self.state = State::Abandoned;
         self.shorten_deadline();
         let why = match why {
@@ -139,15 +135,19 @@ impl<'a> Lock<'a> {
             }),
             taken @ Refusal::Taken(_) => taken,
         };
-        let _ = link.send(&FromKeeper::Abandoned(why));
+        supervisor.say(FromKeeper::Abandoned(why));
     }
 
     /// Records the grant, and finds out whether the run is due. `Err(None)`: another attempt may succeed.
-    pub fn begin(&mut self, grant: Grant, link: &Link) -> Result<bool, Option<Failure>> {
+    pub fn begin(
+        &mut self,
+        grant: Grant,
+        supervisor: &mut Supervisor,
+    ) -> Result<bool, Option<Failure>> {
         let Some(recorder) = &mut self.recorder else {
             return Ok(true);
         };
-        let _ = link.send(&FromKeeper::Answered(Answer::Granted));
+        supervisor.say(FromKeeper::Answered(Answer::Granted));
         // A row lock has set its own limit on the session.
         let is_limited = self.backend.outlives_session();
         let limit = (!is_limited).then(|| Lease::answer_limit(self.spec.ttl));
@@ -162,7 +162,7 @@ impl<'a> Lock<'a> {
             Ok(Ok(tick)) => {
                 self.is_prepared = true;
                 if let Some(tick) = tick {
-                    let _ = link.send(&FromKeeper::Tick(tick.to_string()));
+                    supervisor.say(FromKeeper::Tick(tick.to_string()));
                 }
                 Ok(true)
             }
@@ -171,7 +171,7 @@ impl<'a> Lock<'a> {
                 let skip = || recorder.skip(&why);
                 self.backend.release(&skip, Duration::ZERO);
                 self.backend.drop_held();
-                let _ = link.send(&FromKeeper::AlreadyRan(*already));
+                supervisor.say(FromKeeper::AlreadyRan(*already));
                 Ok(false)
             }
             Err(fault) => {
@@ -184,7 +184,7 @@ impl<'a> Lock<'a> {
                     Fault::Final(failure) => Err(Some(failure)),
                     fault => {
                         let why = format!("cannot look into the history: {fault}");
-                        link.send_if_heard(&FromKeeper::Note(Level::Info, cut(&why)));
+                        supervisor.say_if_heard(&FromKeeper::Note(Level::Info, cut(&why)));
                         Err(None)
                     }
                 }
@@ -204,7 +204,7 @@ impl<'a> Lock<'a> {
         let done = session
             .answer_within(limit)
             .map_err(|error| Fault::Gone(error.to_string()))
-            .and_then(|()| recorder.record_skip(&line, Outcome::Skipped, session));
+            .and_then(|()| recorder.record_skip(&line, session));
         match done {
             Err(Fault::Final(failure)) => return Err(failure),
             Err(fault) => {
@@ -234,13 +234,13 @@ impl<'a> Lock<'a> {
     }
 
     /// Notes that this client kills the holder.
-    pub fn be_killed(&mut self, killer: Client, link: &Link) {
+    pub fn be_killed(&mut self, killer: Client, supervisor: &mut Supervisor) {
         self.state = State::Killed;
-        let _ = link.send(&FromKeeper::Killed(Box::new(killer)));
+        supervisor.say(FromKeeper::Killed(Box::new(killer)));
     }
 
     /// The command is gone: acknowledges the kill.
-    pub fn ack_kill(&mut self, link: &Link) {
+    pub fn ack_kill(&mut self, supervisor: &mut Supervisor) {
         for _ in 0..2 {
             if self.state != State::Killed {
                 return;
@@ -251,14 +251,14 @@ impl<'a> Lock<'a> {
                 return;
             }
             // This session is lost by now: acknowledge on another one, if the killer still waits.
-            self.find_kill(link);
+            self.find_kill(supervisor);
         }
     }
 
     /// Looks whether the lock was lost to a killer, which waits for the command's end.
-    fn find_kill(&mut self, link: &Link) {
+    fn find_kill(&mut self, supervisor: &mut Supervisor) {
         if let Some(killer) = self.backend.find_kill() {
-            self.be_killed(killer, link);
+            self.be_killed(killer, supervisor);
         }
     }
 
@@ -274,7 +274,7 @@ impl<'a> Lock<'a> {
 
     /// Records how the run ended, or removes the record of one that was never started, and releases the lock. Returns the keeper's last
     /// message.
-    pub fn release(&mut self, end: Option<&RunEnd>, link: &Link) -> FromKeeper {
+    pub fn release(&mut self, end: Option<&RunEnd>, supervisor: &mut Supervisor) -> FromKeeper {
         let begun = Moment::now();
         self.prepare();
         let record = || match (&self.recorder, end.cloned()) {
@@ -304,7 +304,7 @@ impl<'a> Lock<'a> {
             also_done,
             was_held,
         } = self.backend.release(&record, patience);
-        let _ = link.send(&FromKeeper::Recorded(also_done));
+        supervisor.say(FromKeeper::Recorded(also_done));
         let cause = match was_held {
             Ok(was_held) => {
                 if let Some(recorder) = &self.recorder {
@@ -319,9 +319,9 @@ impl<'a> Lock<'a> {
         };
         // A killer may have ended the session, and may wait for this end.
         if matches!(self.state, State::Held(_) | State::Lost) {
-            self.find_kill(link);
+            self.find_kill(supervisor);
         }
-        self.ack_kill(link);
+        self.ack_kill(supervisor);
         cause.map_or(FromKeeper::Released, |cause| FromKeeper::Lost(cut(&cause)))
     }
 }

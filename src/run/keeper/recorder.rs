@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{TableUse, Task};
+use super::super::task::{TableUse, Task};
 use crate::base::clock::Moment;
 use crate::cron::{AlreadyRan, Once, Tick, tick_in_micros};
 use crate::db::{Ask, Fault, Session};
@@ -19,8 +19,8 @@ pub struct Recorder<'a> {
     slot_names: &'a [String],
     /// Whether the backend records the grant itself, in one transaction with it.
     is_row: bool,
-    /// When its command was started; `None`: it was not, or another keeper saw that.
-    pub started: Option<Moment>,
+    /// When the supervisor was told to start its command; `None`: it was not, or by another keeper.
+    pub granted: Option<Moment>,
 }
 
 impl<'a> Recorder<'a> {
@@ -43,7 +43,7 @@ impl<'a> Recorder<'a> {
             tables,
             slot_names: task.slot_names,
             is_row: tables.is_row(),
-            started: None,
+            granted: None,
         }
     }
 
@@ -125,12 +125,7 @@ impl<'a> Recorder<'a> {
     ///
     /// # Errors
     /// It is not recorded. [`Fault::Final`]: the tables cannot be used.
-    pub fn record_skip(
-        &mut self,
-        message: &str,
-        outcome: Outcome,
-        session: &mut Session,
-    ) -> Result<(), Fault> {
+    pub fn record_skip(&mut self, message: &str, session: &mut Session) -> Result<(), Fault> {
         if !self.is_row {
             schema::prepare(session)?;
             self.journal.tables.check(session)?;
@@ -138,7 +133,7 @@ impl<'a> Recorder<'a> {
         if let Some(once @ Once::At(_)) = &self.tables.once {
             self.find_tick(once, session)?;
         }
-        self.carry_out(&[self.journal.skip(message, outcome)], session)
+        self.carry_out(&[self.journal.skip(message, Outcome::Skipped)], session)
     }
 
     /// Records how the run ended, on the session that holds the lock.
@@ -184,7 +179,7 @@ impl<'a> Recorder<'a> {
             outcome: Outcome::Failed,
             exit_code: None,
             signal: None,
-            ran: self.started.map(Moment::elapsed),
+            ran: self.granted.map(Moment::elapsed),
             ended_ago: Duration::ZERO,
             message: Some(message.to_owned()),
             succeeded: false,

@@ -1,15 +1,15 @@
 //! What `dblock run` asks the supervisor to do: the command, its lock and its limits.
 
 use std::ffi::OsString;
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use nix::unistd::getpid;
 
+use super::task::{TableUse, Task};
 use crate::base::log::Level;
 use crate::db::ConnectOptions;
-use crate::keeper::{TableUse, Task};
 use crate::lock::{Introduction, LockSpec, Wait};
+use crate::supervise::program_of;
 
 /// A command to run under a lock, and how it is ended.
 #[derive(Debug)]
@@ -68,11 +68,4 @@ impl Job {
             tick: None,
         }
     }
-}
-
-/// The name of a command's program, without its folder.
-pub fn program_of(command: &[OsString]) -> String {
-    let program = command.first().map(Path::new);
-    let name = program.and_then(|path| path.file_name().or(Some(path.as_os_str())));
-    name.unwrap_or_default().to_string_lossy().into_owned()
 }

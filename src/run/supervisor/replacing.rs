@@ -1,12 +1,11 @@
 //! Replaces a keeper that ends early.
 
+use super::super::keeper::{self, Work};
+use super::super::message::FromKeeper;
+use super::super::task::Task;
 use super::Supervisor;
-use super::phase::Phase;
 use crate::base::exit::Failure;
-use crate::base::processes::Processes;
 use crate::isolated::restarts::Replacement;
-use crate::keeper::message::FromKeeper;
-use crate::keeper::{self, Task, Work};
 use crate::lock::{Grant, OnLockLost};
 
 impl Supervisor<'_> {
@@ -18,12 +17,13 @@ impl Supervisor<'_> {
     /// Schedules a replacement for the keeper that has ended. `false`: there is none, and that was reported.
     pub(super) fn schedule_keeper(&mut self) -> bool {
         let is_durable = self.is_durable();
-        let replacement = self.keeper.restarts.schedule();
-        let end = self.keeper.how_it_ended();
+        let replacement = self.runner.peer.restarts.schedule();
+        let end = self.runner.peer.how_it_ended();
+        let log = self.runner.log;
         match replacement {
             // The loss of any other lock was reported before.
             Replacement::Soon if is_durable => {
-                self.log.info(format_args!("{end}; another one goes on"));
+                log.info(format_args!("{end}; another one goes on"));
             }
             Replacement::Soon | Replacement::AfterFault => {}
             Replacement::Never => {
@@ -33,69 +33,40 @@ impl Supervisor<'_> {
                 } else {
                     "ending the command"
                 };
-                self.log
-                    .error(format_args!("{end}, again and again; {besides}"));
+                log.error(format_args!("{end}, again and again; {besides}"));
             }
         }
         replacement != Replacement::Never
     }
 
-    /// Starts the keeper that is due.
-    pub(super) fn replace_due_keeper(&mut self, phase: Phase) -> Phase {
-        if !self.keeper.restarts.take_due() {
-            return phase;
-        }
-        let phase = match phase {
-            Phase::Acquiring(acquiring) => return self.ask_again(acquiring),
-            Phase::Releasing(releasing) => {
-                self.start_releasing_keeper(&releasing);
-                return Phase::Releasing(releasing);
-            }
-            phase => phase,
-        };
-        let command = match &phase {
-            Phase::Running(running) => Some(running.command.child.processes),
-            Phase::Terminating(terminating) => Some(terminating.command.child.processes),
-            _ => None,
-        };
-        if let Some(grant) = self.grant
-            && let Err(failure) = self.replace_keeper(grant, command)
-        {
-            self.on_keeper_fault(&failure);
-            self.schedule_keeper();
-        }
-        phase
-    }
-
     /// Starts another keeper, which reacquires the slot, for the command if it still runs.
-    pub(super) fn replace_keeper(
-        &mut self,
-        grant: Grant,
-        command: Option<Processes>,
-    ) -> Result<(), Failure> {
+    pub(super) fn replace_keeper(&mut self) -> Result<(), Failure> {
+        let Some(grant) = self.grant else {
+            return Ok(());
+        };
         let task = Task {
             tick: self.record.tick.as_deref(),
-            ..self.job.task(self.run_id, false, self.log.shown)
+            ..self.job.task(self.run_id, false, self.runner.log.shown)
         };
-        self.keeper.take_over(keeper::fork_off(Work::Resume(
-            task,
-            grant,
-            self.lock.lease(),
-            command,
-        ))?);
+        let work = Work::Resume(task, grant, self.lock.lease());
+        let keeper = keeper::fork_off(work, self.runner.board)?;
+        self.runner.peer.replace(keeper);
+        self.standing.claims = false;
         Ok(())
     }
 
     /// No keeper can hold the lock until this fault is over. Reports each fault once.
     pub(super) fn on_keeper_fault(&mut self, failure: &Failure) {
-        if !self.keeper.restarts.note_fault(failure) {
+        if !self.runner.peer.restarts.note_fault(failure) {
             return;
         }
         if self.replaces_keepers() {
-            self.log.error(format_args!("{failure}; trying again"));
+            self.runner
+                .log
+                .error(format_args!("{failure}; trying again"));
         } else {
             // What follows is reported with the keeper's end.
-            self.log.error(failure);
+            self.runner.log.error(failure);
         }
     }
 
@@ -109,9 +80,11 @@ impl Supervisor<'_> {
         if !matches!(message, FromKeeper::Held(..) | FromKeeper::Confirmed(_)) {
             return;
         }
-        if self.keeper.restarts.end_fault() {
+        if self.runner.peer.restarts.end_fault() {
             let name = &self.job.lock.name;
-            self.log.warning(format_args!("{name} is renewed again"));
+            self.runner
+                .log
+                .warning(format_args!("{name} is renewed again"));
         }
     }
 }

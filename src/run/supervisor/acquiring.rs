@@ -2,20 +2,19 @@
 
 use nix::sys::signal::Signal;
 
-use super::event::{Event, is_over};
+use super::super::keeper::{self, Work};
+use super::super::message::{Answer, FromKeeper, ToKeeper};
+use super::super::task::{TableUse, Task};
 use super::lock_state::LockState;
 use super::phase::{Acquiring, Conclusion, Phase};
-use super::signals::Received;
-use super::{LAST_CHANCE, RunOutcome, Supervisor};
+use super::{LAST_CHANCE, Supervisor};
 use crate::base::children::End;
 use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure, Reason};
-use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::cron::AlreadyRan;
-use crate::keeper::message::{Answer, FromKeeper, ToKeeper};
-use crate::keeper::{self, TableUse, Task, Work};
 use crate::lock::{Grant, Holders, LockSpec, Wait};
+use crate::supervise::{Received, RunOutcome};
 
 /// The result of the request for the lock.
 pub enum Acquisition {
@@ -35,29 +34,8 @@ pub enum Acquisition {
 type Decision = Option<anyhow::Result<Acquisition>>;
 
 impl Supervisor<'_> {
-    pub(super) fn begin_acquiring(&self) -> Phase {
-        let begun = Moment::now();
-        Phase::Acquiring(Acquiring {
-            begun,
-            deadline: Some(begun + self.job.connection.connect_timeout),
-            waiting: false,
-            only_read_only: None,
-            row_is_locked: false,
-            answer: None,
-            grant: None,
-            last_note: "connecting".to_owned(),
-        })
-    }
-
-    pub(super) fn on_event_acquiring(&mut self, mut acquiring: Acquiring, event: Event) -> Phase {
-        let decision = match event {
-            Event::Message(message) => self.on_message_acquiring(&mut acquiring, message),
-            Event::Signal(received) => self.on_signal_acquiring(&mut acquiring, received),
-            Event::KeeperGone => self.on_keeper_gone_acquiring(&acquiring),
-            Event::Deadline if is_over(acquiring.deadline) => Some(self.too_late(&acquiring)),
-            // This deadline belongs to the restart of a keeper.
-            Event::Deadline => None,
-        };
+    /// Goes on with the request, unless it is decided.
+    fn decide(&mut self, acquiring: Acquiring, decision: Decision) -> Phase {
         match decision {
             Some(decision) => self.end_acquiring(decision),
             None => Phase::Acquiring(acquiring),
@@ -65,24 +43,26 @@ impl Supervisor<'_> {
     }
 
     /// The keeper has died, and no command runs yet. If somebody killed the keeper, another one asks for the lock, but not for ever.
-    fn on_keeper_gone_acquiring(&mut self, acquiring: &Acquiring) -> Decision {
-        let was_killed = self.keeper.end() == End::Ended(Ending::Signal(libc::SIGKILL))
-            && acquiring.grant.is_none();
-        let end = self.keeper.how_it_ended();
-        if was_killed && self.keeper.restarts.on_death() {
-            self.log.info(format_args!("{end}; another one goes on"));
-            return None;
+    pub(super) fn on_keeper_gone_acquiring(&mut self, acquiring: Acquiring) -> Phase {
+        let peer = &mut self.runner.peer;
+        let was_killed =
+            peer.end() == End::Ended(Ending::Signal(libc::SIGKILL)) && acquiring.grant.is_none();
+        let end = peer.how_it_ended();
+        if was_killed && peer.restarts.on_death() {
+            let log = self.runner.log;
+            log.info(format_args!("{end}; another one goes on"));
+            return Phase::Acquiring(acquiring);
         }
         let again = if was_killed { ", again and again," } else { "" };
         let name = &self.job.lock.name;
-        let besides = if self.keeper.has_claimed() {
+        let besides = if self.standing.claims {
             format!("; if {name} was granted, it is free when the TTL is over")
         } else {
             String::new()
         };
-        let last_note = &acquiring.last_note;
+        let last_note = &self.runner.last_note;
         let line = format!("{end}{again} while this was under way: {last_note}{besides}");
-        Some(Err(Failure::new(Reason::Internal, line).into()))
+        self.end_acquiring(Err(Failure::new(Reason::Internal, line).into()))
     }
 
     /// Starts another keeper in the place of a dead one. It asks for the lock for the rest of the wait.
@@ -97,15 +77,18 @@ impl Supervisor<'_> {
         };
         let task = Task {
             lock: &lock,
-            ..self
-                .job
-                .task(self.run_id, self.keeper.names_holders, self.log.shown)
+            ..self.job.task(
+                self.run_id,
+                self.fallback.names_holders,
+                self.runner.log.shown,
+            )
         };
-        let may_hold = self.keeper.has_claimed();
+        // The one before may have been granted the lock.
+        let may_hold = self.standing.claims;
         let work = Work::AcquireAgain(task, self.record.requested, may_hold);
-        match keeper::fork_off(work) {
+        match keeper::fork_off(work, self.runner.board) {
             Ok(keeper) => {
-                self.keeper.ask_again(keeper);
+                self.runner.peer.replace(keeper);
                 Phase::Acquiring(acquiring)
             }
             Err(failure) => self.end_acquiring(Err(failure.into())),
@@ -115,21 +98,21 @@ impl Supervisor<'_> {
     /// The request is decided: starts the command, or ends the run. Kills the keeper unless it holds the lock.
     pub(super) fn end_acquiring(&mut self, decision: anyhow::Result<Acquisition>) -> Phase {
         self.record.end_wait();
-        self.keeper.restarts.cancel();
+        self.runner.peer.restarts.cancel();
         let is_acquired = matches!(decision, Ok(Acquisition::Acquired(_)));
         let is_to_release = self.keeper_is_to_release() && !is_acquired;
         if !is_acquired && !is_to_release {
-            self.keeper.end();
+            self.runner.peer.end();
             // Signals are handled before messages, so the name of the server may still be unread.
-            while let Some(message) = self.keeper.left_behind() {
+            while let Some(message) = self.runner.peer.left_behind() {
                 if matches!(message, FromKeeper::Reached(_)) {
-                    self.record.on_message(&message);
+                    self.record_message(&message);
                 }
             }
         }
         match self.after_acquiring(decision) {
-            Phase::Done(conclusion) if is_to_release => {
-                self.begin_release(None, LAST_CHANCE, conclusion)
+            Phase::Done(Some(conclusion)) if is_to_release => {
+                self.begin_release(LAST_CHANCE, conclusion)
             }
             phase => phase,
         }
@@ -138,26 +121,26 @@ impl Supervisor<'_> {
     /// Whether the keeper may hold the lock, or holds one that would outlive it. Then it must not be killed before it has released the
     /// lock.
     fn keeper_is_to_release(&self) -> bool {
-        let has_it = self.lock.is_held() && self.is_durable() && !self.keeper.is_closed();
-        self.keeper.claims() || has_it
+        let has_it = self.lock.is_held() && self.is_durable() && !self.runner.peer.is_closed();
+        self.keeper_claims() || has_it
     }
 
     fn after_acquiring(&mut self, decision: anyhow::Result<Acquisition>) -> Phase {
         match decision {
             Ok(Acquisition::Acquired(grant)) => self.start_command(Some(grant)),
-            Ok(Acquisition::Taken(holder)) => Phase::Done(Ok(Conclusion::Taken(holder))),
+            Ok(Acquisition::Taken(holder)) => Phase::done(Ok(Conclusion::Taken(holder))),
             Ok(Acquisition::AlreadyRan(already)) => {
-                Phase::Done(Ok(Conclusion::AlreadyRan(already)))
+                Phase::done(Ok(Conclusion::AlreadyRan(already)))
             }
-            Ok(Acquisition::Unreachable(failure)) if self.run_if_unreachable => {
+            Ok(Acquisition::Unreachable(failure)) if self.fallback.run_if_unreachable => {
                 self.run_without_lock(&failure)
             }
-            Ok(Acquisition::Unreachable(failure)) => Phase::Done(Err(failure.into())),
+            Ok(Acquisition::Unreachable(failure)) => Phase::done(Err(failure.into())),
             Ok(Acquisition::Interrupted(signal)) => {
                 self.record.outcome = RunOutcome::Interrupted;
-                Phase::Done(Ok(Conclusion::Interrupted(signal)))
+                Phase::done(Ok(Conclusion::Interrupted(signal)))
             }
-            Err(error) => Phase::Done(Err(error)),
+            Err(error) => Phase::done(Err(error)),
         }
     }
 
@@ -169,13 +152,23 @@ impl Supervisor<'_> {
             .and_then(|use_of| use_of.once.as_ref());
         let besides = once.map_or("", |_| ", and a success is not recorded");
         let line = format!("{failure}; running without the lock{besides}");
-        self.log.error(&line);
+        self.runner.log.error(&line);
         self.record.message = Some(line);
-        self.keeper.dismiss();
+        self.standing.is_dismissed = true;
+        self.runner.peer.send(ToKeeper::Release(None));
         self.start_command(None)
     }
 
-    fn on_message_acquiring(&mut self, acquiring: &mut Acquiring, message: FromKeeper) -> Decision {
+    pub(super) fn on_message_acquiring(
+        &mut self,
+        mut acquiring: Acquiring,
+        message: FromKeeper,
+    ) -> Phase {
+        let decision = self.on_answer(&mut acquiring, message);
+        self.decide(acquiring, decision)
+    }
+
+    fn on_answer(&mut self, acquiring: &mut Acquiring, message: FromKeeper) -> Decision {
         match message {
             FromKeeper::Held(grant, _) => {
                 self.lock.update(&message);
@@ -190,14 +183,9 @@ impl Supervisor<'_> {
             FromKeeper::AlreadyRan(already) => return Some(Ok(Acquisition::AlreadyRan(already))),
             FromKeeper::Failed(failure) => return Some(Err(failure.into())),
             FromKeeper::Waiting(holders) => self.begin_wait(acquiring, &holders),
-            FromKeeper::Note(level, text) => {
-                self.log.say(level, &text);
-                if level == Level::Info {
-                    acquiring.last_note = text;
-                }
-            }
+            FromKeeper::Note(level, text) => self.runner.note(level, text),
             FromKeeper::AreYouThere | FromKeeper::Claiming(true) => {
-                self.keeper.send(ToKeeper::Here);
+                self.runner.peer.send(ToKeeper::Here);
             }
             FromKeeper::Answered(answer) => {
                 if matches!(answer, Answer::Taken(_)) {
@@ -218,7 +206,7 @@ impl Supervisor<'_> {
             return None;
         };
         if lease.proved.elapsed() > lease.ttl / 2 {
-            self.keeper.send(ToKeeper::Check);
+            self.runner.peer.send(ToKeeper::Check);
             acquiring.deadline = Some(Moment::now() + lease.grace());
             return None;
         }
@@ -228,16 +216,17 @@ impl Supervisor<'_> {
             connection_id,
             ..
         } = grant;
-        self.log.info(format_args!(
+        self.runner.log.info(format_args!(
             "acquired {name} (slot {slot}) after {span}, on connection {connection_id}"
         ));
         Some(Ok(Acquisition::Acquired(grant)))
     }
 
-    fn begin_wait(&self, acquiring: &mut Acquiring, holders: &Holders) {
+    fn begin_wait(&mut self, acquiring: &mut Acquiring, holders: &Holders) {
         let name = &self.job.lock.name;
-        self.log.info(format_args!("{name} is {holders}; waiting"));
-        acquiring.last_note = format!("{name} was last {holders}");
+        let log = self.runner.log;
+        log.info(format_args!("{name} is {holders}; waiting"));
+        self.runner.last_note = format!("{name} was last {holders}");
         acquiring.answer = None;
         self.wait_longer(acquiring);
         acquiring.waiting = true;
@@ -255,22 +244,25 @@ impl Supervisor<'_> {
         }
     }
 
-    fn on_signal_acquiring(&mut self, acquiring: &mut Acquiring, received: Received) -> Decision {
-        self.reap_orphans(None);
-        if self.poller.signals.act_on(received.signal) {
-            return Some(Ok(Acquisition::Interrupted(received.signal)));
+    pub(super) fn on_signal_acquiring(
+        &mut self,
+        mut acquiring: Acquiring,
+        received: Received,
+    ) -> Phase {
+        if self.runner.poller.signals.act_on(received.signal) {
+            return self.end_acquiring(Ok(Acquisition::Interrupted(received.signal)));
         }
         // While dblock was stopped, so was its keeper. Give the keeper time to report its own timeout.
         if acquiring.waiting && received.signal == Signal::SIGCONT {
             let at_least = Moment::now() + self.job.connection.connect_timeout;
             acquiring.deadline = acquiring.deadline.map(|deadline| deadline.max(at_least));
         }
-        None
+        Phase::Acquiring(acquiring)
     }
 
     /// What to conclude when the deadline has passed.
-    fn too_late(&self, acquiring: &Acquiring) -> anyhow::Result<Acquisition> {
-        let last_note = &acquiring.last_note;
+    pub(super) fn too_late(&self, acquiring: &Acquiring) -> anyhow::Result<Acquisition> {
+        let last_note = &self.runner.last_note;
         if acquiring.grant.is_some() {
             let line = format!(
                 "{} was lost before the command was started",
@@ -282,7 +274,8 @@ impl Supervisor<'_> {
         match &acquiring.answer {
             Some(Answer::Taken(holders)) => {
                 if self.job.tables.is_some() {
-                    self.log
+                    self.runner
+                        .log
                         .warning("cannot record the skip: no answer in time");
                 }
                 return Ok(Acquisition::Taken(holders.clone()));

@@ -1,0 +1,59 @@
+//! What a keeper has to do.
+
+use std::time::Duration;
+
+use crate::base::log::Level;
+use crate::cron::Once;
+use crate::db::ConnectOptions;
+use crate::history::RunEnd;
+use crate::lock::rows::Token;
+use crate::lock::{Introduction, LockSpec};
+
+/// What a keeper needs to acquire a lock.
+pub struct Task<'a> {
+    /// The lock.
+    pub lock: &'a LockSpec,
+    /// The servers that keep it.
+    pub connection: &'a ConnectOptions,
+    /// The name of a lock on the server that all sessions of this run hold, and no others.
+    pub run_id: &'a str,
+    /// The time between SIGTERM and SIGKILL when the supervisor ends the command.
+    pub kill_after: Duration,
+    /// What the sessions say of themselves.
+    pub introduction: Introduction,
+    /// Whether to find out who holds the lock when it was not acquired in time.
+    pub names_holders: bool,
+    /// The least important level that is shown.
+    pub shown: Level,
+    /// How the run uses dblock's tables; `None`: not at all.
+    pub tables: Option<&'a TableUse>,
+    /// The names of the slots, in their order; empty where they have none.
+    pub slot_names: &'a [String],
+    /// The tick that the run is for, as text, if a former keeper has found it.
+    pub tick: Option<&'a str>,
+}
+
+/// How a run uses dblock's tables. It is recorded there in any case.
+#[derive(Debug, Clone)]
+pub struct TableUse {
+    /// Whether the lock is a row, too.
+    pub durable: bool,
+    /// A script's grant that the run takes over.
+    pub token: Option<Token>,
+    /// The new TTL of that grant; `None`: unchanged.
+    pub token_ttl: Option<Duration>,
+    /// When the run is to be skipped.
+    pub once: Option<Once>,
+}
+
+impl TableUse {
+    /// Whether the lock is kept as a row.
+    pub fn is_row(&self) -> bool {
+        self.durable || self.token.is_some()
+    }
+
+    /// Whether this end, once it is recorded, keeps the job from being run again.
+    pub fn counts(&self, end: &RunEnd) -> bool {
+        end.succeeded && self.once.is_some()
+    }
+}
