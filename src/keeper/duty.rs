@@ -43,6 +43,9 @@ pub trait Duty<'a> {
     /// The server has ended the session.
     fn on_session_end(&mut self);
 
+    /// It does not go on: nothing is renewed any more.
+    fn on_over(&mut self) {}
+
     /// Ends the commands that must be gone by now, if the other process is stopped.
     fn end_late_commands(&mut self);
 
@@ -77,6 +80,7 @@ pub trait Duty<'a> {
                 Ok(())
             }
         };
+        self.on_over();
         process.guard_while_stopped(board, || self.end_late_commands());
         self.parent().send_all();
         ended

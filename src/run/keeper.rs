@@ -223,6 +223,10 @@ impl<'a> Duty<'a> for Keeper<'a> {
         }
     }
 
+    fn on_over(&mut self) {
+        self.lock.leave();
+    }
+
     /// When the command is gone that somebody ends, that is acknowledged.
     fn end_late_commands(&mut self) {
         let deadline = self.lock.command_deadline();

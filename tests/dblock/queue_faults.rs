@@ -670,6 +670,23 @@ both_servers! {
         }
     }
 
+    fn a_claimer_that_cannot_go_on_ends_the_command_of_a_worker_that_is_stopped(server) {
+        let (jobs, records) = (short(server, &[]), Records::new());
+        let (log, go) = (records.path().join("log"), records.path().join("go"));
+        jobs.put(&["x"]);
+        let worker = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+        let (command, _) = eventually_started(&log, 1, SOON);
+        let stopped = Instant::now();
+        let frozen = Frozen::new(worker.pid());
+        jobs.tables.sql("RENAME TABLE dblock_workers TO dblock_workers_away");
+        eventually("the command is ended", SOON, || !runs(command));
+        let took = stopped.elapsed();
+        assert!(took < TTL * 9 / 10 + slack(), "{took:?}");
+        jobs.tables.sql("RENAME TABLE dblock_workers_away TO dblock_workers");
+        drop(frozen);
+        worker.wait().expect_code(78);
+    }
+
     fn a_command_that_may_take_long_to_end_is_gone_before_another_starts_if_its_server_is_lost(server) {
         let jobs = short(server, &[]);
         let proxy = Proxy::to(server);

@@ -124,6 +124,13 @@ impl<'a> Lock<'a> {
         supervisor.say(FromKeeper::Lost(cut(cause)));
     }
 
+    /// It is not renewed any more.
+    pub fn leave(&mut self) {
+        if let State::Held(lease) = self.state {
+            (self.state, self.over) = (State::Lost, lease.over());
+        }
+    }
+
     /// Gives up on a lost lock while the command runs; the supervisor ends the command.
     pub fn abandon(&mut self, why: Refusal, supervisor: &mut Supervisor) {
         self.state = State::Abandoned;
