@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mysql::Conn;
 use mysql::prelude::Queryable;
@@ -753,10 +753,15 @@ both_servers_with_tables! {
     fn a_signal_at_any_moment_leaves_nothing_or_a_token(server) {
         let (name, account, mut admin) = (unique("signal"), account(server), server.admin());
         let mut printed = 0;
+        // Longer than it takes here.
+        let begun = Instant::now();
+        let token = token(acquire(server, &name).user(&account));
+        let longest = 2 * begun.elapsed();
+        release(server, &token).output().expect_code(0);
         for round in 0..60 {
             let signal = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGKILL][round % 3];
             let mut running = acquire(server, &name).user(&account).args(["--ttl", "1h"]).spawn();
-            within(Duration::from_micros(fastrand::u64(0..40_000)), || !running.is_running());
+            within(longest.mul_f64(fastrand::f64()), || !running.is_running());
             if running.is_running() {
                 running.signal(signal);
             }
