@@ -42,14 +42,14 @@ impl Processes {
     /// Whether `/proc` shows that any of them runs.
     pub fn is_seen(self) -> bool {
         if !self.own_group {
-            return State::of(self.pid).is_some_and(|state| state.runs());
+            return Stat::of(self.pid).is_some_and(|state| state.runs());
         }
         all().any(|(_, state)| state.group == Some(self.pid) && state.runs())
     }
 
     /// Whether the command's own process is stopped, as by Ctrl-Z.
     pub fn is_stopped(self) -> bool {
-        State::of(self.pid).is_some_and(|state| state.letter == Some('T'))
+        Stat::of(self.pid).is_some_and(|state| state.letter == Some('T'))
     }
 }
 
@@ -91,20 +91,20 @@ pub fn children_of(parent: i32) -> Vec<i32> {
 }
 
 /// All visible processes.
-fn all() -> impl Iterator<Item = (i32, State)> {
+fn all() -> impl Iterator<Item = (i32, Stat)> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
-    pids.filter_map(|pid| Some((pid, State::of(pid)?)))
+    pids.filter_map(|pid| Some((pid, Stat::of(pid)?)))
 }
 
 /// A process's `stat` file, as in proc(5).
-struct State {
+struct Stat {
     letter: Option<char>,
     parent: Option<i32>,
     group: Option<i32>,
 }
 
-impl State {
+impl Stat {
     fn of(pid: i32) -> Option<Self> {
         // Read as bytes: the program's name in it is cut after 15 bytes, maybe in the middle of a character.
         let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
@@ -131,7 +131,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::{Processes, State, shows_everybody};
+    use super::{Processes, Stat, shows_everybody};
 
     #[test]
     fn a_program_whose_name_is_cut_in_the_middle_of_a_character_is_alive() {
@@ -171,15 +171,13 @@ mod tests {
 
     #[test]
     fn a_program_with_a_parenthesis_in_its_name_does_not_confuse() {
-        let state = State::parse("12 (a) Z 1 9) S 1 77 77 0 -1");
-        let State {
+        let state = Stat::parse("12 (a) Z 1 9) S 1 77 77 0 -1");
+        let Stat {
             letter,
             parent,
             group,
         } = state;
         assert_eq!((letter, parent, group), (Some('S'), Some(1), Some(77)));
-        assert!(
-            state.runs() && !State::parse("12 (a) Z 1 77 0").runs() && !State::parse("").runs()
-        );
+        assert!(state.runs() && !Stat::parse("12 (a) Z 1 77 0").runs() && !Stat::parse("").runs());
     }
 }

@@ -9,7 +9,7 @@ use super::question::Question;
 use super::table::{Table, result, to_the_second};
 use crate::base::exit::Ending;
 use crate::base::text::{in_seconds, moment, seconds, shown};
-use crate::history::{EXPIRED, Entry, State, list, reach};
+use crate::history::{EXPIRED, Entry, RunStatus, list, reach};
 use crate::settings;
 use crate::settings::cli::CommandLine;
 
@@ -58,19 +58,19 @@ pub fn history(command_line: CommandLine) -> anyhow::Result<Ending> {
 /// The outcome of a run, as the word in JSON.
 fn outcome(run: &Entry) -> &str {
     match &run.state {
-        State::Ended(word) => word,
-        State::Running => "running",
-        State::Expired | State::Vanished => "lost",
-        State::Unknown => "unknown",
+        RunStatus::Ended(word) => word,
+        RunStatus::Running => "running",
+        RunStatus::Expired | RunStatus::Vanished => "lost",
+        RunStatus::Unknown => "unknown",
     }
 }
 
 fn message(run: &Entry) -> Option<&str> {
     match run.state {
-        State::Expired => Some(EXPIRED),
-        State::Vanished => Some(VANISHED),
-        State::Unknown => Some(UNKNOWN),
-        State::Ended(_) | State::Running => run.message.as_deref(),
+        RunStatus::Expired => Some(EXPIRED),
+        RunStatus::Vanished => Some(VANISHED),
+        RunStatus::Unknown => Some(UNKNOWN),
+        RunStatus::Ended(_) | RunStatus::Running => run.message.as_deref(),
     }
 }
 
@@ -106,7 +106,7 @@ fn as_table(runs: &[Entry]) -> String {
 
 fn cells(run: &Entry) -> [Option<String>; 11] {
     let took = match run.state {
-        State::Running => between(run.started.or(run.acquired), Some(run.now))
+        RunStatus::Running => between(run.started.or(run.acquired), Some(run.now))
             .map(|span| format!("{} so far", in_seconds(span))),
         _ => between(run.started, run.ended).map(|span| match span {
             span if span < SHORT => shown(span).to_string(),

@@ -38,7 +38,7 @@ pub use schedule::{Schedule, Tick, tick_in_micros};
 pub use spread::{fraction, hash, preferred};
 pub use store::{
     Abandon, Claim, DaemonFacts, Definition, Finish, JobRow, LastRun, Listed, ListedDaemon,
-    ListedJob, ListedTick, Look, Publish, Register, Retake, RunState, Settle, Step, TickRow,
+    ListedJob, ListedTick, Look, Publish, Register, Retake, RunState, Settle, SettleStep, TickRow,
     UNSEEN, ask_file_before, ask_jobs, ask_run, goes_on_after, in_transaction, latest_next, leave,
     list, open, pause, prune, reach, renew, resume, retire, stop_taking, touch, trigger,
 };

@@ -238,7 +238,7 @@ pub fn decide(
     if ready > now.at {
         return Decision::Rest(Some(ready));
     }
-    let due = Due::of(name, schedule, options, first, now.at);
+    let due = DueTicks::of(name, schedule, options, first, now.at);
     let chosen = due.choose(options, age_reference(now.at, now.back_at));
     // There may be many skipped ticks after an outage, so count them only for a settlement, not at each look.
     let settle = |mut settlement: Settlement| {
@@ -341,12 +341,12 @@ fn ready(name: &str, schedule: &Schedule, options: &Options, tick: i64) -> i64 {
 }
 
 /// The last of the ticks that may start now.
-struct Due {
+struct DueTicks {
     /// At least one tick, each with the moment since which it may start: those that may be made up for, and one before them.
     ticks: VecDeque<(i64, i64)>,
 }
 
-impl Due {
+impl DueTicks {
     /// Finds the ticks backwards from the last one, so that their total number does not matter.
     fn of(name: &str, schedule: &Schedule, options: &Options, first: i64, now: i64) -> Self {
         let ready = |tick| ready(name, schedule, options, tick);

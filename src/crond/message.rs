@@ -81,9 +81,9 @@ impl Attempt {
         end: AttemptEnd,
         why: &str,
         run_end: Option<Box<RunEnd>>,
-    ) -> Ended {
+    ) -> EndedAttempt {
         let (retry, failures) = retry(&job.options, end, self.failures, self.unstarted_for);
-        Ended {
+        EndedAttempt {
             name: job.name.to_string(),
             tick: self.tick,
             run: self.run.clone(),
@@ -99,7 +99,7 @@ impl Attempt {
 
 /// The end of an attempt.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Ended {
+pub struct EndedAttempt {
     /// The job.
     pub name: String,
     /// The tick.
@@ -128,7 +128,7 @@ pub enum ToScheduler {
     /// Renew all locks now.
     Check,
     /// This attempt has ended.
-    Ended(Ended),
+    Ended(EndedAttempt),
     /// Take no more ticks.
     Stop,
     /// Nothing runs any more: deregister.

@@ -28,14 +28,14 @@ use nix::unistd::Pid;
 
 use coordinator::Coordinator;
 use outage::Outage;
-use own::{OwnTicks, State};
+use own::{OwnTicks, TickLock};
 use registering::Registration;
 use session::SharedSession;
 use timetable::Timetable;
 use view::View;
 
 use super::Spec;
-use super::message::{Attempt, Ended, FromScheduler, ToScheduler};
+use super::message::{Attempt, EndedAttempt, FromScheduler, ToScheduler};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
@@ -97,7 +97,7 @@ pub struct Kept {
     /// When its command was started; `None`: it has ended, or was not started.
     pub started: Option<Moment>,
     /// Its end, which may not be recorded yet; `None`: it runs.
-    pub ended: Option<Ended>,
+    pub ended: Option<EndedAttempt>,
 }
 
 impl Resumed {
@@ -253,7 +253,7 @@ impl<'a> Duty<'a> for Scheduler<'a> {
             .by_run
             .values()
             .filter_map(|mine| match &mine.state {
-                State::Killed(who, until) if *until <= now => {
+                TickLock::Killed(who, until) if *until <= now => {
                     let lease = mine.attempt.lease_number();
                     let is_gone = !board.is_alive(|other| other == lease);
                     let line = format!(
@@ -341,7 +341,7 @@ impl Scheduler<'_> {
     }
 
     /// The end of an attempt is to be recorded.
-    fn take_in(&mut self, ended: Ended) {
+    fn take_in(&mut self, ended: EndedAttempt) {
         // So that the next attempt is seen.
         if ended.retry.is_some() {
             self.timetable.look_at = Moment::now();

@@ -60,7 +60,7 @@ pub struct Entry {
     pub ended: Option<SystemTime>,
     /// The server's time at the query.
     pub now: SystemTime,
-    pub state: State,
+    pub state: RunStatus,
     pub exit_code: Option<u32>,
     pub signal: Option<String>,
     pub message: Option<String>,
@@ -68,7 +68,7 @@ pub struct Entry {
 
 /// The state of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum State {
+pub enum RunStatus {
     /// It ended. The word is that of an [`Outcome`], or one from a newer dblock.
     Ended(String),
     /// It has the lock.
@@ -85,12 +85,12 @@ impl Entry {
     /// Whether the run should have run, and failed.
     fn has_failed(&self) -> bool {
         match &self.state {
-            State::Ended(word) if word == Outcome::Ran.word() => {
+            RunStatus::Ended(word) if word == Outcome::Ran.word() => {
                 self.exit_code != Some(0) || self.signal.is_some()
             }
-            State::Ended(word) => FAILURES.iter().any(|failure| failure.word() == word),
-            State::Expired | State::Vanished => true,
-            State::Running | State::Unknown => false,
+            RunStatus::Ended(word) => FAILURES.iter().any(|failure| failure.word() == word),
+            RunStatus::Expired | RunStatus::Vanished => true,
+            RunStatus::Running | RunStatus::Unknown => false,
         }
     }
 }
@@ -261,11 +261,11 @@ impl Page<'_> {
         let ended = at("ended")?;
         let [is_running, has_expired] = [row.get("is_running")?, row.get("has_expired")?];
         let state = match ended {
-            Some(_) => State::Ended(text("outcome")?.unwrap_or_default()),
-            None if is_running => State::Running,
-            None if has_expired => State::Expired,
-            None if self.sees_sessions => State::Vanished,
-            None => State::Unknown,
+            Some(_) => RunStatus::Ended(text("outcome")?.unwrap_or_default()),
+            None if is_running => RunStatus::Running,
+            None if has_expired => RunStatus::Expired,
+            None if self.sees_sessions => RunStatus::Vanished,
+            None => RunStatus::Unknown,
         };
         let entry = Entry {
             run: text("run")?.unwrap_or_default(),

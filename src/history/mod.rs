@@ -17,7 +17,7 @@ use nix::unistd::{Pid, gethostname};
 use serde::{Deserialize, Serialize};
 
 pub use journal::Journal;
-pub use list::{Entry, Filter, Since, State, list, reach};
+pub use list::{Entry, Filter, RunStatus, Since, list, reach};
 pub use success::{LastSuccess, Successes, ask_last_success};
 pub use token_end::{EXPIRED, KILLED, recorder_of_token_ends};
 

@@ -205,7 +205,7 @@ pub fn cut(text: &str) -> String {
 }
 
 /// The result of waiting at a link.
-pub enum Next<M> {
+pub enum Arrival<M> {
     /// A message.
     Message(M),
     /// The other end is closed.
@@ -215,7 +215,7 @@ pub enum Next<M> {
 }
 
 /// Waits for the next message until the deadline; `None` waits for ever. A message that is already there is never late.
-pub fn next<M: DeserializeOwned>(link: &Link, deadline: Option<Moment>) -> Next<M> {
+pub fn next<M: DeserializeOwned>(link: &Link, deadline: Option<Moment>) -> Arrival<M> {
     loop {
         let left = deadline.map(|deadline| deadline.since(Moment::now()));
         // In pieces: poll(2) does not count the time that the machine sleeps.
@@ -223,15 +223,15 @@ pub fn next<M: DeserializeOwned>(link: &Link, deadline: Option<Moment>) -> Next<
         let millis = u16::try_from(piece).unwrap_or_default();
         let mut descriptors = [PollFd::new(link.as_fd(), PollFlags::POLLIN)];
         match poll(&mut descriptors, PollTimeout::from(millis)) {
-            Ok(0) if left == Some(Duration::ZERO) => return Next::Late,
+            Ok(0) if left == Some(Duration::ZERO) => return Arrival::Late,
             Ok(0) | Err(Errno::EINTR) => {}
             Ok(_) => {
                 return match link.receive() {
-                    Ok(Some((message, _))) => Next::Message(message),
-                    Ok(None) | Err(_) => Next::Gone,
+                    Ok(Some((message, _))) => Arrival::Message(message),
+                    Ok(None) | Err(_) => Arrival::Gone,
                 };
             }
-            Err(_) => return Next::Gone,
+            Err(_) => return Arrival::Gone,
         }
     }
 }

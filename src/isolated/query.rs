@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::link::{Link, Next, next};
+use super::link::{Arrival, Link, next};
 use super::process::{end, fork_isolated};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
@@ -103,9 +103,9 @@ fn finishes<T: DeserializeOwned>(link: &Link) -> bool {
     let deadline = Moment::now() + LAST_CHANCE;
     loop {
         match next::<Message<T>>(link, Some(deadline)) {
-            Next::Message(_) => {}
-            Next::Gone => return true,
-            Next::Late => return false,
+            Arrival::Message(_) => {}
+            Arrival::Gone => return true,
+            Arrival::Late => return false,
         }
     }
 }
@@ -137,28 +137,28 @@ fn receive<T: DeserializeOwned>(
             Some(limits.connect)
         };
         match next(link, limit.map(|limit| begun + limit)) {
-            Next::Message(Message::Note(level, text)) => {
+            Arrival::Message(Message::Note(level, text)) => {
                 log.say(level, &text);
                 if level == Level::Info {
                     last_note = text;
                 }
             }
-            Next::Message(Message::Reached(server)) => {
+            Arrival::Message(Message::Reached(server)) => {
                 reached = Some(server);
                 only_read_only = None;
             }
-            Next::Message(Message::OnlyReadOnly(server)) => only_read_only = server,
-            Next::Message(Message::MustFinish(must)) => must_finish.set(must),
-            Next::Message(Message::Item(item)) => {
+            Arrival::Message(Message::OnlyReadOnly(server)) => only_read_only = server,
+            Arrival::Message(Message::MustFinish(must)) => must_finish.set(must),
+            Arrival::Message(Message::Item(item)) => {
                 last_note = format!("what comes after {}", label(&item));
                 on_item(item, link);
             }
-            Next::Message(Message::Failed(failure)) => return Err(failure),
-            Next::Message(Message::Done) => {
+            Arrival::Message(Message::Failed(failure)) => return Err(failure),
+            Arrival::Message(Message::Done) => {
                 return Ok(reached.map_or(Finished::Gone(last_note), Finished::All));
             }
-            Next::Gone => return Ok(Finished::Gone(last_note)),
-            Next::Late => {
+            Arrival::Gone => return Ok(Finished::Gone(last_note)),
+            Arrival::Late => {
                 if let Some(read_only) = only_read_only {
                     return Err(Failure::new(Reason::Configuration, read_only));
                 }

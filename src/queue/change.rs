@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::entries::{Entry, Job, MOST_ENTRIES, ask_entries, ask_job};
-use super::jobs::State;
+use super::jobs::JobState;
 use super::manage::wake_one;
 use super::narrow::{CARRIED, insert_into};
 use super::queues::Queue;
@@ -15,13 +15,13 @@ use crate::schema::{JOB_KEYS, JOB_PARTS, JOBS, Tables};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Changed {
     /// The job is due now. It was in this state before.
-    Retried(State),
+    Retried(JobState),
     /// The job is deleted. It was in this state before.
-    Deleted(State),
+    Deleted(JobState),
     /// The job is running, and will not run again.
     Canceled,
     /// The job is unchanged, because it is in this state.
-    Not(State),
+    Not(JobState),
     /// The queue has no such job.
     Unknown,
 }
@@ -44,9 +44,9 @@ pub fn retry(
             return Ok(Changed::Unknown);
         };
         let Some(entry) = entry else {
-            return Ok(Changed::Not(State::Done));
+            return Ok(Changed::Not(JobState::Done));
         };
-        if !matches!(entry.state, State::Dead | State::Delayed) {
+        if !matches!(entry.state, JobState::Dead | JobState::Delayed) {
             return Ok(Changed::Not(entry.state));
         }
         make_due(&[entry], tables, session)?;
@@ -80,7 +80,7 @@ pub fn retry_dead(
                 queue.id,
                 moment(now)
             );
-            let dead = session.run(&ask_entries(tables, State::Dead, &which))?;
+            let dead = session.run(&ask_entries(tables, JobState::Dead, &which))?;
             make_due(&dead, tables, session)?;
             Ok(dead)
         });
@@ -105,7 +105,7 @@ fn make_due(entries: &[Entry], tables: &Tables, session: &mut Session) -> Result
     };
     let from = tables.of(first.state.table());
     let attempt = match first.state {
-        State::Dead => "0",
+        JobState::Dead => "0",
         _ => "attempt",
     };
     let keys: Vec<_> = entries
@@ -118,7 +118,7 @@ fn make_due(entries: &[Entry], tables: &Tables, session: &mut Session) -> Result
         format!(
             "{} FROM {from} WHERE {keys}",
             insert_into(
-                &tables.of(State::Due.table()),
+                &tables.of(JobState::Due.table()),
                 CARRIED,
                 [attempt, "every_us", "UTC_TIMESTAMP(6)"],
                 None
@@ -146,7 +146,7 @@ pub fn cancel(
             return Ok(Changed::Unknown);
         };
         let Some(entry) = entry else {
-            return Ok(Changed::Not(State::Done));
+            return Ok(Changed::Not(JobState::Done));
         };
         let jobs = tables.of(&JOBS);
         if let Some(key) = &job.key {
@@ -160,7 +160,7 @@ pub fn cancel(
                 ),
             ))?;
         }
-        if entry.state == State::Running {
+        if entry.state == JobState::Running {
             session.run(&command("queue cancel", format!("UPDATE {jobs} SET canceled_at = COALESCE(canceled_at, UTC_TIMESTAMP(6)) WHERE id = {id}"
             )))?;
             return Ok(Changed::Canceled);
@@ -197,7 +197,12 @@ fn find(
         return Ok(None);
     };
     for _ in 0..LOOKS {
-        for state in [State::Dead, State::Delayed, State::Due, State::Running] {
+        for state in [
+            JobState::Dead,
+            JobState::Delayed,
+            JobState::Due,
+            JobState::Running,
+        ] {
             if let Some(entry) = job.entry(state, tables, session, true)? {
                 return Ok(Some((job, Some(entry))));
             }

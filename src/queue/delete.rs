@@ -1,7 +1,7 @@
 //! Deletes a queue with all of its jobs. It can be interrupted at any point, and continued later.
 
 use super::entries::{MOST_DELETED, MOST_ENTRIES, ask_entries, ask_workers, delete_entries};
-use super::jobs::State;
+use super::jobs::JobState;
 use crate::db::{Ask, Fault, LIST, Session, ask_value, ask_values, command, text_literal};
 use crate::schema::{
     DEAD, DELAYED, DONE, DUE, JOB_KEYS, JOB_PARTS, JOBS, QUEUE_MINUTES, QUEUES, RUNNING, Tables,
@@ -56,16 +56,16 @@ pub fn delete(
     session.run(&await_turns(tables, queue))?;
     for worker in session.run(&ask_workers(tables, queue))? {
         let which = format!("WHERE n.worker = {worker} ORDER BY n.worker, n.job");
-        delete_all(State::Running, &which, tables, session, &mut report)?;
+        delete_all(JobState::Running, &which, tables, session, &mut report)?;
     }
     let of_queue = |order: &str| format!("WHERE n.queue = {queue} ORDER BY n.queue, {order}");
     // Workers that do not know of the deletion may still return jobs, as due or delayed. Hence due jobs come twice.
     for (state, order) in [
-        (State::Dead, "n.job"),
-        (State::Done, "n.done_at, n.job"),
-        (State::Due, "n.shard, n.priority, n.job"),
-        (State::Delayed, "n.due_at, n.job"),
-        (State::Due, "n.shard, n.priority, n.job"),
+        (JobState::Dead, "n.job"),
+        (JobState::Done, "n.done_at, n.job"),
+        (JobState::Due, "n.shard, n.priority, n.job"),
+        (JobState::Delayed, "n.due_at, n.job"),
+        (JobState::Due, "n.shard, n.priority, n.job"),
     ] {
         delete_all(state, &of_queue(order), tables, session, &mut report)?;
     }
@@ -100,7 +100,7 @@ pub fn delete(
 /// Those of a statement. It can be repeated.
 pub fn delete_worker(worker: u64, tables: &Tables, session: &mut Session) -> Result<(), Fault> {
     let which = format!("WHERE n.worker = {worker} ORDER BY n.worker, n.job");
-    delete_all(State::Running, &which, tables, session, &mut |_| {})?;
+    delete_all(JobState::Running, &which, tables, session, &mut |_| {})?;
     session.run(&command(
         "queue delete worker",
         format!(
@@ -154,7 +154,7 @@ fn check_privileges(tables: &Tables, session: &mut Session) -> Result<(), Fault>
 
 /// Deletes the rows of a state with their jobs, and reports the number of jobs.
 fn delete_all(
-    state: State,
+    state: JobState,
     which: &str,
     tables: &Tables,
     session: &mut Session,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::jobs::{MOST_JOBS, State};
+use super::jobs::{JobState, MOST_JOBS};
 use super::narrow::NAMED;
 use super::payloads::{MOST_PARTS, PIECE};
 use crate::db::sql::{micros, moment, numbers};
@@ -18,7 +18,7 @@ pub const MOST_ENTRIES: usize = NAMED;
 /// Most jobs in a block.
 const LARGEST_BLOCK: u64 = MOST_JOBS as u64;
 
-impl State {
+impl JobState {
     /// The table of this state.
     pub(super) fn table(self) -> &'static Table {
         match self {
@@ -57,7 +57,7 @@ impl State {
 /// A row of a narrow table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
-    pub state: State,
+    pub state: JobState,
     pub queue: u32,
     pub shard: u16,
     pub priority: i32,
@@ -78,7 +78,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub fn read(state: State, row: &Row) -> Result<Self, Fault> {
+    pub fn read(state: JobState, row: &Row) -> Result<Self, Fault> {
         Ok(Self {
             state,
             queue: row.get("queue")?,
@@ -107,22 +107,22 @@ impl Entry {
     pub fn key(&self) -> String {
         let (queue, job) = (self.queue, self.job);
         match self.state {
-            State::Running => format!(
+            JobState::Running => format!(
                 "worker = {} AND job = {job}",
                 self.worker.unwrap_or_default()
             ),
-            State::Due => format!(
+            JobState::Due => format!(
                 "queue = {queue} AND shard = {} AND priority = {} AND job = {job}",
                 self.shard, self.priority
             ),
-            State::Delayed => {
+            JobState::Delayed => {
                 format!(
                     "queue = {queue} AND due_at = {} AND job = {job}",
                     moment(self.due_at)
                 )
             }
-            State::Dead => format!("queue = {queue} AND job = {job}"),
-            State::Done => {
+            JobState::Dead => format!("queue = {queue} AND job = {job}"),
+            JobState::Done => {
                 format!(
                     "queue = {queue} AND done_at = {} AND job = {job}",
                     moment(self.since)
@@ -133,7 +133,11 @@ impl Entry {
 }
 
 /// Rows of a narrow table. `which` is the SQL after `FROM … n`: conditions, order and limit.
-pub(super) fn ask_entries(tables: &Tables, state: State, which: &str) -> Ask<'static, Vec<Entry>> {
+pub(super) fn ask_entries(
+    tables: &Tables,
+    state: JobState,
+    which: &str,
+) -> Ask<'static, Vec<Entry>> {
     let sql = format!(
         "SELECT {} FROM {} n {which}",
         state.columns(),
@@ -187,7 +191,7 @@ impl Job {
     /// Those of a statement.
     pub fn entry(
         &self,
-        state: State,
+        state: JobState,
         tables: &Tables,
         session: &mut Session,
         locked: bool,
@@ -199,22 +203,22 @@ impl Job {
             "n.job BETWEEN {first} AND {id} AND (n.job = {id} OR n.block = {block} AND n.block > 0 AND n.last_job >= {id})"
         );
         let which = match state {
-            State::Running => format!(
+            JobState::Running => format!(
                 "FORCE INDEX (PRIMARY) JOIN {} w FORCE INDEX (by_queue) ON w.worker = n.worker WHERE w.queue = {queue} AND w.expires_at IS NOT NULL AND n.queue = {queue} AND {it}",
                 tables.of(&WORKERS)
             ),
-            State::Due => format!(
+            JobState::Due => format!(
                 "WHERE n.queue = {queue} AND n.shard = {} AND n.priority = {} AND {it}",
                 self.shard, self.priority
             ),
-            State::Delayed => format!("FORCE INDEX (by_job) WHERE {it} AND n.queue = {queue}"),
-            State::Dead => format!("WHERE n.queue = {queue} AND {it}"),
-            State::Done => return Ok(None),
+            JobState::Delayed => format!("FORCE INDEX (by_job) WHERE {it} AND n.queue = {queue}"),
+            JobState::Dead => format!("WHERE n.queue = {queue} AND {it}"),
+            JobState::Done => return Ok(None),
         };
         // Do not lock the workers' rows: they are needed for renewals.
         let lock = match state {
             _ if !locked => "",
-            State::Running => "",
+            JobState::Running => "",
             _ => " FOR UPDATE",
         };
         let which = format!("{which} LIMIT 1{lock}");
@@ -222,7 +226,7 @@ impl Job {
         let Some(found) = found.into_iter().next() else {
             return Ok(None);
         };
-        if !locked || state != State::Running {
+        if !locked || state != JobState::Running {
             return Ok(Some(found));
         }
         let which = format!("WHERE {} FOR UPDATE", found.key());

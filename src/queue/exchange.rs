@@ -11,7 +11,7 @@ pub struct Exchange {
 
 /// What to ask the server next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Step {
+pub enum TurnAsk {
     /// Carry out the turn, if the last turn was the one before it.
     CarryOut,
     /// Look up whether the turn was carried out.
@@ -46,11 +46,11 @@ impl Exchange {
     }
 
     /// What to ask next.
-    pub fn step(self) -> Step {
+    pub fn step(self) -> TurnAsk {
         if self.in_doubt {
-            Step::LookUp
+            TurnAsk::LookUp
         } else {
-            Step::CarryOut
+            TurnAsk::CarryOut
         }
     }
 

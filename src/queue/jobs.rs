@@ -37,7 +37,7 @@ pub struct Traits {
 
 /// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum State {
+pub enum JobState {
     /// A worker has claimed it.
     Running,
     /// The next worker may claim it.
@@ -50,7 +50,7 @@ pub enum State {
     Done,
 }
 
-impl State {
+impl JobState {
     /// All of them, in the order of a list.
     pub const ALL: [Self; 5] = [
         Self::Running,

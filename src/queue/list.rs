@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 
 use super::entries::{Entry, ask_ids, ask_workers};
-use super::jobs::State;
+use super::jobs::JobState;
 use super::queues::Queue;
 use crate::db::sql::{moment, time};
 use crate::db::{Ask, Fault, Row, Session, ask};
@@ -22,7 +22,7 @@ const KEPT: usize = 20_000;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed {
     pub id: u64,
-    pub state: State,
+    pub state: JobState,
     pub priority: i32,
     /// When it is or was due; `None`: unknown.
     pub due: Option<SystemTime>,
@@ -74,13 +74,18 @@ impl Listed {
 /// Those of a statement.
 pub fn list(
     queue: &Queue,
-    state: Option<State>,
+    state: Option<JobState>,
     limit: Option<usize>,
     tables: &Tables,
     session: &mut Session,
     mut report: impl FnMut(Listed),
 ) -> Result<(), Fault> {
-    let open = [State::Running, State::Due, State::Delayed, State::Dead];
+    let open = [
+        JobState::Running,
+        JobState::Due,
+        JobState::Delayed,
+        JobState::Dead,
+    ];
     let one = state.map(|state| [state]);
     let states = one.as_ref().map_or(&open[..], |one| &one[..]);
     let mut left = limit.unwrap_or(usize::MAX);
@@ -134,7 +139,7 @@ pub fn list(
 
 /// The position of a list in a table, or in one shard or one worker of it.
 struct Cursor {
-    state: State,
+    state: JobState,
     shard: Option<u16>,
     worker: Option<u64>,
     page: usize,
@@ -145,7 +150,7 @@ struct Cursor {
 
 fn cursors(
     queue: &Queue,
-    state: State,
+    state: JobState,
     left: usize,
     tables: &Tables,
     session: &mut Session,
@@ -167,10 +172,10 @@ fn cursors(
         }
     };
     Ok(match state {
-        State::Due => (0..queue.shards.max(1))
+        JobState::Due => (0..queue.shards.max(1))
             .map(|shard| cursor(Some(shard), None))
             .collect(),
-        State::Running => {
+        JobState::Running => {
             let workers = session.run(&ask_workers(tables, queue.id))?;
             workers
                 .into_iter()
@@ -213,7 +218,7 @@ impl Cursor {
         let of = |entry: &Entry| (entry.priority, entry.job, moment(entry.since));
         let last = self.last.as_ref().map(of);
         match self.state {
-            State::Due => {
+            JobState::Due => {
                 let it = format!(
                     "n.queue = {queue} AND n.shard = {}",
                     self.shard.unwrap_or_default()
@@ -227,7 +232,7 @@ impl Cursor {
                     ],
                 }
             }
-            State::Delayed => {
+            JobState::Delayed => {
                 let it = format!("n.queue = {queue}");
                 let order = "ORDER BY n.queue, n.due_at, n.job";
                 match last {
@@ -238,7 +243,7 @@ impl Cursor {
                     ],
                 }
             }
-            State::Done => {
+            JobState::Done => {
                 let it = format!("n.queue = {queue}");
                 let order = "ORDER BY n.queue DESC, n.done_at DESC, n.job DESC";
                 match last {
@@ -249,14 +254,14 @@ impl Cursor {
                     ],
                 }
             }
-            State::Dead => {
+            JobState::Dead => {
                 let behind =
                     last.map_or_else(String::new, |(_, job, _)| format!(" AND n.job < {job}"));
                 vec![format!(
                     "n.queue = {queue}{behind} ORDER BY n.queue DESC, n.job DESC"
                 )]
             }
-            State::Running => {
+            JobState::Running => {
                 let behind =
                     last.map_or_else(String::new, |(_, job, _)| format!(" AND n.job > {job}"));
                 let worker = self.worker.unwrap_or_default();
@@ -271,12 +276,12 @@ impl Cursor {
 /// Some rows of a table, with the details of their jobs. `which` is the SQL after WHERE.
 fn ask_page(
     tables: &Tables,
-    state: State,
+    state: JobState,
     which: &str,
     limit: usize,
 ) -> Ask<'static, Vec<(Entry, Wide)>> {
     let (worker, join) = match state {
-        State::Running => (
+        JobState::Running => (
             "w.host, w.pid",
             format!(
                 "LEFT JOIN {} w ON w.worker = n.worker ",

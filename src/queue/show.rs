@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::entries::{Entry, ask_job};
-use super::jobs::State;
+use super::jobs::JobState;
 use super::list::{Listed, Wide, wide_columns};
 use super::payloads::{Stored, read_piece};
 use super::queues::Queue;
@@ -57,14 +57,19 @@ pub fn show(
         return Ok(false);
     };
     let mut found = None;
-    for state in [State::Running, State::Due, State::Delayed, State::Dead] {
+    for state in [
+        JobState::Running,
+        JobState::Due,
+        JobState::Delayed,
+        JobState::Dead,
+    ] {
         if found.is_none() {
             found = job.entry(state, tables, session, false)?;
         }
     }
     // A job in no other state is done.
     let entry = found.unwrap_or(Entry {
-        state: State::Done,
+        state: JobState::Done,
         queue: of_queue,
         shard: job.shard,
         priority: job.priority,

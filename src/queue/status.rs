@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::jobs::State;
+use super::jobs::JobState;
 use crate::db::sql::{micros, micros_since, span, text_literals, time};
 use crate::db::{Ask, Fault, LIST, Row, Session, ask};
 use crate::schema::{QUEUE_MINUTES, QUEUES, RUNNING, Tables, WORKERS};
@@ -68,7 +68,7 @@ pub struct Worker {
 
 /// A finding: a queue, and after it each of its workers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Found {
+pub enum StatusItem {
     Queue(Box<Summary>),
     Worker(Box<Worker>),
     /// There is no queue of this name.
@@ -83,12 +83,12 @@ pub fn status(
     names: &[String],
     tables: &Tables,
     session: &mut Session,
-    mut report: impl FnMut(Found),
+    mut report: impl FnMut(StatusItem),
 ) -> Result<(), Fault> {
     let queues = session.run(&ask_queues(tables, names))?;
     for name in names {
         if !queues.iter().any(|queue| queue.name == *name) {
-            report(Found::Missing(name.clone()));
+            report(StatusItem::Missing(name.clone()));
         }
     }
     for QueueRow {
@@ -98,18 +98,18 @@ pub fn status(
         deleted,
     } in queues
     {
-        let (due, oldest_due) = session.run(&ask_count(tables, id, State::Due))?;
+        let (due, oldest_due) = session.run(&ask_count(tables, id, JobState::Due))?;
         let mut count = |state| {
             let asked = session.run(&ask_count(tables, id, state));
             asked.map(|(count, _)| count)
         };
         let (delayed, running, dead) = (
-            count(State::Delayed)?,
-            count(State::Running)?,
-            count(State::Dead)?,
+            count(JobState::Delayed)?,
+            count(JobState::Running)?,
+            count(JobState::Dead)?,
         );
         let (done, failed) = session.run(&ask_minutes(tables, id))?;
-        report(Found::Queue(Box::new(Summary {
+        report(StatusItem::Queue(Box::new(Summary {
             name,
             paused,
             deleted,
@@ -122,7 +122,7 @@ pub fn status(
             failed,
         })));
         for worker in session.run(&ask_workers(tables, id))? {
-            report(Found::Worker(Box::new(worker)));
+            report(StatusItem::Worker(Box::new(worker)));
         }
     }
     Ok(())
@@ -167,11 +167,15 @@ fn ask_queues(tables: &Tables, names: &[String]) -> Ask<'static, Vec<QueueRow>> 
 }
 
 /// The number of a queue's jobs in a state, up to the limit, and how long ago the first one was due.
-fn ask_count(tables: &Tables, queue: u32, state: State) -> Ask<'static, (Count, Option<Duration>)> {
+fn ask_count(
+    tables: &Tables,
+    queue: u32,
+    state: JobState,
+) -> Ask<'static, (Count, Option<Duration>)> {
     let most = MOST_COUNTED + 1;
     let table = tables.of(state.table());
     let from = match state {
-        State::Running => format!(
+        JobState::Running => format!(
             "{} w JOIN {table} n ON n.worker = w.worker WHERE w.queue = {queue} AND w.expires_at IS NOT NULL",
             tables.of(&WORKERS)
         ),

@@ -70,7 +70,7 @@ pub enum JobEnd {
 
 /// The outcome of a unit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ended {
+pub struct EndedUnit {
     /// The claimed unit.
     pub unit: Unit,
     /// The outcome of its jobs, apart from `others`.
@@ -90,7 +90,7 @@ pub struct Turn<'a> {
     /// The number of the turn.
     pub number: u64,
     /// The outcomes to record.
-    pub ended: &'a [Ended],
+    pub ended: &'a [EndedUnit],
     /// Jobs done and attempts failed since the counts were last recorded.
     pub counts: (u64, u64),
     /// What to claim; `None`: nothing.

@@ -12,7 +12,7 @@ use super::sources::{Given, Origin, Sources};
 use super::{Common, connection, own, own_optional, read_sources, run, value, with_common};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Log;
-use crate::queue::{Due, Properties, State, Traits};
+use crate::queue::{Due, JobState, Properties, Traits};
 use crate::work::{Batch, Spec, Until};
 use values::{
     LARGEST_BATCH, MOST_ATTEMPTS, MOST_COMMANDS, claim, exit_codes, id, limit, longer_than_nothing,
@@ -76,7 +76,7 @@ pub struct QueueList {
     /// The queue.
     pub queue: String,
     /// Only jobs in this state; `None`: all that are not done.
-    pub state: Option<State>,
+    pub state: Option<JobState>,
     /// The most jobs to show; `None`: all.
     pub limit: Option<usize>,
 }

@@ -6,7 +6,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::lock::Lease;
-use crate::queue::{Ended, Queue, Unit};
+use crate::queue::{EndedUnit, Queue, Unit};
 
 /// From the claimer to the coordinator.
 #[derive(Debug, Serialize, Deserialize)]
@@ -85,7 +85,7 @@ pub struct ClaimedJob {
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToClaimer {
     /// Outcomes for the next turn. If an outcome has the same unit as the last one, it continues that.
-    Ended(u64, Vec<Ended>),
+    Ended(u64, Vec<EndedUnit>),
     /// Take a turn.
     Turn {
         /// The worker's number.

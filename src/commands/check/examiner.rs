@@ -24,7 +24,7 @@ use crate::db::server_facts::{
     usage_of_account, usage_of_server,
 };
 use crate::db::{ConnectOptions, Connector, Fault, Session};
-use crate::isolated::link::{Link, Next, cut, next};
+use crate::isolated::link::{Arrival, Link, cut, next};
 use crate::isolated::process::{detach, die_with, end, fork_isolated};
 use crate::isolated::query::Message;
 use crate::lock::named::{Opening, Probe, Reached, await_waiter, end_session};
@@ -293,7 +293,7 @@ impl Examiner<'_> {
         let begun = Moment::now();
         let (probe, session) = (self.survey.probe, &mut self.session);
         let id = match next(link, Some(begun + self.connection.connect_timeout)) {
-            Next::Message(FromSecond::Asking(id)) => id,
+            Arrival::Message(FromSecond::Asking(id)) => id,
             other => {
                 probe.release(session)?;
                 return Ok(Err(not_seen(other)));
@@ -304,13 +304,13 @@ impl Examiner<'_> {
         let released = Moment::now();
         probe.release(session)?;
         let span = match next(link, Some(released + HAND_OVER_LIMIT)) {
-            Next::Message(FromSecond::Granted(granted)) => granted.since(released),
+            Arrival::Message(FromSecond::Granted(granted)) => granted.since(released),
             other => return Ok(Err(not_seen(other))),
         };
         let killed = end_session(session, id)?
             && matches!(
                 next(link, Some(Moment::now() + HAND_OVER_LIMIT)),
-                Next::Message(FromSecond::Ended)
+                Arrival::Message(FromSecond::Ended)
             );
         if killed {
             probe.await_free(session, HAND_OVER_LIMIT)?;
@@ -320,10 +320,10 @@ impl Examiner<'_> {
 }
 
 /// The meaning of an unexpected message from the second session.
-fn not_seen(next: Next<FromSecond>) -> NotSeen {
+fn not_seen(next: Arrival<FromSecond>) -> NotSeen {
     match next {
-        Next::Message(FromSecond::Stranger) => NotSeen::Stranger,
-        Next::Message(FromSecond::Failed(failure)) => NotSeen::Failed(failure.line),
+        Arrival::Message(FromSecond::Stranger) => NotSeen::Stranger,
+        Arrival::Message(FromSecond::Failed(failure)) => NotSeen::Failed(failure.line),
         _ => NotSeen::Failed("a second session got no answer in time".to_owned()),
     }
 }

@@ -23,7 +23,7 @@ const NOBODY: &str = "no dblock cron run is alive";
 
 /// The answer of the server.
 #[derive(Default)]
-struct Found {
+struct CronStatus {
     now: i64,
     jobs: Vec<ListedJob>,
     ticks: Vec<ListedTick>,
@@ -36,7 +36,7 @@ struct Found {
 /// Why the server could not be asked.
 pub fn list(command_line: CommandLine) -> anyhow::Result<Ending> {
     let common = settings::common(command_line)?;
-    let mut found = Found::default();
+    let mut found = CronStatus::default();
     let server = question("dblock cron list", false, &common).ask(
         |asker| {
             let session = &mut asker.inspector.session;
@@ -76,7 +76,7 @@ fn between(from: Option<i64>, to: Option<i64>) -> Option<Duration> {
     ))
 }
 
-impl Found {
+impl CronStatus {
     /// Whether no daemon has had the job in its file for a while. Unknown, and thus `false`, if no daemon is alive.
     fn is_in_no_file(&self, job: &ListedJob) -> bool {
         let is_old = |seen: i64| {

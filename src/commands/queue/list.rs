@@ -7,7 +7,7 @@ use crate::base::exit::Ending;
 use crate::base::text::moment;
 use crate::commands::output::print_answer;
 use crate::commands::table::{Table, to_the_second};
-use crate::queue::{For, Listed, State, list as list_jobs};
+use crate::queue::{For, JobState, Listed, list as list_jobs};
 use crate::settings;
 use crate::settings::cli::CommandLine;
 
@@ -116,7 +116,7 @@ pub struct JobJson<'a> {
 
 pub fn job_json(job: &Listed) -> JobJson<'_> {
     // A delayed job has the moment when it is due, which is to come.
-    let since = job.since.filter(|_| job.state != State::Delayed);
+    let since = job.since.filter(|_| job.state != JobState::Delayed);
     JobJson {
         id: job.id,
         state: job.state.word(),

@@ -18,7 +18,7 @@ use super::question::{Asker, Question};
 use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
 use crate::base::text::counted;
 use crate::db::{Fault, Session};
-use crate::queue::{For, Queue as Found, find_queue, missing_queue, reach};
+use crate::queue::{For, Queue as FoundQueue, find_queue, missing_queue, reach};
 use crate::schema::Tables;
 use crate::settings::Common;
 use crate::settings::cli::{CommandLine, Queue};
@@ -72,7 +72,7 @@ fn explain(fault: Fault, tables: &Tables, session: &Session) -> Fault {
 }
 
 /// The queue of this name.
-fn find<T>(name: &str, asker: &mut Asker<T>) -> Result<Found, Fault> {
+fn find<T>(name: &str, asker: &mut Asker<T>) -> Result<FoundQueue, Fault> {
     let (tables, session) = (&asker.tables, &mut asker.inspector.session);
     match session.run(&find_queue(tables, name))? {
         Some(found) => Ok(found),

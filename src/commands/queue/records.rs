@@ -21,7 +21,7 @@ use crate::settings::queue::Source;
 const PIECE: usize = 64 * 1024;
 
 /// The next payloads.
-pub enum Next {
+pub enum NextPayloads {
     /// There are some: those available, up to the limit of a transaction.
     Some,
     /// There are no more.
@@ -79,10 +79,10 @@ impl Records {
     ///
     /// # Errors
     /// A payload is too long, or cannot be read. Those before it were put.
-    pub fn advance(&mut self, link: &Link) -> Result<Next, Failure> {
+    pub fn advance(&mut self, link: &Link) -> Result<NextPayloads, Failure> {
         self.before += self.next.len() as u64;
         if link.is_readable() {
-            return Ok(Next::Stopped);
+            return Ok(NextPayloads::Stopped);
         }
         match &mut self.kind {
             Kind::Arguments(payloads) => {
@@ -108,19 +108,19 @@ impl Records {
         }
     }
 
-    fn found(&self) -> Next {
+    fn found(&self) -> NextPayloads {
         if self.next.is_empty() {
-            Next::End
+            NextPayloads::End
         } else {
-            Next::Some
+            NextPayloads::Some
         }
     }
 
-    fn read_files(&mut self) -> Result<Next, Failure> {
+    fn read_files(&mut self) -> Result<NextPayloads, Failure> {
         self.buffer.clear();
         self.next.clear();
         let Kind::Files(files) = &mut self.kind else {
-            return Ok(Next::End);
+            return Ok(NextPayloads::End);
         };
         while self.next.len() < MOST_JOBS && fits(&self.buffer, 0) {
             let Some(path) = files.pop_front() else { break };
@@ -139,13 +139,13 @@ impl Records {
         Ok(self.found())
     }
 
-    fn read_stream(&mut self, end: Option<u8>, link: &Link) -> Result<Next, Failure> {
+    fn read_stream(&mut self, end: Option<u8>, link: &Link) -> Result<NextPayloads, Failure> {
         let (separator, skipped) = (end, usize::from(end.is_some()));
         let consumed = self.next.last().map_or(0, |&(_, to)| to + skipped);
         self.buffer.drain(..consumed.min(self.buffer.len()));
         self.next.clear();
         let Kind::Stream { is_over, .. } = &mut self.kind else {
-            return Ok(Next::End);
+            return Ok(NextPayloads::End);
         };
         let stdin = io::stdin();
         let (mut from, mut seen) = (0, 0);
@@ -160,7 +160,7 @@ impl Records {
                     self.next.push((from, to));
                     (from, seen) = (to + 1, to + 1);
                     if self.next.len() == MOST_JOBS || from > MOST_BYTES {
-                        return Ok(Next::Some);
+                        return Ok(NextPayloads::Some);
                     }
                 }
                 seen = seen.max(self.buffer.len());
@@ -181,14 +181,14 @@ impl Records {
                 if self.next.is_empty() {
                     return Err(too_long(&self.place(separator)));
                 }
-                return Ok(Next::Some);
+                return Ok(NextPayloads::Some);
             }
             match wait(stdin.as_fd(), link, self.next.is_empty()) {
                 Ready::Input => {}
-                Ready::Nothing => return Ok(Next::Some),
+                Ready::Nothing => return Ok(NextPayloads::Some),
                 Ready::Stop => {
                     self.next.clear();
-                    return Ok(Next::Stopped);
+                    return Ok(NextPayloads::Stopped);
                 }
             }
             let length = self.buffer.len();

@@ -3,7 +3,7 @@
 use super::{Worst, find, jobs, long_question};
 use crate::base::exit::Ending;
 use crate::commands::output::print_done;
-use crate::queue::{Changed, For, State, retry as retry_job, retry_dead};
+use crate::queue::{Changed, For, JobState, retry as retry_job, retry_dead};
 use crate::settings;
 use crate::settings::cli::CommandLine;
 use crate::settings::queue::Jobs;
@@ -43,10 +43,10 @@ pub fn retry(command_line: CommandLine) -> anyhow::Result<Ending> {
                 },
                 |(id, changed): (u64, Changed)| match changed {
                     Changed::Retried(_) => retried += 1,
-                    Changed::Not(State::Due) => {
+                    Changed::Not(JobState::Due) => {
                         due.push(id);
                     }
-                    Changed::Not(State::Running) => {
+                    Changed::Not(JobState::Running) => {
                         log.warning(format_args!(
                             "job {id} of {name} is running; it is left alone"
                         ));

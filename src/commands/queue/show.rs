@@ -23,7 +23,7 @@ const LONGEST_SHOWN: usize = 500;
 
 /// A message from the process that asks.
 #[derive(Serialize, Deserialize)]
-enum Found {
+enum JobItem {
     Job(Box<Details>),
     /// A piece of the payload.
     Payload(Vec<u8>),
@@ -45,10 +45,10 @@ pub fn show(command_line: CommandLine) -> anyhow::Result<Ending> {
                 show.job,
                 &asker.tables,
                 &mut asker.inspector.session,
-                |details| asker.answers.send(Found::Job(Box::new(details))),
+                |details| asker.answers.send(JobItem::Job(Box::new(details))),
                 |part| {
                     for piece in part.chunks(PIECE) {
-                        asker.answers.send(Found::Payload(piece.to_vec()));
+                        asker.answers.send(JobItem::Payload(piece.to_vec()));
                     }
                 },
             )?;
@@ -58,9 +58,9 @@ pub fn show(command_line: CommandLine) -> anyhow::Result<Ending> {
             let missing = format!("{} has no job {}", show.queue, show.job);
             Err(Fault::Final(Failure::new(Reason::Configuration, missing)))
         },
-        |found: Found| match found {
-            Found::Job(details) => job = Some(*details),
-            Found::Payload(piece) => payload.extend(piece),
+        |found: JobItem| match found {
+            JobItem::Job(details) => job = Some(*details),
+            JobItem::Payload(piece) => payload.extend(piece),
         },
     )?;
     let Some(job) = job else {

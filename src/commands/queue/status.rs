@@ -7,7 +7,9 @@ use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::text::{in_seconds, moment, seconds};
 use crate::commands::output::print_answer;
 use crate::commands::table::Table;
-use crate::queue::{Count, For, Found, MINUTES, Summary, Worker, no_such_queue, status as ask};
+use crate::queue::{
+    Count, For, MINUTES, StatusItem, Summary, Worker, no_such_queue, status as ask,
+};
 use crate::settings;
 use crate::settings::cli::CommandLine;
 
@@ -34,13 +36,13 @@ pub fn status(command_line: CommandLine) -> anyhow::Result<Ending> {
             }
             Ok(())
         },
-        |found: Found| match (found, queues.last_mut()) {
-            (Found::Queue(queue), _) => queues.push((*queue, Vec::new())),
-            (Found::Worker(worker), Some((_, workers))) => workers.push(*worker),
-            (Found::Missing(name), _) => {
+        |found: StatusItem| match (found, queues.last_mut()) {
+            (StatusItem::Queue(queue), _) => queues.push((*queue, Vec::new())),
+            (StatusItem::Worker(worker), Some((_, workers))) => workers.push(*worker),
+            (StatusItem::Missing(name), _) => {
                 missing.get_or_insert(no_such_queue(&name));
             }
-            (Found::Worker(_), None) => {}
+            (StatusItem::Worker(_), None) => {}
         },
     )?;
     if !queues.is_empty() || missing.is_none() {

@@ -458,7 +458,7 @@ fn the_latest_ticks_are_those_that_come_one_after_the_other() {
                 }
                 let all = iter::successors(Some(first), |tick| next_after(&schedule, *tick));
                 let all: Vec<i64> = all.take_while(ready).collect();
-                let due = Due::of("job", &schedule, &options, first, now);
+                let due = DueTicks::of("job", &schedule, &options, first, now);
                 let found: Vec<i64> = due.ticks.iter().map(|tick| tick.0).collect();
                 assert!(all.ends_with(&found), "{fields} {zone} {first} {now}");
                 let most = if words.is_empty() {

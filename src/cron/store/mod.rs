@@ -18,7 +18,7 @@ pub use list::{LastRun, Listed, ListedDaemon, ListedJob, ListedTick, list};
 pub use look::{Look, TickRow};
 pub use manage::{pause, reach, resume, trigger};
 pub use publish::{Definition, JobRow, Publish, ask_jobs, goes_on_after, latest_next, touch};
-pub use settle::{Settle, Step};
+pub use settle::{Settle, SettleStep};
 
 use std::time::Duration;
 

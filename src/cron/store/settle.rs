@@ -11,7 +11,7 @@ use crate::history::Outcome;
 use crate::schema::{CRON_JOBS, CRON_TICKS, RUNS, Tables};
 
 /// The settlement of one job's ticks.
-pub struct Step<'a> {
+pub struct SettleStep<'a> {
     /// The job.
     pub job: &'a Definition,
     /// Shows a tick as text, in the job's zone.
@@ -33,7 +33,7 @@ pub struct Settle<'a> {
     /// The daemon that settles them.
     pub daemon: &'a DaemonFacts,
     /// The settlements, in the order of the jobs' names.
-    pub steps: Vec<Step<'a>>,
+    pub steps: Vec<SettleStep<'a>>,
 }
 
 /// The result of a step.
@@ -71,9 +71,9 @@ pub(super) fn run(
 }
 
 impl Settle<'_> {
-    fn of_step(&self, step: &Step) -> Vec<String> {
+    fn of_step(&self, step: &SettleStep) -> Vec<String> {
         let [jobs, ticks, runs] = [CRON_JOBS, CRON_TICKS, RUNS].map(|table| self.tables.of(&table));
-        let Step {
+        let SettleStep {
             settlement, job, ..
         } = step;
         let [name, id, schedule, zone] =

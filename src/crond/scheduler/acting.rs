@@ -8,7 +8,7 @@ use super::view::{Known, micros, shown};
 use super::{LOOK, Scheduler};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
-use crate::cron::{Decision, Fate, HEAD_START, Now, Settle, Step, decide, preferred};
+use crate::cron::{Decision, Fate, HEAD_START, Now, Settle, SettleStep, decide, preferred};
 use crate::lock::new_id;
 
 /// The number of steps in one transaction.
@@ -169,7 +169,7 @@ impl Scheduler<'_> {
             let Known {
                 job, definition, ..
             } = &self.view.jobs[one.at];
-            Step {
+            SettleStep {
                 job: definition,
                 shown: Box::new(|tick| shown(job, tick)),
                 settlement: &one.settlement,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::message::Attempt;
 use super::super::program;
-use super::own::{OwnTick, Search, State, claim};
+use super::own::{OwnTick, Search, TickLock, claim};
 use super::view::shown;
 use super::{Kept, Scheduler};
 use crate::base::clock::Moment;
@@ -40,19 +40,19 @@ impl Scheduler<'_> {
             Overlap::Skip | Overlap::Allow => Some(now),
         };
         let search = Search::begin(until, is_just_taken);
-        self.add(job, attempt, (State::Sought(search), None), |lock| lock);
+        self.add(job, attempt, (TickLock::Sought(search), None), |lock| lock);
     }
 
     /// Goes on with an attempt that another scheduler has started.
     pub(super) fn resume(&mut self, kept: Kept) {
         let state = match (kept.lease, &kept.ended) {
             // Whether the row is still held, its release says.
-            (_, Some(_)) => State::Held(Lease {
+            (_, Some(_)) => TickLock::Held(Lease {
                 ttl: kept.job.options.ttl,
                 proved: Moment::now(),
             }),
-            (Some(lease), None) => State::Held(lease),
-            (None, None) => State::Lost(Moment::now()),
+            (Some(lease), None) => TickLock::Held(lease),
+            (None, None) => TickLock::Lost(Moment::now()),
         };
         self.add(kept.job, kept.attempt, (state, kept.started), |lock| {
             lock.resumed(kept.grant)
@@ -66,7 +66,7 @@ impl Scheduler<'_> {
         &mut self,
         job: Rc<Job>,
         attempt: Attempt,
-        (state, started): (State, Option<Moment>),
+        (state, started): (TickLock, Option<Moment>),
         prepare: impl FnOnce(RowLock) -> RowLock,
     ) {
         let journal = Journal {

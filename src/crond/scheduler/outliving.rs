@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::Scheduler;
-use super::own::State;
+use super::own::TickLock;
 use crate::base::clock::Moment;
 use crate::cron::AttemptEnd;
 use crate::history::Outcome;
@@ -38,7 +38,7 @@ impl Scheduler<'_> {
             return;
         };
         let ended = match &mine.state {
-            State::Killed(who, _) => {
+            TickLock::Killed(who, _) => {
                 let line = format!("dblock was killed, and its command with it; ended by {who}");
                 mine.ended(
                     AttemptEnd::Over,
@@ -46,16 +46,16 @@ impl Scheduler<'_> {
                     Some(mine.run_end(Outcome::Lost, line)),
                 )
             }
-            State::Sought(_) | State::Released => {
+            TickLock::Sought(_) | TickLock::Released => {
                 mine.ended(AttemptEnd::Returned, "its dblock was killed", None)
             }
-            State::Held(_) | State::Lost(_) if self.is_stopped => {
+            TickLock::Held(_) | TickLock::Lost(_) if self.is_stopped => {
                 let line =
                     "dblock was asked to end, and killed with its command before that had ended";
                 let run_end = mine.run_end(Outcome::Interrupted, line.to_owned());
                 mine.ended(AttemptEnd::Returned, "", Some(run_end))
             }
-            State::Held(_) | State::Lost(_) => {
+            TickLock::Held(_) | TickLock::Lost(_) => {
                 let line = "dblock was killed, and its command with it".to_owned();
                 mine.ended(
                     AttemptEnd::Lost,

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::super::message::{Attempt, Ended};
+use super::super::message::{Attempt, EndedAttempt};
 use super::{LOOK, LOOK_AGAIN};
 use crate::base::clock::Moment;
 use crate::cron::{AttemptEnd, Claim, Job};
@@ -25,13 +25,13 @@ pub(super) struct OwnTick {
     pub attempt: Attempt,
     pub lock: RowLock,
     pub journal: Journal,
-    pub state: State,
+    pub state: TickLock,
     /// When the coordinator was told to start its command, or has started it.
     pub started: Option<Moment>,
 }
 
 /// The lock of a tick.
-pub(super) enum State {
+pub(super) enum TickLock {
     /// It is sought.
     Sought(Search),
     /// It is held, as far as this lease says.
@@ -85,33 +85,33 @@ impl OwnTick {
     /// By when its command must be gone, unless the lock is confirmed before; `None`: it has none, or it is over.
     pub fn command_until(&self) -> Option<Moment> {
         match &self.state {
-            State::Held(lease) => Some(lease.over()),
-            State::Killed(_, until) | State::Lost(until) => Some(*until),
-            State::Sought(_) | State::Released => None,
+            TickLock::Held(lease) => Some(lease.over()),
+            TickLock::Killed(_, until) | TickLock::Lost(until) => Some(*until),
+            TickLock::Sought(_) | TickLock::Released => None,
         }
     }
 
     /// The search for its lock, while it is sought.
     pub fn search(&self) -> Option<&Search> {
         match &self.state {
-            State::Sought(search) => Some(search),
+            TickLock::Sought(search) => Some(search),
             _ => None,
         }
     }
 
     /// Whether the row of its lock may be this run's, so that it must be released.
     pub fn may_have_row(&self) -> bool {
-        !matches!(self.state, State::Released)
+        !matches!(self.state, TickLock::Released)
     }
 
     /// Whether the row of its lock is this run's, as far as is known.
     pub fn has_row(&self) -> bool {
-        matches!(self.state, State::Held(_) | State::Killed(..))
+        matches!(self.state, TickLock::Held(_) | TickLock::Killed(..))
     }
 
     /// The lock may have been granted without an answer.
     pub fn suppose_held(&mut self) {
-        self.state = State::Held(Lease {
+        self.state = TickLock::Held(Lease {
             ttl: self.job.options.ttl,
             proved: Moment::now(),
         });
@@ -126,7 +126,7 @@ impl OwnTick {
     }
 
     /// How the attempt has ended, as the coordinator does not say it. `why` is for the history, if that gets nothing else.
-    pub fn ended(&self, end: AttemptEnd, why: &str, run_end: Option<RunEnd>) -> Ended {
+    pub fn ended(&self, end: AttemptEnd, why: &str, run_end: Option<RunEnd>) -> EndedAttempt {
         self.attempt
             .ended(&self.job, end, why, run_end.map(Box::new))
     }
@@ -158,7 +158,7 @@ pub(super) struct OwnTicks {
     /// All, by run id.
     pub by_run: HashMap<String, OwnTick>,
     /// The ends that are not recorded.
-    pub ended: Vec<Ended>,
+    pub ended: Vec<EndedAttempt>,
     /// When it is tried to record them, and how long the pause after that is.
     record_at: Moment,
     record_pause: Duration,
@@ -189,7 +189,7 @@ impl OwnTicks {
     }
 
     /// The end of an attempt is to be recorded.
-    pub fn take_in(&mut self, ended: Ended) {
+    pub fn take_in(&mut self, ended: EndedAttempt) {
         self.record_at = Moment::START;
         self.ended.push(ended);
     }
@@ -205,7 +205,7 @@ impl OwnTicks {
     }
 
     /// These ends could not be recorded: it is tried again soon.
-    pub fn record_later(&mut self, mut later: Vec<Ended>) {
+    pub fn record_later(&mut self, mut later: Vec<EndedAttempt>) {
         if later.is_empty() {
             self.record_pause = LOOK_AGAIN;
         } else {

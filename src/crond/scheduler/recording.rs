@@ -1,8 +1,8 @@
 //! Records the ends of attempts, and releases their locks.
 
-use super::super::message::{Ended, FromScheduler};
+use super::super::message::{EndedAttempt, FromScheduler};
 use super::Scheduler;
-use super::own::{OwnTick, State};
+use super::own::{OwnTick, TickLock};
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::cron::{AttemptEnd, Finish, RunState, ask_run, in_transaction};
@@ -28,7 +28,7 @@ impl Scheduler<'_> {
     }
 
     /// Finds out whether somebody has ended by force an attempt that only knows that its lock was lost. `false`: that is unknown.
-    fn find_end(&mut self, ended: &mut Ended) -> Result<bool, Failure> {
+    fn find_end(&mut self, ended: &mut EndedAttempt) -> Result<bool, Failure> {
         if ended.end != AttemptEnd::Lost {
             return Ok(true);
         }
@@ -41,7 +41,7 @@ impl Scheduler<'_> {
     }
 
     /// Records an end, and releases the lock of the attempt in the same transaction. Returns whether that is done.
-    pub(super) fn finish(&mut self, ended: &Ended) -> Result<bool, Failure> {
+    pub(super) fn finish(&mut self, ended: &EndedAttempt) -> Result<bool, Failure> {
         let run_end = self.records(ended);
         let finish = |records: &[String]| {
             let finish = Finish {
@@ -88,7 +88,7 @@ impl Scheduler<'_> {
     fn release_only(&mut self, run: &str, also: &[String]) {
         let is_released = self.release(run, also).is_some_and(|done| done.is_ok());
         if is_released && let Some(mine) = self.own.by_run.get_mut(run) {
-            mine.state = State::Released;
+            mine.state = TickLock::Released;
         }
     }
 
@@ -102,7 +102,7 @@ impl Scheduler<'_> {
     }
 
     /// The statements that record in the history how a run ended.
-    fn records(&self, ended: &Ended) -> Vec<String> {
+    fn records(&self, ended: &EndedAttempt) -> Vec<String> {
         let (Some(run_end), Some(mine)) = (&ended.run_end, self.own.by_run.get(&ended.run)) else {
             return Vec::new();
         };

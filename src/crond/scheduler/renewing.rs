@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::message::FromScheduler;
-use super::own::{OwnTick, State};
+use super::own::{OwnTick, TickLock};
 use super::session::without_named_locks;
 use super::{LOOK, Scheduler};
 use crate::base::clock::Moment;
@@ -73,8 +73,9 @@ impl Scheduler<'_> {
 
     /// Takes the named locks that others had when this session was new.
     fn seek_named_locks(&mut self) {
-        let lacks =
-            |mine: &OwnTick| matches!(mine.state, State::Held(_)) && mine.lock.lacks_named_lock();
+        let lacks = |mine: &OwnTick| {
+            matches!(mine.state, TickLock::Held(_)) && mine.lock.lacks_named_lock()
+        };
         let lacking = self.own.by_run.iter().filter(|(_, mine)| lacks(mine));
         for run in lacking.map(|(run, _)| run.clone()).collect::<Vec<_>>() {
             let _ = self.on_lock(&run, RowLock::try_named_lock);
@@ -84,21 +85,21 @@ impl Scheduler<'_> {
     /// Lets others have the locks that are not held any more, where no command needs them and no end is told of.
     fn leave_queues(&mut self) {
         let is_left = |mine: &OwnTick| match mine.state {
-            State::Held(lease) => {
+            TickLock::Held(lease) => {
                 lease.proved + lease.ttl <= Moment::now() && self.is_without_use(mine)
             }
-            State::Lost(_) => {
+            TickLock::Lost(_) => {
                 let number = mine.attempt.lease_number();
                 self.coordinator.awaits_acknowledgement()
                     && !self.coordinator.board.is_alive(|lease| lease == number)
             }
-            State::Sought(_) | State::Killed(..) | State::Released => false,
+            TickLock::Sought(_) | TickLock::Killed(..) | TickLock::Released => false,
         };
         let left = self.own.by_run.iter().filter(|(_, mine)| is_left(mine));
         for run in left.map(|(run, _)| run.clone()).collect::<Vec<_>>() {
             let _ = self.on_lock(&run, RowLock::leave_queue);
             if let Some(mine) = self.own.by_run.get_mut(&run) {
-                mine.state = State::Lost(Moment::now());
+                mine.state = TickLock::Lost(Moment::now());
             }
         }
     }
@@ -148,7 +149,7 @@ impl Scheduler<'_> {
     /// The lock of a run was held when this renewal was sent.
     fn confirm(&mut self, run: &str, sent: Moment) {
         let state = self.own.by_run.get_mut(run).map(|mine| &mut mine.state);
-        if let Some(State::Held(lease)) = state {
+        if let Some(TickLock::Held(lease)) = state {
             lease.proved = sent;
             let confirmed = FromScheduler::Confirmed(run.to_owned(), sent);
             self.coordinator.link.send_if_heard(&confirmed);
@@ -167,14 +168,14 @@ impl Scheduler<'_> {
             };
             match (renewal, &mut mine.state) {
                 (Renewal::Confirmed(sent), _) => self.confirm(&run, sent),
-                (Renewal::Killed(who), State::Held(lease)) => {
+                (Renewal::Killed(who), TickLock::Held(lease)) => {
                     let until = Moment::now() + mine.job.options.kill_after;
-                    mine.state = State::Killed(who.clone(), until.min(lease.over()));
+                    mine.state = TickLock::Killed(who.clone(), until.min(lease.over()));
                     self.coordinator.say(FromScheduler::Killed(run, who));
                 }
-                (Renewal::Lost(cause), State::Held(lease)) => {
+                (Renewal::Lost(cause), TickLock::Held(lease)) => {
                     let until = Moment::now() + mine.job.options.kill_after;
-                    mine.state = State::Lost(until.min(lease.over()));
+                    mine.state = TickLock::Lost(until.min(lease.over()));
                     self.coordinator.say(FromScheduler::Lost(run, cut(&cause)));
                 }
                 (Renewal::Unanswered(cause), _) => {
@@ -193,7 +194,7 @@ impl Scheduler<'_> {
     /// Looks whether somebody ends a run of this daemon.
     pub(super) fn look_for_kills(&mut self) -> Result<(), Failure> {
         let held = self.own.by_run.values();
-        let held = held.filter(|mine| matches!(mine.state, State::Held(_)));
+        let held = held.filter(|mine| matches!(mine.state, TickLock::Held(_)));
         let held: Vec<&RowLock> = held.map(|mine| &mine.lock).collect();
         if held.is_empty() {
             return Ok(());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::message::FromScheduler;
-use super::own::{OwnTick, Search, State, claim, run_end};
+use super::own::{OwnTick, Search, TickLock, claim, run_end};
 use super::{LOOK, Scheduler};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
@@ -73,7 +73,7 @@ impl Scheduler<'_> {
                 match confirmed {
                     None => self.seek_later(run, None),
                     Some(false) => {
-                        mine.state = State::Held(lease);
+                        mine.state = TickLock::Held(lease);
                         let shown = &mine.attempt.shown;
                         let why = format!("was given to another host for {shown}");
                         let line = format!("{} {why}; not run", mine.job.name);
@@ -85,7 +85,7 @@ impl Scheduler<'_> {
                         self.take_in(ended);
                     }
                     Some(true) => {
-                        (mine.state, mine.started) = (State::Held(lease), Some(Moment::now()));
+                        (mine.state, mine.started) = (TickLock::Held(lease), Some(Moment::now()));
                         let attempt = mine.attempt.clone();
                         self.timetable.renew_at = self.timetable.renew_at.min(lease.next_renewal());
                         self.coordinator
@@ -102,7 +102,7 @@ impl Scheduler<'_> {
                     self.seek_later(run, None);
                     return Ok(());
                 }
-                mine.state = State::Released;
+                mine.state = TickLock::Released;
                 let line = format!("{} is {holders}; not run", mine.job.name);
                 let run_end = run_end(Outcome::Skipped, cut(&line));
                 let ended = mine.ended(AttemptEnd::Over, &format!("is {holders}"), Some(run_end));
@@ -136,7 +136,8 @@ impl Scheduler<'_> {
     /// The next attempt follows after a pause. After a `fault` not for ever: another host may have more luck.
     fn seek_later(&mut self, run: &str, fault: Option<&str>) {
         let limit = self.spec.connection.connect_timeout;
-        let Some(State::Sought(search)) = self.own.by_run.get_mut(run).map(|mine| &mut mine.state)
+        let Some(TickLock::Sought(search)) =
+            self.own.by_run.get_mut(run).map(|mine| &mut mine.state)
         else {
             return;
         };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::message::Ended;
+use super::super::message::EndedAttempt;
 use super::super::program;
 use super::view::shown;
 use super::{LOOK_AGAIN, Scheduler};
@@ -244,8 +244,8 @@ fn end_of(
     end: AttemptEnd,
     (retry, failures): (Option<Duration>, u32),
     why: Option<String>,
-) -> Ended {
-    Ended {
+) -> EndedAttempt {
+    EndedAttempt {
         name: tick.name.clone(),
         tick: tick.tick,
         run: tick.run.clone(),

@@ -2,7 +2,7 @@
 
 mod events;
 
-use super::super::exchange::{Exchange, Step, Verdict};
+use super::super::exchange::{Exchange, TurnAsk, Verdict};
 
 const WORKERS: usize = 2;
 
@@ -73,7 +73,7 @@ struct Packet {
     wants: bool,
     /// Whether it only claims above the job.
     begins_above: bool,
-    step: Step,
+    step: TurnAsk,
     /// When it was sent, as the number of times the worker's lease had ended.
     sent: u8,
 }
@@ -214,7 +214,7 @@ impl World {
         let is_next = self.is_broken(Broken::TurnsWithoutCondition)
             || self.rows[at].turn + 1 == packet.number;
         let has_it = matches!(self.place, Place::Running(worker, _) if worker == at && is_meant);
-        if packet.step == Step::CarryOut {
+        if packet.step == TurnAsk::CarryOut {
             let takes_turn = is_meant && is_next;
             if takes_turn {
                 self.rows[at].turn = packet.number;

@@ -3,7 +3,7 @@
 use super::super::narrow::insert_into;
 use super::deletions::Which;
 use super::moves::{among_claims, claim_of, error_literal};
-use super::{Ended, JobEnd, Turn};
+use super::{EndedUnit, JobEnd, Turn};
 use crate::db::sql::after;
 use crate::schema::{DEAD, DELAYED, DONE, DUE, JOBS};
 use std::fmt::Write;
@@ -53,7 +53,7 @@ impl Turn<'_> {
         for (units, act) in [
             (
                 finished,
-                Self::finish as fn(&Self, &[&Ended]) -> Vec<String>,
+                Self::finish as fn(&Self, &[&EndedUnit]) -> Vec<String>,
             ),
             (returned, Self::return_units),
             (delayed, Self::delay),
@@ -67,14 +67,14 @@ impl Turn<'_> {
     }
 
     /// Units whose jobs are all done.
-    pub(super) fn finish(&self, units: &[&Ended]) -> Vec<String> {
-        let (repeating, once): (Vec<&Ended>, Vec<&Ended>) =
+    pub(super) fn finish(&self, units: &[&EndedUnit]) -> Vec<String> {
+        let (repeating, once): (Vec<&EndedUnit>, Vec<&EndedUnit>) =
             units.iter().partition(|ended| ended.unit.repeats);
         let mut statements = self.repeat(&repeating);
         if once.is_empty() {
             return statements;
         }
-        let (blocks, singles): (Vec<&Ended>, Vec<&Ended>) =
+        let (blocks, singles): (Vec<&EndedUnit>, Vec<&EndedUnit>) =
             once.iter().partition(|ended| ended.unit.block != 0);
         let is_kept = !self.queue.keep.is_zero();
         statements.extend(self.drop_belongings(&once, !is_kept));
@@ -101,7 +101,7 @@ impl Turn<'_> {
     }
 
     /// Repeating units, which are due again in their next period.
-    pub(super) fn repeat(&self, units: &[&Ended]) -> Vec<String> {
+    pub(super) fn repeat(&self, units: &[&EndedUnit]) -> Vec<String> {
         if units.is_empty() {
             return Vec::new();
         }
@@ -112,7 +112,7 @@ impl Turn<'_> {
     }
 
     /// Units that are due again at once.
-    pub(super) fn return_units(&self, units: &[&Ended]) -> Vec<String> {
+    pub(super) fn return_units(&self, units: &[&EndedUnit]) -> Vec<String> {
         let mut statements = self.drop_canceled(units);
         let values = ["r.attempt - 1", "r.every_us", "r.due_at"];
         statements.extend(self.put_all_into(&DUE, values, units));
@@ -121,7 +121,7 @@ impl Turn<'_> {
     }
 
     /// Jobs that are due again after a delay. All are single jobs, some of them split from a block.
-    pub(super) fn delay(&self, units: &[&Ended]) -> Vec<String> {
+    pub(super) fn delay(&self, units: &[&EndedUnit]) -> Vec<String> {
         let mut statements = self.drop_canceled(units);
         let mut delays = String::new();
         let mut uncounted = Vec::new();
@@ -149,7 +149,7 @@ impl Turn<'_> {
     }
 
     /// Jobs that have failed for good. All are single jobs, as in [`Self::delay`].
-    pub(super) fn bury(&self, units: &[&Ended]) -> Vec<String> {
+    pub(super) fn bury(&self, units: &[&EndedUnit]) -> Vec<String> {
         let mut statements = self.drop_canceled(units);
         let died = ("died_at", "UTC_TIMESTAMP(6)");
         let values = ["r.attempt", "r.every_us", "r.due_at"];
@@ -159,7 +159,7 @@ impl Turn<'_> {
     }
 
     /// A block in which some jobs have another outcome than the rest. These become single jobs.
-    pub(super) fn split(&self, ended: &Ended) -> Vec<String> {
+    pub(super) fn split(&self, ended: &EndedUnit) -> Vec<String> {
         let unit = &ended.unit;
         let running = self.running();
         let own = self.of_unit(unit);

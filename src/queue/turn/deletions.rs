@@ -1,7 +1,7 @@
 //! The statements that delete done or canceled jobs, with everything that belongs to them.
 
 use super::moves::singles;
-use super::{Ended, Turn, Unit};
+use super::{EndedUnit, Turn, Unit};
 use crate::db::sql::numbers;
 use crate::schema::{JOB_KEYS, JOB_PARTS, JOBS};
 
@@ -15,7 +15,7 @@ pub(super) enum Which<'a> {
 
 impl Turn<'_> {
     /// Deletes the jobs that were canceled while they ran, instead of starting them again.
-    pub(super) fn drop_canceled(&self, units: &[&Ended]) -> Vec<String> {
+    pub(super) fn drop_canceled(&self, units: &[&EndedUnit]) -> Vec<String> {
         let blocks = units.iter().filter(|ended| ended.unit.block != 0);
         let mut statements: Vec<String> = blocks
             .flat_map(|ended| self.delete_block(&ended.unit, Which::Canceled))
@@ -41,7 +41,7 @@ impl Turn<'_> {
     }
 
     /// Deletes what belongs to done jobs in other tables: keys, which a block with one job may have too, and the parts of single jobs.
-    pub(super) fn drop_belongings(&self, units: &[&Ended], with_parts: bool) -> Vec<String> {
+    pub(super) fn drop_belongings(&self, units: &[&EndedUnit], with_parts: bool) -> Vec<String> {
         let mut statements = Vec::new();
         let keyed: Vec<_> = units.iter().copied().filter(|u| u.unit.has_key).collect();
         if !keyed.is_empty() {

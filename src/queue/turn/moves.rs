@@ -1,14 +1,14 @@
 //! The statements that move a worker's running jobs to other narrow tables, and record errors.
 
 use super::super::narrow::{by_key, carried, insert_into, running};
-use super::{Ended, JobEnd, LONGEST_ERROR, Turn, Unit};
+use super::{EndedUnit, JobEnd, LONGEST_ERROR, Turn, Unit};
 use crate::db::sql::numbers;
 use crate::db::text_literal;
 use crate::schema::{JOBS, Table};
 use std::fmt::Write;
 
 /// The single jobs among these.
-pub(super) fn singles<'a>(units: &[&'a Ended]) -> Vec<&'a Ended> {
+pub(super) fn singles<'a>(units: &[&'a EndedUnit]) -> Vec<&'a EndedUnit> {
     let mut singles = units.to_vec();
     singles.retain(|ended| ended.unit.block == 0);
     singles
@@ -20,7 +20,7 @@ pub(super) fn claim_of(unit: &Unit) -> String {
 }
 
 /// The rows of these claims.
-pub(super) fn among_claims(units: &[&Ended]) -> String {
+pub(super) fn among_claims(units: &[&EndedUnit]) -> String {
     let mut fences: Vec<u64> = units.iter().map(|ended| ended.unit.fence).collect();
     fences.sort_unstable();
     fences.dedup();
@@ -44,7 +44,7 @@ impl Turn<'_> {
     }
 
     /// The worker's rows of these claims.
-    pub(super) fn of_jobs(&self, units: &[&Ended]) -> String {
+    pub(super) fn of_jobs(&self, units: &[&EndedUnit]) -> String {
         format!("{} AND ({})", self.own(), among_claims(units))
     }
 
@@ -64,7 +64,7 @@ impl Turn<'_> {
     }
 
     /// Deletes rows from the running jobs.
-    pub(super) fn take_out(&self, units: &[&Ended]) -> String {
+    pub(super) fn take_out(&self, units: &[&EndedUnit]) -> String {
         let of = self.of_jobs(units);
         format!("DELETE r FROM {} WHERE {of}", self.running())
     }
@@ -76,7 +76,7 @@ impl Turn<'_> {
         table: &Table,
         values: [&str; 3],
         besides: Option<(&str, &str)>,
-        units: &[&Ended],
+        units: &[&EndedUnit],
     ) -> String {
         format!(
             "{} FROM {} WHERE {}",
@@ -114,7 +114,7 @@ impl Turn<'_> {
         &self,
         table: &Table,
         values: [&str; 3],
-        units: &[&Ended],
+        units: &[&EndedUnit],
     ) -> Vec<String> {
         let singles = singles(units);
         let mut statements = Vec::new();
@@ -127,7 +127,7 @@ impl Turn<'_> {
     }
 
     /// Records the errors of single jobs.
-    pub(super) fn note_errors(&self, units: &[(&Ended, &str)]) -> String {
+    pub(super) fn note_errors(&self, units: &[(&EndedUnit, &str)]) -> String {
         let mut cases = String::new();
         for (ended, error) in units {
             let _ = write!(
@@ -148,7 +148,7 @@ impl Turn<'_> {
     }
 
     /// Records the errors of jobs in a block that will run again with the block.
-    pub(super) fn note_errors_in_block(&self, ended: &Ended) -> Vec<String> {
+    pub(super) fn note_errors_in_block(&self, ended: &EndedUnit) -> Vec<String> {
         let failed = ended
             .others
             .iter()

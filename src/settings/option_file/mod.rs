@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use crate::base::exit::{Failure, Reason};
 
-pub use reader::{Found, value_at};
+pub use reader::{FoundOptions, value_at};
 
 /// The option files to read.
 #[derive(Debug, Default)]

@@ -28,7 +28,7 @@ const MOST_BYTES: usize = 4 * 1024 * 1024;
 
 /// What was found in the option files.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct FoundOptions {
     /// The options of the groups, in reading order: later ones win.
     pub entries: Vec<Entry>,
     /// Every file that was looked for, with its status.
@@ -45,7 +45,7 @@ pub struct Found {
 /// There is no such option any more, or the file cannot be read. The error ends a sentence.
 pub fn value_at(place: &Place, key: &str) -> Result<Zeroizing<Vec<u8>>, String> {
     let (bytes, _) = file::read(&place.file).map_err(|error| in_words(&error))?;
-    let mut found = Found::default();
+    let mut found = FoundOptions::default();
     // Included files have other options.
     let groups = [place.group.to_string()];
     let read = found.add_lines(&place.file, &bytes, false, &groups, DEEPEST);
@@ -56,7 +56,7 @@ pub fn value_at(place: &Place, key: &str) -> Result<Zeroizing<Vec<u8>>, String> 
     value.ok_or_else(|| "it is no longer there".to_owned())
 }
 
-impl Found {
+impl FoundOptions {
     /// Reads the groups of these names, in lower case, from the files of these places.
     ///
     /// # Errors
@@ -338,7 +338,7 @@ mod tests {
             let path = folder.path().join("my.cnf");
             fs::write(&path, &bytes).unwrap();
             let places = Places { only: Some(path.clone()), ..Places::default() };
-            let mut found = Found::default();
+            let mut found = FoundOptions::default();
             match found.read(&places, &["client".to_owned()]) {
                 Ok(()) => {
                     for (at, entry) in found.entries.iter().enumerate() {

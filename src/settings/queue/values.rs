@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::value;
 use crate::base::exit::CONFLICT;
 use crate::lock::Name;
-use crate::queue::{Claim, State};
+use crate::queue::{Claim, JobState};
 
 /// The most commands that a worker runs at once.
 pub(super) const MOST_COMMANDS: u32 = 1000;
@@ -41,8 +41,8 @@ pub(super) fn claim(text: &str) -> Result<Claim, String> {
     value::one_of(&Claim::ALL.map(|claim| (claim.word(), claim)), text)
 }
 
-pub(super) fn state(text: &str) -> Result<State, String> {
-    value::one_of(&State::ALL.map(|state| (state.word(), state)), text)
+pub(super) fn state(text: &str) -> Result<JobState, String> {
+    value::one_of(&JobState::ALL.map(|state| (state.word(), state)), text)
 }
 
 pub(super) fn whole_seconds(text: &str) -> Result<Duration, String> {

@@ -12,7 +12,7 @@ pub use given::{Given, Origin};
 pub use source::Source;
 
 use super::cli;
-use super::option_file::{Entry, FileStatus, Found, Places};
+use super::option_file::{Entry, FileStatus, FoundOptions, Places};
 use super::value::without_password;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Log;
@@ -126,7 +126,7 @@ impl Sources {
             extra: path("defaults-extra-file"),
             none: sources.is_on("no-defaults"),
         };
-        let mut found = Found::default();
+        let mut found = FoundOptions::default();
         let read = found.read(&places, &groups);
         sources.warnings = found.warnings;
         sources.files = found.files;

@@ -9,8 +9,8 @@ use super::{Claimer, LOOK_INTERVAL, Stop};
 use crate::base::clock::{Moment, chance_below};
 use crate::keeper::{LONGEST_PAUSE, SHORTEST_PAUSE, sleep_longer};
 use crate::queue::{
-    Claim, Ended, Exchange, JobEnd, Marks, Step, Turn, TurnOver, Verdict, Want, ask_candidates,
-    ask_shards,
+    Claim, EndedUnit, Exchange, JobEnd, Marks, Turn, TurnAsk, TurnOver, Verdict, Want,
+    ask_candidates, ask_shards,
 };
 
 /// Without `SKIP LOCKED`, a claim picks from this many times as many candidates as it wants.
@@ -164,7 +164,7 @@ impl Claimer<'_> {
         if want.is_none() && self.outcomes.ended.is_empty() {
             return Ok(0);
         }
-        let returns = |ended: &Ended| ended.outcome == JobEnd::Returned;
+        let returns = |ended: &EndedUnit| ended.outcome == JobEnd::Returned;
         if self.outcomes.ended.iter().any(returns) {
             self.claiming.marks.forget();
         }
@@ -254,8 +254,8 @@ impl Claimer<'_> {
                 was_idle: self.head.timeout != Timeout::OfLease,
             };
             let asked = self.ask(|session| match exchange.step() {
-                Step::CarryOut => session.run_batch(&turn.batch()),
-                Step::LookUp => session.run_batch(&turn.look_up()),
+                TurnAsk::CarryOut => session.run_batch(&turn.batch()),
+                TurnAsk::LookUp => session.run_batch(&turn.look_up()),
             });
             let asked = asked.and_then(|over| match over {
                 // Without an answer to the turn, only this renews the lease.
@@ -277,7 +277,7 @@ impl Claimer<'_> {
         self.outcomes.ended = ended;
         if outcome.is_ok() {
             // If the outcome was looked up, the server may still have the short idle timeout. The next turn sets it again.
-            if exchange.step() == Step::CarryOut {
+            if exchange.step() == TurnAsk::CarryOut {
                 self.head.timeout = Timeout::OfLease;
                 self.refusals.note_none();
             }

@@ -6,7 +6,9 @@ use crate::base::clock::{Moment, chance_below};
 use crate::base::exit::{Failure, Reason};
 use crate::keeper::{SHORTEST_PAUSE, sleep_longer};
 use crate::lock::Lease;
-use crate::queue::{self, Ended, JobEnd, Queue, Unit, ask_running, find_registration, register};
+use crate::queue::{
+    self, EndedUnit, JobEnd, Queue, Unit, ask_running, find_registration, register,
+};
 
 /// Most claims in one message.
 const NAMED_AT_ONCE: usize = 200;
@@ -124,7 +126,7 @@ impl Claimer<'_> {
         }
         let is_unknown = |unit: &Unit| !known.contains(&(unit.job, unit.fence));
         let unknown = units.into_iter().filter(is_unknown);
-        self.outcomes.ended.extend(unknown.map(|unit| Ended {
+        self.outcomes.ended.extend(unknown.map(|unit| EndedUnit {
             unit,
             outcome: JobEnd::Returned,
             others: Vec::new(),

@@ -1,10 +1,10 @@
 //! What the next turn records.
 
 use crate::base::clock::Moment;
-use crate::queue::Ended;
+use crate::queue::EndedUnit;
 
 pub(super) struct Outcomes {
-    pub ended: Vec<Ended>,
+    pub ended: Vec<EndedUnit>,
     /// Jobs done and attempts failed since the counts were last recorded.
     pub counts: (u64, u64),
     /// When they were.
@@ -22,7 +22,7 @@ impl Outcomes {
     }
 
     /// Adds outcomes to those that the next turn records.
-    pub fn take_in(&mut self, ended: Vec<Ended>) {
+    pub fn take_in(&mut self, ended: Vec<EndedUnit>) {
         for mut one in ended {
             match self.ended.last_mut() {
                 Some(last) if last.unit == one.unit => {

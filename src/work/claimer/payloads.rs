@@ -5,7 +5,7 @@ use super::super::payload;
 use super::{Claimer, Stop};
 use crate::base::exit::{Failure, Reason};
 use crate::base::text::in_words;
-use crate::queue::{Ended, JobEnd, Stored, TurnOver, Unit, read_block, read_piece};
+use crate::queue::{EndedUnit, JobEnd, Stored, TurnOver, Unit, read_block, read_piece};
 use std::fs::File;
 use std::io::{Seek, Write};
 use std::os::fd::AsFd;
@@ -20,8 +20,8 @@ pub(super) fn refused(error: &std::io::Error) -> Stop {
 }
 
 /// Returns a unit that was not started.
-fn returned(unit: &Unit) -> Ended {
-    Ended {
+fn returned(unit: &Unit) -> EndedUnit {
+    EndedUnit {
         unit: unit.clone(),
         outcome: JobEnd::Returned,
         others: Vec::new(),
@@ -175,7 +175,7 @@ impl Claimer<'_> {
         if jobs.is_empty() {
             // All jobs were canceled, or the queue was deleted.
             self.renew()?;
-            self.outcomes.ended.push(Ended {
+            self.outcomes.ended.push(EndedUnit {
                 unit: unit.clone(),
                 outcome: JobEnd::Done,
                 others: Vec::new(),

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::super::command::Task;
 use super::super::message::Claimed;
 use super::super::payload::{Gathered, Payload};
-use crate::queue::{Ended, JobEnd, Unit};
+use crate::queue::{EndedUnit, JobEnd, Unit};
 
 /// A claimed job or block.
 struct OpenUnit {
@@ -29,8 +29,8 @@ const MOST_OTHERS: usize = 16;
 
 impl OpenUnit {
     /// The outcomes sent so far, for another time: the server may have lost them. There may be a thousand, so they come in pieces.
-    fn outcomes_to_repeat(&self) -> impl Iterator<Item = Ended> {
-        self.handed.chunks(MOST_OTHERS).map(|others| Ended {
+    fn outcomes_to_repeat(&self) -> impl Iterator<Item = EndedUnit> {
+        self.handed.chunks(MOST_OTHERS).map(|others| EndedUnit {
             unit: self.unit.clone(),
             outcome: JobEnd::Running,
             others: others.to_vec(),
@@ -47,9 +47,9 @@ pub(super) struct Claims {
     gathered: Option<Gathered>,
     units: HashMap<u64, OpenUnit>,
     /// Outcomes for the next turn.
-    pub(super) ended: Vec<Ended>,
+    pub(super) ended: Vec<EndedUnit>,
     /// Outcomes in the current turn.
-    pub(super) handed: Vec<Ended>,
+    pub(super) handed: Vec<EndedUnit>,
     /// Jobs done and attempts failed since the last turn.
     counts: (u64, u64),
 }
@@ -97,7 +97,7 @@ impl Claims {
     pub(super) fn repeat(&mut self) {
         let handed = std::mem::take(&mut self.handed);
         let again = self.units.values().flat_map(OpenUnit::outcomes_to_repeat);
-        let again: Vec<Ended> = again.chain(handed).collect();
+        let again: Vec<EndedUnit> = again.chain(handed).collect();
         self.ended.splice(0..0, again);
     }
 
@@ -129,7 +129,7 @@ impl Claims {
         }
         let is_single = open.unit.block == 0;
         if is_single {
-            let ended = Ended {
+            let ended = EndedUnit {
                 unit: open.unit.clone(),
                 outcome,
                 others: Vec::new(),
@@ -151,7 +151,7 @@ impl Claims {
                 others.into_iter().partition(|(job, _)| *job == first);
             open.others = kept;
             open.handed.extend(others.iter().cloned());
-            self.ended.push(Ended {
+            self.ended.push(EndedUnit {
                 unit: open.unit.clone(),
                 outcome: JobEnd::Running,
                 others,
@@ -166,7 +166,7 @@ impl Claims {
                 let done = open.done.into_iter().map(|job| (job, JobEnd::Done));
                 open.others.extend(done);
             }
-            self.ended.push(Ended {
+            self.ended.push(EndedUnit {
                 unit: open.unit,
                 outcome,
                 others: open.others,

@@ -5,11 +5,11 @@ use super::super::message::ToClaimer;
 use super::{ClaimerState, Coordinator};
 use crate::base::clock::is_over;
 use crate::base::exit::{CONFLICT, Ending};
-use crate::queue::{Ended, JobEnd};
+use crate::queue::{EndedUnit, JobEnd};
 use std::time::Duration;
 
 /// The approximate size of outcomes in the statements of a turn, in bytes: an error is there in hex digits. In a message they are smaller.
-fn weight_of(ended: &Ended) -> usize {
+fn weight_of(ended: &EndedUnit) -> usize {
     let others = ended.others.iter().map(|(_, outcome)| outcome);
     let errors = others.chain([&ended.outcome]).map(|outcome| match outcome {
         JobEnd::Retry(_, error) | JobEnd::Dead(error) => 2 * error.len(),
@@ -22,10 +22,10 @@ fn weight_of(ended: &Ended) -> usize {
 const OTHERS_OF_PIECE: usize = 3;
 
 /// The outcomes in pieces.
-fn pieces(ended: &Ended) -> impl Iterator<Item = Ended> {
+fn pieces(ended: &EndedUnit) -> impl Iterator<Item = EndedUnit> {
     let count = ended.others.len().div_ceil(OTHERS_OF_PIECE).max(1);
     let others = |at| ended.others.iter().skip(at * OTHERS_OF_PIECE);
-    (0..count).map(move |at| Ended {
+    (0..count).map(move |at| EndedUnit {
         unit: ended.unit.clone(),
         outcome: ended.outcome.clone(),
         others: others(at).take(OTHERS_OF_PIECE).cloned().collect(),
@@ -36,8 +36,8 @@ fn pieces(ended: &Ended) -> impl Iterator<Item = Ended> {
 const FULL_MESSAGE: usize = 12 * 1024;
 
 /// The outcomes in messages that fit into a packet.
-fn messages(ended: &[Ended]) -> Vec<Vec<Ended>> {
-    let mut messages: Vec<Vec<Ended>> = Vec::new();
+fn messages(ended: &[EndedUnit]) -> Vec<Vec<EndedUnit>> {
+    let mut messages: Vec<Vec<EndedUnit>> = Vec::new();
     let mut size = 0;
     for piece in ended.iter().flat_map(pieces) {
         let weight = weight_of(&piece);
@@ -170,13 +170,13 @@ mod tests {
             bytes: u64::MAX,
         };
         let dead = JobEnd::Dead("\u{1f512}".repeat(LONGEST_ERROR));
-        let ended = |count: u64, outcome: &JobEnd| Ended {
+        let ended = |count: u64, outcome: &JobEnd| EndedUnit {
             unit: unit.clone(),
             outcome: outcome.clone(),
             others: (0..count).map(|job| (job, outcome.clone())).collect(),
         };
         let (one, other) = Link::pair().unwrap();
-        let crossed = |ended: &[Ended]| {
+        let crossed = |ended: &[EndedUnit]| {
             let messages = messages(ended).into_iter();
             messages
                 .map(|message| {
@@ -196,7 +196,7 @@ mod tests {
                 .flat_map(|piece| piece.others.clone())
                 .collect();
             assert_eq!(others, sent.others);
-            let same = |piece: &Ended| piece.unit == sent.unit && piece.outcome == sent.outcome;
+            let same = |piece: &EndedUnit| piece.unit == sent.unit && piece.outcome == sent.outcome;
             assert!(!pieces.is_empty() && pieces.iter().all(same));
         }
         let many = vec![ended(0, &JobEnd::Done); 200];

@@ -12,7 +12,7 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::commands::question::{CONFLICT_PAUSE, listener_of};
-use crate::commands::queue::records::{Next, Records};
+use crate::commands::queue::records::{NextPayloads, Records};
 use crate::db::{Connector, Fault, Session};
 use crate::isolated::link::{Link, cut};
 use crate::isolated::process::{detach_with_descriptors, harden};
@@ -96,7 +96,7 @@ struct Feeder<'a> {
 impl Feeder<'_> {
     fn feed(&mut self, putter: &mut Putter) -> Result<(), Failure> {
         let mut records = Records::of(&self.put.source);
-        while let Next::Some = records.advance(self.link)? {
+        while let NextPayloads::Some = records.advance(self.link)? {
             // Payloads may come with long gaps, and then the server is not to blame.
             if self.used.elapsed() > IDLE_LIMIT {
                 self.session = None;
