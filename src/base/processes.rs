@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use nix::unistd::getpid;
 
 /// The command's processes, for signals from the supervisor and the keeper. After the reap the pid may belong to another program. So the
-/// supervisor signals them only before it reaps the command, and tells the keeper of the end before that, too.
+/// supervisor signals them only before it reaps the command, and takes them off the keeper's board before that, too.
 #[derive(Debug, Clone, Copy)]
 pub struct Processes {
     /// The command's own process.

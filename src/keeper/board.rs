@@ -63,18 +63,18 @@ impl Board {
         self.under(is_meant).next().is_some()
     }
 
-    /// Whether any process of a command under such a lease runs.
+    /// Whether any process of a command under such a lease runs, or is about to.
     pub fn is_alive(self, is_meant: impl Fn(u64) -> bool) -> bool {
         self.under(is_meant).any(|entry| {
             let processes = entry.processes();
-            processes.is_some_and(Processes::alive)
+            processes.is_none_or(Processes::alive)
         })
     }
 
-    /// Whether any command runs that the process with the session has not killed.
+    /// Whether any command runs, or is about to, that the process with the session has not killed.
     pub fn has_living(self) -> bool {
         let mut all = self.under(|_| true);
-        all.any(|entry| entry.processes().is_some() && !entry.was_killed.load(SeqCst))
+        all.any(|entry| !entry.was_killed.load(SeqCst))
     }
 
     /// Whether all commands are stopped, as by Ctrl-Z.

@@ -88,10 +88,7 @@ impl<'a> Connection<'a> {
 
     /// Whether the server has ended the session.
     pub fn has_ended(&self) -> bool {
-        self.descriptor().is_some_and(|descriptor| {
-            let mut ready = [PollFd::new(descriptor, PollFlags::POLLIN)];
-            matches!(poll(&mut ready, PollTimeout::ZERO), Ok(1..))
-        })
+        has_ended(self.descriptor())
     }
 
     /// Closes the session, if there is one.
@@ -160,6 +157,14 @@ impl<'a> Connection<'a> {
         }
         Some(done)
     }
+}
+
+/// Whether the server has ended the session of this descriptor, which is between statements; `None`: there is no session.
+pub fn has_ended(session: Option<BorrowedFd>) -> bool {
+    session.is_some_and(|descriptor| {
+        let mut ready = [PollFd::new(descriptor, PollFlags::POLLIN)];
+        matches!(poll(&mut ready, PollTimeout::ZERO), Ok(1..))
+    })
 }
 
 /// This limit, or what is left until the next of the running commands must be gone: the process that ends it may be stopped by then, and

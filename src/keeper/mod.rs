@@ -8,7 +8,7 @@ mod parent;
 mod pause;
 
 pub use board::{Board, Place};
-pub use connection::{Connection, NoAnswer, capped};
+pub use connection::{Connection, NoAnswer, capped, has_ended};
 pub use duty::{Duty, Lost, Over};
 pub use parent::Parent;
 pub use pause::{LONGEST_PAUSE, SHORTEST_PAUSE, sleep_longer};

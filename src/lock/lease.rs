@@ -69,9 +69,9 @@ impl Lease {
         asked.min(self.ttl / 3)
     }
 
-    /// As [`Self::kill_after`], for a command that is ended now, so that it is gone in time.
-    pub fn time_to_end(self, asked: Duration) -> Duration {
-        self.kill_after(asked).min(self.over().since(Moment::now()))
+    /// When SIGKILL follows for a command that is ended now, so that it is gone in time.
+    pub fn kill_at(self, asked: Duration) -> Moment {
+        (Moment::now() + self.kill_after(asked)).min(self.over())
     }
 
     /// A supervisor that wakes after the end of the lease waits this long for a renewal that was confirmed meanwhile.

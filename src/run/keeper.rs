@@ -13,7 +13,7 @@ use std::time::Duration;
 use nix::unistd::Pid;
 
 use super::message::{FromKeeper, ToKeeper};
-use super::task::Task;
+use super::task::{Task, UNDER_LOCK};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
@@ -21,7 +21,7 @@ use crate::db::{Connector, may_pass};
 use crate::isolated::client;
 use crate::isolated::link::{Link, cannot_pass_on, cut};
 use crate::isolated::process::fork_isolated;
-use crate::keeper::{Board, Duty, Lost, Over, Parent, SHORTEST_PAUSE};
+use crate::keeper::{Board, Duty, Lost, Over, Parent, SHORTEST_PAUSE, has_ended};
 use crate::lock::named::{NamedLock, Verbosity};
 use crate::lock::rows::{RowLock, RowSpec, Token};
 use crate::lock::{
@@ -162,7 +162,6 @@ impl<'a> Duty<'a> for Keeper<'a> {
     }
 
     fn take_turn(&mut self) -> Result<Option<Moment>, Over> {
-        self.end_late_commands();
         let due = match self.lock.state {
             State::Acquiring => return self.acquire(),
             _ if self.rests() => Some(Moment::now() + LOOK_AGAIN_AT_MOST),
@@ -181,6 +180,7 @@ impl<'a> Duty<'a> for Keeper<'a> {
             }
             State::Abandoned | State::Killed => None,
         };
+        self.end_late_commands();
         let runs = self.supervisor.board.has_living();
         let over = self.lock.command_deadline().filter(|_| runs);
         let look = over.map(|over| over.max(Moment::now() + LOOK_AGAIN_AT_MOST));
@@ -232,9 +232,11 @@ impl<'a> Duty<'a> for Keeper<'a> {
         let deadline = self.lock.command_deadline();
         let is_over = deadline.is_some_and(|deadline| deadline <= Moment::now());
         let (process, board) = (self.supervisor.process, self.supervisor.board);
-        if !is_over || self.rests() || !process.kill_if_stopped(board, |_| true) {
+        // A command without the lock needs none.
+        let is_under_lock = |lease| lease == UNDER_LOCK;
+        if !is_over || self.rests() || !process.kill_if_stopped(board, is_under_lock) {
             self.look_again = None;
-        } else if board.is_alive(|_| true) {
+        } else if board.is_alive(is_under_lock) {
             let pause = self
                 .look_again
                 .map_or(SHORTEST_PAUSE, |(_, pause)| 2 * pause);
@@ -249,6 +251,10 @@ impl<'a> Duty<'a> for Keeper<'a> {
     /// Whatever a server answers, the command must go.
     fn hold_on(&mut self) -> Result<(), Lost> {
         self.paused = false;
+        if has_ended(self.lock.backend.descriptor()) {
+            self.on_session_end();
+            self.next_turn = None;
+        }
         if self.lock.state != State::Acquiring
             && self.next_turn.is_none_or(|next| next <= Moment::now())
             && let Ok(next) = self.take_turn()
@@ -330,6 +336,7 @@ impl Keeper<'_> {
         if !is_orphaned && process.die_with().is_err() {
             return Err(Over::Orphaned);
         }
+        self.end_late_commands();
         let until = self.last_answer();
         let lock = &mut self.lock;
         let take = self.command_has_ended || lock.spec.on_lost == OnLockLost::Reacquire;

@@ -9,6 +9,10 @@ use crate::history::RunEnd;
 use crate::lock::rows::Token;
 use crate::lock::{Introduction, LockSpec};
 
+/// The numbers on the board of a command that runs under the lock, and of one that runs without it.
+pub const UNDER_LOCK: u64 = 1;
+pub const WITHOUT_LOCK: u64 = 2;
+
 /// What a keeper needs to acquire a lock.
 pub struct Task<'a> {
     /// The lock.

@@ -61,28 +61,23 @@ impl Command {
     /// `false` if this user may not signal it.
     pub fn end(&mut self, cause: Cause, lease: Option<Lease>) -> bool {
         let asked = self.kill_after;
-        let kill_after = lease.map_or(asked, |lease| lease.time_to_end(asked));
-        self.end_within(kill_after, cause)
+        let kill_at = lease.map_or_else(|| Moment::now() + asked, |lease| lease.kill_at(asked));
+        self.end_by(kill_at, cause)
     }
 
     /// Kills it, as others may run it already.
     pub fn end_now(&mut self, cause: Cause) {
-        self.end_within(Duration::ZERO, cause);
+        self.end_by(Moment::now(), cause);
     }
 
-    fn end_within(&mut self, kill_after: Duration, cause: Cause) -> bool {
+    fn end_by(&mut self, kill_at: Moment, cause: Cause) -> bool {
         if let Some((_, termination)) = &mut self.termination {
-            termination.kill_within(kill_after);
+            termination.kill_by(kill_at);
             return true;
         }
-        let (termination, may_signal) = Termination::begin(&self.child, kill_after);
+        let (termination, may_signal) = Termination::begin(&self.child, kill_at);
         self.termination = Some((cause, termination));
         may_signal
-    }
-
-    /// Whether the process with the session has killed it.
-    fn was_killed(&self) -> bool {
-        self.place.was_killed()
     }
 
     /// Reaps it. Before that it leaves the board: another process may get its pid.
@@ -93,9 +88,6 @@ impl Command {
 
     /// Why dblock ends or has ended it; `None`: it does not.
     pub fn cause(&self) -> Option<Cause> {
-        if self.was_killed() {
-            return Some(Cause::LockLost);
-        }
         self.termination.as_ref().map(|(cause, _)| *cause)
     }
 
@@ -113,7 +105,7 @@ impl Command {
     /// If dblock ends it, SIGKILL follows at once.
     pub fn kill_now(&mut self) {
         if let Some((_, termination)) = &mut self.termination {
-            termination.kill_within(Duration::ZERO);
+            termination.kill_by(Moment::now());
         }
     }
 
@@ -124,8 +116,9 @@ impl Command {
 
     /// Whether it has ended. If dblock ends it, its whole group must be gone.
     pub fn is_over(&mut self) -> bool {
-        if self.was_killed() && self.child.ended().is_some() {
-            // Others of its group may not be dead yet.
+        let killed = Some(Ending::Signal(libc::SIGKILL));
+        if !self.is_ending() && self.place.was_killed() && self.child.ended() == killed {
+            // The process with the session has killed it. Others of its group may not be dead yet.
             self.end_now(Cause::LockLost);
         }
         match &mut self.termination {

@@ -91,7 +91,11 @@ pub trait Plan: Sized {
             if conclusion.is_none()
                 && let Err(error) = self.wait()
             {
-                for command in &self.runner().commands {
+                let commands = &self.runner().commands;
+                for command in commands {
+                    command.running.child.signal(libc::SIGKILL);
+                }
+                for command in commands {
                     command.running.child.kill_and_wait();
                 }
                 conclusion = self.on_system_error(error);

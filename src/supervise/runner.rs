@@ -1,4 +1,4 @@
-//! What a process that runs many commands has: a worker, or a daemon.
+//! What a process that runs commands has, whatever its plan.
 
 use std::time::Duration;
 

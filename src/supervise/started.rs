@@ -1,4 +1,4 @@
-//! A command of a process that runs many.
+//! A command, its output, and what it was started for.
 
 use std::ops::{Deref, DerefMut};
 

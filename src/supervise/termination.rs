@@ -26,26 +26,24 @@ pub struct Termination {
 }
 
 impl Termination {
-    /// Sends SIGTERM; SIGKILL follows after `kill_after`. The second value: whether this user may signal the command.
-    pub fn begin(child: &Child, kill_after: Duration) -> (Self, bool) {
+    /// Sends SIGTERM; SIGKILL follows at this moment. The second value: whether this user may signal the command.
+    pub fn begin(child: &Child, kill_at: Moment) -> (Self, bool) {
         let may_signal = child.signal(libc::SIGTERM);
         // A stopped process handles SIGTERM only when it is continued.
         child.signal(libc::SIGCONT);
-        let kill_at = Moment::now() + kill_after;
         let termination = Self {
             kill_at,
             kill_sent: false,
             // With no time for SIGTERM, both go out now, and the exit code does not depend on which arrived first.
-            killed: kill_after.is_zero() && child.signal(libc::SIGKILL),
+            killed: is_over(Some(kill_at)) && child.signal(libc::SIGKILL),
             pause: LOOK_AGAIN,
             look_again: kill_at,
         };
         (termination, may_signal)
     }
 
-    /// SIGKILL follows within this time.
-    pub fn kill_within(&mut self, kill_after: Duration) {
-        let kill_at = Moment::now() + kill_after;
+    /// SIGKILL follows at this moment, or before.
+    pub fn kill_by(&mut self, kill_at: Moment) {
         if kill_at < self.kill_at {
             self.kill_at = kill_at;
             self.look_again = self.look_again.min(kill_at);

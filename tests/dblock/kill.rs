@@ -274,19 +274,24 @@ both_servers! {
     }
 
     fn a_loss_that_is_heard_of_after_the_commands_end_is_followed_by_a_word_to_who_made_it(server) {
-        let name = unique("heard");
-        let mut dblock = Dblock::run(server, &name).without_terminal().stdin(Stdio::piped()).sh("echo shell $$; read x; exit 3").spawn();
-        let command = dblock.wait_pid("shell");
-        let supervisor = Frozen::new(dblock.pid());
-        let killing = kill(server, &name).spawn();
-        eventually("the keeper has found out", SOON, || server.holder(&format!("{name}#end0")).is_some());
-        drop(dblock.take_stdin());
-        eventually("the command ends", SOON, || !runs(command));
-        drop(supervisor);
-        let told = killing.wait();
-        told.expect_code(0);
-        expect_told(&told, &["its command has ended"]);
-        dblock.wait_within(SOON).expect_code(3);
+        for is_continued_first in [true, false] {
+            let name = unique("heard");
+            let dblock = Dblock::run(server, &name).without_terminal().args(["--kill-after", "1"]);
+            let mut dblock = dblock.stdin(Stdio::piped()).sh("echo shell $$; read x; exit 3").spawn();
+            let command = dblock.wait_pid("shell");
+            let supervisor = Frozen::new(dblock.pid());
+            let killing = kill(server, &name).spawn();
+            eventually("the keeper has found out", SOON, || server.holder(&format!("{name}#end0")).is_some());
+            drop(dblock.take_stdin());
+            eventually("the command ends", SOON, || !runs(command));
+            // Else its keeper looks first whether it has to kill the command.
+            let supervisor = (!is_continued_first).then_some(supervisor);
+            let told = killing.wait();
+            told.expect_code(0);
+            expect_told(&told, &["its command has ended"]);
+            drop(supervisor);
+            dblock.wait_within(SOON).expect_code(3);
+        }
     }
 
     fn one_that_was_granted_the_slot_and_has_not_begun_is_ended_too(server) {

@@ -11,7 +11,8 @@ use nix::unistd::Pid;
 use crate::harness::jobs::{claimer_of, commands_of, lines};
 use crate::harness::{
     Dblock, Frozen, Jobs, Kind, Pair, Proxy, Records, Running, SOON, Server, allow_files,
-    both_servers, eventually, eventually_gone, quoted, runs, send, slack, unique, within,
+    both_servers, eventually, eventually_gone, quoted, runs, send, slack, stat_field, unique,
+    within,
 };
 use crate::sigkill::for_another_user;
 
@@ -701,6 +702,9 @@ both_servers! {
         eventually("the command is ended", SOON, || !runs(command));
         let took = lost.elapsed();
         assert!(took < TTL * 9 / 10 + slack(), "{took:?}");
+        // In hundredths of a second, of user and system.
+        let used = [11, 12].map(|at| stat_field(worker.pid(), at).unwrap().parse::<u32>().unwrap());
+        assert!(used.iter().sum::<u32>() < 50, "{used:?}: it waits for nothing");
         proxy.thaw();
         worker.signal(Signal::SIGTERM);
         worker.wait_within(SOON);

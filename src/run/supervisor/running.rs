@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use nix::sys::signal::Signal;
 
 use super::super::message::{FromKeeper, ToKeeper};
+use super::super::task::{UNDER_LOCK, WITHOUT_LOCK};
 use super::Supervisor;
 use super::lock_state::LockState;
 use super::phase::{Conclusion, Phase, Running};
@@ -28,8 +29,9 @@ impl Supervisor<'_> {
         }
         self.grant = grant;
         let started = Moment::now();
-        // There is no other command, so the number of its lease does not matter.
-        let place = self.runner.board.take(1).expect("the place is free");
+        let number = grant.map_or(WITHOUT_LOCK, |_| UNDER_LOCK);
+        let place = self.runner.board.take(number);
+        let place = place.expect("there is no other command");
         let (command, signals) = (&self.job.command, &self.runner.poller.signals);
         let (environment, surroundings) = (self.environment(), Surroundings::default());
         let announce = place.announce();
