@@ -38,7 +38,13 @@ const ONE_SLOT: Setting = Setting {
     impatient: 0,
     scripts: 0,
     named: false,
+    queued: false,
     broken: None,
+};
+
+const QUEUED: Setting = Setting {
+    queued: true,
+    ..ONE_SLOT
 };
 
 const TWO_SLOTS: Setting = Setting {
@@ -104,6 +110,18 @@ fn every_order_of_writes_that_meet_others() {
         ..NONE
     };
     explore(&[ONE_SLOT, SCRIPT], cluster);
+}
+
+/// A grant of the queue excludes others, but may be one that the server had already ended.
+#[test]
+fn every_order_of_grants_of_a_queue() {
+    let gone = Budget {
+        losses: 1,
+        conflicts: 1,
+        give_ups: 1,
+        ..NONE
+    };
+    explore(&[QUEUED], gone);
 }
 
 #[test]
@@ -172,6 +190,7 @@ fn random_orders_for_larger_numbers() {
             },
             scripts: random.usize(0..=callers),
             named,
+            queued: false,
             broken: None,
         };
         let mut few = || random.u8(0..4);
