@@ -180,7 +180,8 @@ impl RowLock {
             };
             // What is sent again keeps its number.
             if asked.replace(step) != Some(step) {
-                (sent, self.write_id) = (Moment::now(), self.write_id + 1);
+                sent = Moment::now();
+                self.next_write_id();
             }
             let answer = self.ask_about_grant(step, asking, sent, session)?;
             next = self.step(|hold, grant| after(hold, grant, &answer));

@@ -1,11 +1,11 @@
 //! Callers: carries what the program's machines ask to the model's server, and their results to a command. What a keeper, its supervisor
 //! and a script do with these results is the model's own.
 
-use super::state::{At, Broken, Caller, Flight, Ghost, OWNER_NAME, Phase, World};
-use super::state::{owner, seen};
+use super::state::{At, Broken, Caller, Flight, Ghost, OWNER_NAME, Phase, Row, World, owner};
+use crate::lock::rows::change::Change;
 use crate::lock::rows::claim::{self, Claim, Claimant};
 use crate::lock::rows::holding::{self, Hold, OwnGrant, Released, Renewed};
-use crate::lock::rows::step::{Answer, Step, Written};
+use crate::lock::rows::step::{Answer, Step};
 
 /// The slots to claim.
 const SLOTS: [u32; 2] = [0, 1];
@@ -20,7 +20,14 @@ impl World {
     fn send(&mut self, number: u8, step: Step, before: Option<Flight>) {
         let is_again = |before: &Flight| before.step == step;
         let age = before.filter(is_again).map_or(0, |before| before.age);
+        let written = before.filter(|before| before.at != At::Sent);
         let (write_id, has_changed) = if step.is_write() {
+            let takes_over = matches!(step.change(), Some(Change::TakeOver { .. }));
+            let is_first = written.is_none_or(|before| before.write_id == 0);
+            assert!(
+                !takes_over || is_first,
+                "two callers take a slot from each other"
+            );
             for row in self.rows.iter_mut().chain(&mut self.past) {
                 if row.write_id == number + 1 {
                     row.write_id = 0;
@@ -28,7 +35,7 @@ impl World {
             }
             (number + 1, false)
         } else {
-            before.map_or((0, false), |write| (write.write_id, write.has_changed))
+            written.map_or((0, false), |write| (write.write_id, write.has_changed))
         };
         self.caller(number).flight = Some(Flight {
             step,
@@ -39,8 +46,8 @@ impl World {
         });
     }
 
-    /// Takes a caller's claim a step further.
-    fn claim(&mut self, number: u8, step: impl FnOnce(&mut Claim, &Claimant) -> claim::Next) {
+    /// Begins a caller's claim, or takes it a step further.
+    pub fn claim(&mut self, number: u8, step: impl FnOnce(&mut Claim, &Claimant) -> claim::Next) {
         let by_name = self.gives_name(number) && !self.is_broken(Broken::TakesOverByName);
         let claimant = Claimant {
             owner: owner(number),
@@ -49,6 +56,7 @@ impl World {
             is_only_slot: self.setting.slots == 1,
         };
         let caller = self.caller(number);
+        caller.phase = Phase::Claims;
         let before = caller.flight.take();
         let may_have_held = caller.claim.may_hold;
         let next = step(&mut caller.claim, &claimant);
@@ -60,32 +68,23 @@ impl World {
         match next {
             claim::Next::Ask(step) => self.send(number, step, before),
             claim::Next::Queue => self.claim(number, Claim::take),
-            claim::Next::Taken if quits || !self.waits(number) => self.end(number, true),
-            claim::Next::Taken => self.caller(number).phase = Phase::Waits,
+            claim::Next::Taken => {
+                let seen = before.expect("it asked").rows();
+                let is_held = |row: &Row| row.owner.is_some() && row.left > 0;
+                let are_held = seen[..self.setting.slots].iter().all(is_held);
+                assert!(are_held, "a free slot counts as taken");
+                if quits || !self.waits(number) {
+                    self.end(number, true);
+                } else {
+                    self.caller(number).phase = Phase::Waits;
+                }
+            }
             claim::Next::Held { slot, fence } => {
                 let write = before.expect("it asked");
                 assert!(write.has_changed, "what is only read counts as held");
                 self.hold(number, slot, fence, write);
             }
         }
-    }
-
-    /// Begins to claim a slot, or begins again on another session.
-    pub fn begin_claim(&mut self, number: u8) {
-        self.caller(number).phase = Phase::Claims;
-        self.claim(number, Claim::begin);
-    }
-
-    /// A waiter looks again.
-    pub fn look_again(&mut self, number: u8) {
-        self.caller(number).phase = Phase::Claims;
-        self.claim(number, |claim, _| claim.look());
-    }
-
-    /// The queue has granted a waiter the slot.
-    pub fn take_granted(&mut self, number: u8) {
-        self.caller(number).phase = Phase::Claims;
-        self.claim(number, |claim, _| claim.take_granted(0));
     }
 
     /// The lock is held.
@@ -165,9 +164,13 @@ impl World {
     fn renewed(&mut self, number: u8, renewed: Renewed, flight: Flight) {
         let caller = *self.caller(number);
         match renewed {
-            Renewed::Confirmed => assert!(flight.has_changed, "what is only read counts as held"),
+            Renewed::Confirmed => {
+                assert!(flight.has_changed, "what is only read counts as held");
+                let row = flight.rows()[caller.slot as usize];
+                assert!(!row.kill_requested, "a kill is not noticed");
+            }
             Renewed::Unknown => self.caller(number).has_session = false,
-            Renewed::Killed => {}
+            Renewed::Killed => self.caller(number).is_killed = true,
             Renewed::Lost => {
                 assert!(
                     !self.is_backed(number, &caller),
@@ -180,10 +183,7 @@ impl World {
             (Phase::Releases, _) | (_, Renewed::Killed | Renewed::Lost) => self.release(number),
             (Phase::Adopts, Renewed::Unknown) => self.renew_now(number),
             (Phase::Adopts, Renewed::Confirmed) => {
-                let At::Looked(rows) = flight.at else {
-                    unreachable!("it has no answer");
-                };
-                self.caller(number).ttl = rows[caller.slot as usize].ttl;
+                self.caller(number).ttl = flight.rows()[caller.slot as usize].ttl;
                 self.start_command(number, flight);
             }
             // The next renewal follows soon.
@@ -232,9 +232,12 @@ impl World {
         match released {
             Released::Unknown => self.release(number),
             Released::Done if caller.hold.is_the_scripts => {
+                assert!(!caller.is_killed, "a killed holder gets its lock back");
                 caller.phase = Phase::HasToken(true);
             }
             Released::Done | Released::NotHeld => {
+                let is_own_end = released == Released::NotHeld && caller.has_released;
+                assert!(!is_own_end, "an own release counts as a loss");
                 caller.knows_end = true;
                 self.end(number, true);
             }
@@ -297,7 +300,7 @@ impl World {
         match caller.phase {
             Phase::Claims if caller.quits && caller.claim.may_hold => self.release(number),
             Phase::Claims if caller.quits => self.end(number, true),
-            Phase::Claims => self.begin_claim(number),
+            Phase::Claims => self.claim(number, Claim::begin),
             // The caller tries again soon, by the keeper's own clock.
             Phase::Holds if done => caller.lease = age,
             Phase::Holds => {}
@@ -308,41 +311,8 @@ impl World {
         }
     }
 
-    /// The write was in conflict with another one, and did nothing.
-    pub fn conflict(&mut self, number: u8) {
-        self.answer(number, &Answer::Refused);
-    }
-
     /// The answer arrives.
-    pub fn deliver(&mut self, number: u8) {
-        let flight = self.caller(number).flight.expect("it asks");
-        let At::Looked(rows) = flight.at else {
-            unreachable!("it has no answer");
-        };
-        if !flight.step.is_write() {
-            return self.answer(number, &Answer::Rows(seen(&rows)));
-        }
-        let withholds = self.is_broken(Broken::LooksAfterRelease) && flight.step.releases();
-        let has_changed = flight.has_changed && !withholds;
-        let written = match flight.step {
-            Step::Write(_) => Written {
-                rows: seen(&rows),
-                has_changed,
-                ..Written::default()
-            },
-            step => Written {
-                has_changed,
-                fence: step
-                    .granted()
-                    .filter(|_| has_changed)
-                    .map(|slot| rows[slot as usize].fence.into()),
-                ..Written::default()
-            },
-        };
-        self.answer(number, &Answer::Written(flight.write_id.into(), written));
-    }
-
-    fn answer(&mut self, number: u8, answer: &Answer) {
+    pub fn answer(&mut self, number: u8, answer: &Answer) {
         let caller = self.caller(number);
         if caller.phase == Phase::Claims {
             return self.claim(number, |claim, claimant| claim.next(claimant, answer));

@@ -110,6 +110,13 @@ fn every_order_of_writes_that_meet_others() {
         ..NONE
     };
     explore(&[ONE_SLOT, SCRIPT], cluster);
+    let given_up = Budget {
+        losses: 1,
+        misses: 1,
+        give_ups: 1,
+        ..NONE
+    };
+    explore(&[ONE_SLOT], given_up);
 }
 
 /// A grant of the queue excludes others, but may be one that the server had already ended.

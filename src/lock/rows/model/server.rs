@@ -1,8 +1,8 @@
 //! The servers: what each write does, as in the SQL of `statements`.
 
-use super::state::{At, Broken, Caller, Phase, Row, Rows, TTL, World};
+use super::state::{At, Broken, Caller, Phase, Row, Rows, TTL, World, seen};
 use crate::lock::rows::change::Change;
-use crate::lock::rows::step::Step;
+use crate::lock::rows::step::{Answer, Step, Written};
 
 impl World {
     /// Runs a write, and returns whether it has changed a row. `is_late`: nobody waits for the answer any more.
@@ -63,6 +63,7 @@ impl World {
                 let row = &mut self.rows[slot as usize];
                 let is_own = row.owner == Some(number) && (row.is(fence) || any_fence);
                 assert!(!is_own || row.is(fence), "a release ends another grant");
+                self.callers[usize::from(number)].has_released |= is_own;
                 is_own && row.free(write_id)
             }
             Change::ReleaseAny => {
@@ -155,6 +156,28 @@ impl World {
             step if step.granted().is_some() => At::Looked(self.rows),
             _ => At::Looked(Rows::default()),
         }
+    }
+
+    /// The server's answer to what a caller has asked.
+    pub fn answer_to(&self, number: u8) -> Answer {
+        let flight = self.callers[usize::from(number)].flight.expect("it asks");
+        let rows = flight.rows();
+        if !flight.step.is_write() {
+            return Answer::Rows(seen(&rows));
+        }
+        let withholds = self.is_broken(Broken::LooksAfterRelease) && flight.step.releases();
+        let has_changed = flight.has_changed && !withholds;
+        let granted = flight.step.granted().filter(|_| has_changed);
+        let written = Written {
+            rows: match flight.step {
+                Step::Write(_) => seen(&rows),
+                _ => Vec::new(),
+            },
+            has_changed,
+            fence: granted.map(|slot| rows[slot as usize].fence.into()),
+            queue_head: None,
+        };
+        Answer::Written(flight.write_id.into(), written)
     }
 
     /// A node runs a write on the rows as they were at the question, and changes nothing.

@@ -157,6 +157,16 @@ pub struct Flight {
     pub age: u8,
 }
 
+impl Flight {
+    /// The rows as they were when the server answered.
+    pub fn rows(&self) -> Rows {
+        match self.at {
+            At::Looked(rows) => rows,
+            at => unreachable!("it has no answer: {at:?}"),
+        }
+    }
+}
+
 /// A write of a lost session. It may be carried out at any time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ghost {
@@ -208,6 +218,10 @@ pub struct Caller {
     pub is_ousted: bool,
     /// Whether it knows that its grant is over.
     pub knows_end: bool,
+    /// Whether it knows that it is being killed.
+    pub is_killed: bool,
+    /// Whether its grant has ended by its own release.
+    pub has_released: bool,
     /// Whether it holds nothing, as far as it knows.
     pub is_clean: bool,
     /// Whether it was granted a slot by a write that it had given up.
@@ -245,6 +259,8 @@ impl World {
             quits: false,
             is_ousted: false,
             knows_end: false,
+            is_killed: false,
+            has_released: false,
             is_clean: false,
             is_haunted: false,
         };
@@ -312,6 +328,7 @@ impl Caller {
         if self.phase == Phase::Gone {
             (self.slot, self.fence, self.ttl) = (0, None, TTL);
             (self.quits, self.is_ousted) = (false, false);
+            (self.is_killed, self.has_released) = (false, false);
         }
         let Some(flight) = &mut self.flight else {
             return;

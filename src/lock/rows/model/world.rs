@@ -3,6 +3,8 @@
 use super::state::{At, Broken, Caller, Flight, Ghost, MOST_SLOTS, Phase, Row, SHORT_TTL, World};
 use crate::lock::explorer::Model;
 use crate::lock::rows::change::Change;
+use crate::lock::rows::claim::Claim;
+use crate::lock::rows::step::Answer;
 
 #[derive(Debug, Clone, Copy)]
 pub enum Event {
@@ -134,11 +136,12 @@ impl World {
                 self.tick_rows();
                 self.callers.iter_mut().for_each(Caller::tick);
             }
-            Event::Begin(number) => self.begin_claim(number),
+            Event::Begin(number) => self.claim(number, Claim::begin),
             Event::Step(number) => {
                 let flight = self.caller(number).flight.expect("it asks");
                 if let At::Looked(..) = flight.at {
-                    return self.deliver(number);
+                    let answer = self.answer_to(number);
+                    return self.answer(number, &answer);
                 }
                 self.execute(number);
             }
@@ -147,8 +150,8 @@ impl World {
                 self.caller(number).flight.as_mut().expect("it asks").at = At::Looked(past);
             }
             Event::Replicate => self.replicate(),
-            Event::LookAgain(number) => self.look_again(number),
-            Event::BeGranted(number) => self.take_granted(number),
+            Event::LookAgain(number) => self.claim(number, |claim, _| claim.look()),
+            Event::BeGranted(number) => self.claim(number, |claim, _| claim.take_granted(0)),
             Event::Renew(number) => self.renew_now(number),
             Event::EndCommand(number) => self.end_command(number),
             Event::UseToken(number) => {
@@ -168,7 +171,7 @@ impl World {
             }
             Event::Conflict(number) => {
                 self.budget.conflicts -= 1;
-                self.conflict(number);
+                self.answer(number, &Answer::Refused);
             }
             Event::Miss(number) => {
                 self.budget.misses -= 1;
