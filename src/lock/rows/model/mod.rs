@@ -1,13 +1,14 @@
-//! Explores the decisions of `claim` and `holding` in every order of events, against a model of the rows: writes that are carried out
+//! Steps the machines of `claim` and `holding` through every order of events, against a model of the rows: writes that are carried out
 //! before or after their session is lost, and much later; late or lost answers; conflicting writes; hosts that sleep, vanish or give up;
 //! `dblock kill`; grants that expire. If a keeper dies while its command runs, that is a lost session: the next keeper continues with the
 //! same grant.
 //!
 //! Proved, as long as the clocks are right: no two commands run in one slot. A command runs only while its row is its own; if an operator
 //! or a script has given its slot away, it may run until its next renewal. Each command's fence is greater than those before. What was
-//! only read never counts as held. A held grant never counts as lost, and an ended one is never renewed. A caller that has released,
-//! given up or waits holds nothing, except by a write that was carried out after its session was lost. From every state all can end, with
-//! all rows free or expired. Not included: the queue of named locks.
+//! only read never counts as held, and nothing free as taken. A held grant never counts as lost, nor does an own release, and an ended
+//! grant is never renewed. A renewal notices a kill. A caller that has released, given up or waits holds nothing, except by a write that
+//! was carried out after its session was lost. From every state all can end, with all rows free or expired. Not included: the queue of
+//! named locks, apart from its grants.
 
 mod callers;
 mod server;
