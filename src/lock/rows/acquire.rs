@@ -5,12 +5,13 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::change::Change;
-use super::claim::{Claimant, Next};
+use super::claim::{Claim, Claimant, Next};
 use super::clock::{Clock, disagreement};
 use super::prepare::prepare_and_ask;
 use super::row_lock::{CONFLICT_PAUSE, Queue, RowLock, gone};
 use super::state::SlotState;
 use super::statements::{Terms, Write, ask_clock};
+use super::step::{Answer, Step, Written};
 use super::token_end::TokenEnd;
 use crate::base::clock::{Moment, by_chance};
 use crate::base::exit::{Failure, Reason};
@@ -184,7 +185,14 @@ impl RowLock {
         session.answer_within(self.limit()).map_err(gone)?;
         let (mut pause, mut waits) = (FIRST_PAUSE, false);
         loop {
-            let rows = match self.claim(&slots, waits, session, caller)? {
+            let next = self.advance(&slots, caller, |claim, claimant| {
+                if waits {
+                    claim.look()
+                } else {
+                    claim.take(claimant)
+                }
+            })?;
+            let rows = match self.carry_out(next, &slots, None, session, caller)? {
                 Claimed::Held(grant, lease) => {
                     if waits {
                         Request::end_wait(self.ttl, session)?;
@@ -248,32 +256,14 @@ impl RowLock {
         caller: &dyn Caller,
     ) -> Result<Option<Decision>, Fault> {
         session.answer_within(self.limit()).map_err(gone)?;
-        // Blocks while the supervisor is stopped.
-        self.announce_claim(true, caller)?;
-        let (change, write_id) = (Change::Take { slot }, self.next_write_id());
         let proof = self.request.proof(slot, granted);
-        let write = self.claiming(change, &[], Some(&proof), write_id, session);
-        let sent = Moment::now();
-        let fence = match self.write(&write.without_look(), session) {
-            Ok(written) => written.fence,
-            Err(fault @ (Fault::Conflict(_) | Fault::Interrupted(_))) => {
-                self.report_locked_row(&fault, caller);
-                None
-            }
-            Err(fault) => return Err(fault),
-        };
-        if fence.is_none() {
-            self.announce_claim(false, caller)?;
+        let next = self.advance(&[], caller, |claim, _| claim.take_granted(slot))?;
+        let claimed = self.carry_out(next, &[], Some(&proof), session, caller)?;
+        let Claimed::Held(grant, lease) = claimed else {
             return Ok(None);
-        }
-        self.server.named_slot = Some(slot);
-        let grant = Grant {
-            slot,
-            connection_id: session.handshake_id(),
-            fence,
         };
-        let (ttl, proved) = (self.ttl, sent);
-        Ok(Some(Decision::Held(grant, Lease { ttl, proved })))
+        self.server.named_slot = Some(slot);
+        Ok(Some(Decision::Held(grant, lease)))
     }
 
     /// Claims the slot that an earlier claim may have been granted, if its answer was lost: the head of the queue would wait for that
@@ -285,11 +275,12 @@ impl RowLock {
         opening: Option<&Opening>,
         caller: &dyn Caller,
     ) -> Result<Option<Decision>, Fault> {
-        if !self.doubt.may_hold && self.spec.owner_name.is_none() {
+        let next = self.advance(&[], caller, Claim::begin)?;
+        if next == Next::Queue {
             return Ok(None);
         }
         session.answer_within(self.limit()).map_err(gone)?;
-        let claimed = self.claim(&[], true, session, caller)?;
+        let claimed = self.carry_out(next, &[], None, session, caller)?;
         // The same limit as for the first statement on a session.
         session.answer_within(Duration::ZERO).map_err(gone)?;
         let Claimed::Held(grant, lease) = claimed else {
@@ -326,7 +317,9 @@ impl RowLock {
             if is_held || !self.request.try_slot(slot, None, session)? {
                 continue;
             }
-            if let Claimed::Held(grant, lease) = self.claim(&[slot], true, session, caller)? {
+            let next = self.advance(&[slot], caller, |claim, _| claim.look())?;
+            let claimed = self.carry_out(next, &[slot], None, session, caller)?;
+            if let Claimed::Held(grant, lease) = claimed {
                 self.server.named_slot = Some(slot);
                 self.request.release(named, session)?;
                 return Ok(Some((grant, lease)));
@@ -336,104 +329,115 @@ impl RowLock {
         Ok(None)
     }
 
-    /// Claims one of these slots, the best first, unless others hold them all; or a slot that this caller may take over or already holds.
-    /// `looks_first`: others probably hold the slots.
-    pub(super) fn claim(
+    /// Takes the claim of these slots a step further. Tells the caller whether a slot may be held from now on without its knowledge, and
+    /// so blocks while the supervisor is stopped.
+    pub(super) fn advance(
         &mut self,
         slots: &[u32],
-        looks_first: bool,
+        caller: &dyn Caller,
+        step: impl FnOnce(&mut Claim, &Claimant) -> Next,
+    ) -> Result<Next, Fault> {
+        let mut claim = self.claim;
+        let next = step(&mut claim, &self.claimant(slots));
+        let may_hold = claim.may_hold;
+        if may_hold != self.claim.may_hold && !caller.on_claim(may_hold) && may_hold {
+            return Err(Fault::Gone("nobody is there to use the lock".to_owned()));
+        }
+        self.claim = claim;
+        Ok(next)
+    }
+
+    fn claimant<'a>(&'a self, slots: &'a [u32]) -> Claimant<'a> {
+        Claimant {
+            owner: &self.spec.owner,
+            owner_name: self.spec.owner_name.as_deref(),
+            slots,
+            is_only_slot: self.slots == 1,
+        }
+    }
+
+    /// Asks the server what comes `next` in the claim of these slots, until that is decided. Grants nothing without the `proof`, if there
+    /// is one.
+    pub(super) fn carry_out(
+        &mut self,
+        mut next: Next,
+        slots: &[u32],
+        proof: Option<&str>,
         session: &mut Session,
         caller: &dyn Caller,
     ) -> Result<Claimed, Fault> {
-        let mut sent = Moment::now();
-        let mut conflicts = 0;
-        let mut rows = Vec::new();
-        let mut next = slots
-            .first()
-            .map_or(Next::Taken, |&slot| Next::Write(Change::Take { slot }));
-        let mut looks = looks_first;
+        let (mut rows, mut sent, mut conflicts) = (Vec::new(), Moment::now(), 0);
         loop {
-            if std::mem::take(&mut looks) {
-                rows = session.run(&self.statements.look())?;
-                self.refuse_future(&rows, session)?;
-                next = self.claimant(slots).next(&rows, None);
-            }
-            self.announce_claim(next.may_hold(), caller)?;
-            let change = match next {
+            let step = match next {
+                Next::Ask(step) => step,
                 Next::Held { slot, fence } => {
                     let grant = Grant {
                         slot,
                         connection_id: session.handshake_id(),
                         fence: Some(fence),
                     };
-                    let lease = Lease {
-                        ttl: self.ttl,
-                        proved: sent,
-                    };
-                    return Ok(Claimed::Held(grant, lease));
+                    let (ttl, proved) = (self.ttl, sent);
+                    return Ok(Claimed::Held(grant, Lease { ttl, proved }));
                 }
-                Next::Taken => {
+                Next::Queue | Next::Taken => {
                     self.note_locked_row(false, caller);
                     return Ok(Claimed::Taken(rows));
                 }
-                Next::Write(change) => change,
             };
-            if let Change::TakeExpired { slot, .. } = change {
-                let row = rows.iter().find(|row| row.slot == slot);
-                self.compare_clocks(row.map_or(self.ttl, |row| row.ttl), session)?;
-            }
-            let write_id = self.next_write_id();
-            let mut write = self.claiming(change, &rows, None, write_id, session);
-            // With one slot there is no other row to read.
-            let alone = change.granted().filter(|_| self.slots == 1);
-            if alone.is_some() {
-                write = write.without_look();
-            }
-            sent = Moment::now();
-            match self.write(&write, session) {
-                Ok(seen) => {
-                    conflicts = 0;
-                    self.note_locked_row(false, caller);
-                    if let (Some(slot), Some(fence)) = (alone, seen.fence) {
-                        next = Next::Held { slot, fence };
-                        continue;
-                    }
-                    rows = match alone {
-                        Some(_) => session.run(&self.statements.look())?,
-                        None => seen.rows,
-                    };
-                    self.refuse_future(&rows, session)?;
-                    next = self.claimant(slots).next(&rows, Some(write_id));
-                }
-                // The write has changed nothing.
+            let answer = match self.ask(step, &rows, proof, &mut sent, session) {
                 Err(fault @ (Fault::Conflict(_) | Fault::Interrupted(_)))
-                    if conflicts < MOST_CONFLICTS && !self.shares_session =>
+                    if step.is_write() && conflicts < MOST_CONFLICTS && !self.shares_session =>
                 {
                     self.report_locked_row(&fault, caller);
                     conflicts += 1;
-                    sleep(by_chance(CONFLICT_PAUSE));
-                    looks = true;
+                    Answer::Refused
                 }
-                Err(fault) => return Err(fault),
+                answered => answered?,
+            };
+            match &answer {
+                Answer::Rows(seen) => self.refuse_future(seen, session)?,
+                Answer::Written(_, written) => {
+                    conflicts = 0;
+                    self.note_locked_row(false, caller);
+                    self.refuse_future(&written.rows, session)?;
+                }
+                Answer::Refused => {}
+            }
+            next = self.advance(slots, caller, |claim, claimant| {
+                claim.next(claimant, &answer)
+            })?;
+            match answer {
+                Answer::Rows(seen) | Answer::Written(_, Written { rows: seen, .. }) => rows = seen,
+                Answer::Refused if next == Next::Queue => return Ok(Claimed::Taken(rows)),
+                Answer::Refused => sleep(by_chance(CONFLICT_PAUSE)),
             }
         }
     }
 
-    /// Tells the caller whether a slot may be held from now on without its knowledge.
-    fn announce_claim(&mut self, may_hold: bool, caller: &dyn Caller) -> Result<(), Fault> {
-        if may_hold != self.doubt.may_hold && !caller.on_claim(may_hold) && may_hold {
-            return Err(Fault::Gone("nobody is there to use the lock".to_owned()));
+    /// Asks the server one step of a claim. `rows`: as read last. Sets when a write was `sent`.
+    fn ask(
+        &mut self,
+        step: Step,
+        rows: &[SlotState],
+        proof: Option<&str>,
+        sent: &mut Moment,
+        session: &mut Session,
+    ) -> Result<Answer, Fault> {
+        let (Step::Write(change) | Step::WriteOnly(change)) = step else {
+            return session.run(&self.statements.look()).map(Answer::Rows);
+        };
+        if let Change::TakeExpired { slot, .. } = change {
+            let row = rows.iter().find(|row| row.slot == slot);
+            self.compare_clocks(row.map_or(self.ttl, |row| row.ttl), session)?;
         }
-        self.doubt.may_hold = may_hold;
-        Ok(())
-    }
-
-    pub(super) fn claimant<'a>(&'a self, slots: &'a [u32]) -> Claimant<'a> {
-        Claimant {
-            owner: &self.spec.owner,
-            owner_name: self.spec.owner_name.as_deref(),
-            slots,
+        let write_id = self.next_write_id();
+        let mut write = self.claiming(change, rows, proof, write_id, session);
+        if matches!(step, Step::WriteOnly(_)) {
+            write = write.without_look();
         }
+        *sent = Moment::now();
+        let written = self.write(&write, session)?;
+        Ok(Answer::Written(write_id, written))
     }
 
     fn claiming(

@@ -22,15 +22,6 @@ pub enum Change {
 }
 
 impl Change {
-    /// The change that returns a slot. Without a `fence` it is unknown whether the slot was granted.
-    pub fn giving_back(slot: u32, fence: Option<u64>, is_of_a_script: bool) -> Self {
-        match fence {
-            None => Self::ReleaseAny,
-            Some(fence) if is_of_a_script => Self::HandBack { slot, fence },
-            Some(fence) => Self::Release { slot, fence },
-        }
-    }
-
     /// The slot that this change grants.
     pub fn granted(self) -> Option<u32> {
         match self {

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use super::change::Change;
-use super::holding::{Holding, Released, Renewed, after_release_of_any};
+use super::holding::{Hold, Next, OwnGrant, Released, Renewed};
 use super::row_lock::{Queue, RowLock, gone};
 use super::state::SlotState;
-use super::statements::Written;
+use super::step::{Answer, Step, Written};
 use super::token_end::TokenEnd;
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
@@ -14,6 +13,32 @@ use crate::base::log::Level;
 use crate::db::{Ask, Fault, Session};
 use crate::lock::named::Request;
 use crate::lock::{Attempt, Backend, Caller, Grant, HolderKind, Lease, Renewal, run_lock_of};
+
+/// How the server is asked about the grant.
+#[derive(Default)]
+struct Asking {
+    /// Statements in the transaction of a release.
+    also: Vec<String>,
+    /// The one that also releases the named lock.
+    release: Option<String>,
+    /// How long to try again if another session has locked what is written.
+    patience: Duration,
+}
+
+/// What was decided about the grant.
+struct Decided<T> {
+    result: T,
+    /// When the last statement was first sent.
+    sent: Moment,
+    /// The rows that were read last.
+    rows: Vec<SlotState>,
+    /// The session at the head of the queue, if the named lock was released, too.
+    queue_head: Option<u64>,
+}
+
+fn overtaken() -> Fault {
+    Fault::Gone("an older write was carried out last".to_owned())
+}
 
 impl RowLock {
     /// Takes over a script's grant.
@@ -67,49 +92,31 @@ impl RowLock {
     pub(super) fn renew_row(&mut self) -> Result<Renewal, Fault> {
         let is_new = self.session.is_none();
         let mut session = self.reach()?;
-        let Grant { slot, fence, .. } = self.grant;
-        let fence = fence.unwrap_or_default();
-        if !is_new && self.spec.token.is_none() {
-            let (sent, write_id) = (Moment::now(), self.next_write_id());
-            let terms = self.terms(&[]);
-            let renewal = self.statements.quick_renewal(slot, fence, write_id, &terms);
-            // For any other outcome the longer way finds the reason.
-            match session.change(&renewal) {
-                Ok(1) => {
-                    self.doubt.may_be_released = false;
-                    self.session = Some(session);
-                    return Ok(Renewal::Confirmed(sent));
-                }
-                Err(fault @ Fault::Gone(_)) => return Err(fault),
-                _ => {}
-            }
-        }
-        let write_id = self.next_write_id();
-        let change = Change::Renew { slot, fence };
-        let write = self.statements.write(change, write_id, &self.terms(&[]));
-        let sent = Moment::now();
-        // The others on a shared session must be renewed, too.
-        let patience = if self.shares_session {
-            Duration::ZERO
-        } else {
-            self.limit()
+        let asking = Asking {
+            // The others on a shared session must be renewed, too.
+            patience: if self.shares_session {
+                Duration::ZERO
+            } else {
+                self.limit()
+            },
+            ..Asking::default()
         };
-        let rows = match self.write_through(&write, patience, &mut session) {
-            Ok(written) => written.rows,
-            Err(fault) => return Err(self.keep_where_full(session, fault)),
+        let next = self.step(|hold, grant| hold.renew(grant, is_new));
+        let decided = self.decide(next, Hold::after_renewal, &asking, &mut session);
+        let Decided {
+            result, sent, rows, ..
+        } = match decided {
+            Ok(decided) => decided,
+            Err(fault) => return Err(self.after_fault(session, fault)),
         };
-        let renewed = self.holding(fence).after_renewal(&rows, write_id);
         if self.spec.ttl.is_none()
-            && let (Some(row), false) = (rows.first(), matches!(renewed, Renewed::Lost(_)))
+            && let (Some(row), true) = (rows.first(), result != Renewed::Lost)
         {
             self.ttl = row.ttl;
             session.answer_within(self.limit()).map_err(gone)?;
         }
-        let renewal = match renewed {
-            Renewed::Confirmed => {
-                self.doubt.may_be_released = false;
-                Renewal::Confirmed(sent)
-            }
+        let renewal = match result {
+            Renewed::Confirmed => Renewal::Confirmed(sent),
             Renewed::Killed => {
                 self.of_token.killed_by =
                     rows.first().and_then(|row| row.kill_requested_by.clone());
@@ -117,21 +124,18 @@ impl RowLock {
                 let killer = rows.first().and_then(SlotState::killer);
                 Renewal::Killed(Box::new(killer.unwrap_or_default()))
             }
-            Renewed::Unknown => {
-                let line = "an older write was carried out last";
-                return Err(Fault::Gone(line.to_owned()));
-            }
-            Renewed::Lost(Some(row)) if row.is_owned() => {
-                let holders = self.holders(&rows);
-                let holding = self.holding(fence);
-                let is_own = row.owner.as_deref() == Some(holding.owner) && row.fence == fence;
-                if is_own && holding.has_another_command(row) {
-                    self.of_token.other_command = Some(holders.clone());
+            Renewed::Unknown => return Err(overtaken()),
+            Renewed::Lost => Renewal::Lost(match rows.first() {
+                Some(row) if row.is_owned() => {
+                    let (holders, grant) = (self.holders(&rows), self.own_grant());
+                    if grant.is_in(row) && grant.has_another_command(row) {
+                        self.of_token.other_command = Some(holders.clone());
+                    }
+                    format!("its row says that it is {holders}")
                 }
-                Renewal::Lost(format!("its row says that it is {holders}"))
-            }
-            Renewed::Lost(Some(_)) => Renewal::Lost("its row says that nobody holds it".to_owned()),
-            Renewed::Lost(None) => Renewal::Lost("its row is gone".to_owned()),
+                Some(_) => "its row says that nobody holds it".to_owned(),
+                None => "its row is gone".to_owned(),
+            }),
         };
         if is_new && matches!(renewal, Renewal::Confirmed(_)) {
             session.tell(
@@ -144,10 +148,96 @@ impl RowLock {
         Ok(renewal)
     }
 
+    /// Takes the decisions about the grant a step further.
+    fn step<T>(&mut self, step: impl FnOnce(&mut Hold, &OwnGrant) -> T) -> T {
+        let mut hold = self.hold;
+        let next = step(&mut hold, &self.own_grant());
+        self.hold = hold;
+        next
+    }
+
+    /// Asks the server what comes `next` about the grant, until that is decided.
+    fn decide<T>(
+        &mut self,
+        mut next: Next<T>,
+        after: impl Fn(&mut Hold, &OwnGrant, &Answer) -> Next<T>,
+        asking: &Asking,
+        session: &mut Session,
+    ) -> Result<Decided<T>, Fault> {
+        let (mut asked, mut sent, mut rows, mut queue_head) =
+            (None, Moment::now(), Vec::new(), None);
+        loop {
+            let step = match next {
+                Next::Ask(step) => step,
+                Next::Over(result) => {
+                    return Ok(Decided {
+                        result,
+                        sent,
+                        rows,
+                        queue_head,
+                    });
+                }
+            };
+            // What is sent again keeps its number.
+            if asked.replace(step) != Some(step) {
+                sent = Moment::now();
+                self.next_write_id();
+            }
+            let answer = self.ask_about_grant(step, asking, sent, session)?;
+            next = self.step(|hold, grant| after(hold, grant, &answer));
+            match answer {
+                Answer::Rows(seen) => rows = seen,
+                Answer::Written(_, written) => {
+                    (rows, queue_head) = (written.rows, written.queue_head);
+                }
+                Answer::Refused => {}
+            }
+        }
+    }
+
+    /// Asks one step. A write has the number [`RowLock::write_id`], and was first tried at `begun`.
+    fn ask_about_grant(
+        &self,
+        step: Step,
+        asking: &Asking,
+        begun: Moment,
+        session: &mut Session,
+    ) -> Result<Answer, Fault> {
+        let (write_id, terms) = (self.write_id, self.terms(&asking.also));
+        let written = match step {
+            Step::Look => return session.run(&self.statements.look()).map(Answer::Rows),
+            Step::LookAt(slot) => {
+                let look = self.statements.look_at_slot(slot);
+                return session.run(&look).map(Answer::Rows);
+            }
+            Step::RenewUnlessKilled { slot, fence } => {
+                let renewal = self.statements.quick_renewal(slot, fence, write_id, &terms);
+                match session.change(&renewal) {
+                    Err(fault @ Fault::Gone(_)) => return Err(fault),
+                    changed => changed.ok().map(|changed| Written {
+                        has_changed: changed == 1,
+                        ..Written::default()
+                    }),
+                }
+            }
+            Step::Write(change) | Step::WriteOnly(change) => {
+                let write = self.statements.write(change, write_id, &terms);
+                let write = write.and_release(asking.release.clone());
+                self.try_write(&write, begun, asking.patience, session)?
+            }
+        };
+        Ok(written.map_or(Answer::Refused, |written| {
+            Answer::Written(write_id, written)
+        }))
+    }
+
     /// Keeps the session if the server only has no room for a write, and with it the named lock, which keeps callers without rows out. One
     /// that others share is kept unless it has ended. Returns the fault.
-    fn keep_where_full(&mut self, session: Session, fault: Fault) -> Fault {
+    fn after_fault(&mut self, session: Session, fault: Fault) -> Fault {
         let is_over = matches!(fault, Fault::Gone(_));
+        if is_over {
+            self.hold.on_silence();
+        }
         if matches!(fault, Fault::NoRoom(_)) || self.shares_session && !is_over {
             self.session = Some(session);
         }
@@ -193,28 +283,21 @@ impl RowLock {
         }
     }
 
-    /// The holder is being killed: callers without rows stay out until the command has ended, even if the killer dies. A script does not
-    /// get its lock back.
+    /// The holder is being killed: callers without rows stay out until the command has ended, even if the killer dies.
     fn announce_termination(&mut self, session: &mut Session) {
-        self.spec.token = None;
         // A shared session was not ended, and still has the named lock.
         if self.server.queue == Queue::Excludes && !self.shares_session {
             let _ = self.request.announce_termination(self.grant.slot, session);
         }
     }
 
-    fn holding(&self, fence: u64) -> Holding<'_> {
-        Holding {
+    pub(super) fn own_grant(&self) -> OwnGrant<'_> {
+        OwnGrant {
             owner: &self.spec.owner,
             slot: self.grant.slot,
-            fence,
+            fence: self.grant.fence,
             command_run: self.spec.command_run.as_deref(),
         }
-    }
-
-    /// Whether a script has the lock, and this run has not taken it over. Then the script keeps it.
-    pub(super) fn is_the_scripts(&self) -> bool {
-        self.grant.fence.is_none() && self.spec.token.is_some()
     }
 
     /// Releases the row, and then the named lock. `false`: the row belonged to another owner.
@@ -228,59 +311,34 @@ impl RowLock {
         also: &[String],
         patience: Duration,
     ) -> Result<bool, Fault> {
-        let Grant { slot, fence, .. } = self.grant;
-        if self.is_the_scripts() {
-            return Ok(true);
+        let next = self.step(Hold::release);
+        if let Next::Over(released) = next {
+            return Ok(released == Released::Done);
         }
         let mut session = self.reach()?;
-        let mut also = also.to_vec();
-        if fence.is_none() {
-            also.extend_from_slice(&self.spec.on_withdrawal);
-        }
-        if let (Some(fence), true, Some(killer)) =
-            (fence, self.spec.token.is_none(), &self.of_token.killed_by)
-            && self.spec.kind == HolderKind::TokenRun
-        {
-            let record = (self.spec.on_token_end)(&self.spec.owner, TokenEnd::Killed(killer));
-            also.push(self.statements.if_own(&record, slot, fence));
-        }
-        let write_id = self.next_write_id();
-        let change = Change::giving_back(slot, fence, self.spec.token.is_some());
-        let write = self.statements.write(change, write_id, &self.terms(&also));
-        // In the same packet: a waiter for the named lock then has nothing else to wait for.
         let mark = self.mark();
+        // In the same packet: a waiter for the named lock then has nothing else to wait for.
         let named = self
             .server
             .named_slot
             .map(|named| self.request.release_statement(named, mark.as_deref()));
-        let write = write.and_release(named);
-        let Written {
-            rows,
-            has_changed,
-            queue_head,
-            ..
-        } = match self.write_through(&write, patience, &mut session) {
-            Ok(written) => written,
-            Err(fault) => {
-                self.doubt.may_be_released |= matches!(fault, Fault::Gone(_));
-                return Err(self.keep_where_full(session, fault));
-            }
+        let asking = Asking {
+            also: [also, &self.on_end_of_grant()].concat(),
+            release: named,
+            patience,
         };
-        let released = match fence {
-            None => {
-                self.doubt.may_hold = false;
-                after_release_of_any(&rows, &self.spec.owner)
-            }
-            Some(_) if has_changed => Released::Done,
-            Some(fence) => {
-                let rows = session.run(&self.statements.look_at_slot(slot))?;
-                let holding = self.holding(fence);
-                holding.after_release(&rows, write_id, self.doubt.may_be_released)
-            }
+        let decided = self.decide(next, Hold::after_release, &asking, &mut session);
+        let Decided {
+            result, queue_head, ..
+        } = match decided {
+            Ok(decided) => decided,
+            Err(fault) => return Err(self.after_fault(session, fault)),
         };
-        if released == Released::Unknown {
-            let line = "an older write was carried out last";
-            return Err(Fault::Gone(line.to_owned()));
+        if result == Released::Unknown {
+            return Err(overtaken());
+        }
+        if self.grant.fence.is_none() {
+            self.claim.may_hold = false;
         }
         self.server.named_slot = None;
         self.withdraw_announcements(&mut session);
@@ -289,7 +347,22 @@ impl RowLock {
             let _ = Request::wake(head, &mut session);
         }
         self.session = Some(session);
-        Ok(released == Released::Done)
+        Ok(result == Released::Done)
+    }
+
+    /// The statements of this lock in the transaction of its release.
+    fn on_end_of_grant(&self) -> Vec<String> {
+        let Grant { slot, fence, .. } = self.grant;
+        match (fence, &self.of_token.killed_by) {
+            (None, _) => self.spec.on_withdrawal.clone(),
+            (Some(fence), Some(killer))
+                if !self.hold.is_the_scripts && self.spec.kind == HolderKind::TokenRun =>
+            {
+                let record = (self.spec.on_token_end)(&self.spec.owner, TokenEnd::Killed(killer));
+                vec![self.statements.if_own(&record, slot, fence)]
+            }
+            (Some(_), _) => Vec::new(),
+        }
     }
 
     /// A script holds the lock from now on: its row stays held, and the named lock and the session are not needed.
@@ -317,6 +390,7 @@ impl RowLock {
         also: &[String],
     ) -> Result<Option<Duration>, Failure> {
         if let Some((slot, fence)) = self.spec.token.take() {
+            self.hold.is_the_scripts = false;
             self.grant = Grant {
                 slot,
                 fence: Some(fence),

@@ -18,6 +18,7 @@ mod row_lock;
 mod sharing;
 mod state;
 mod statements;
+mod step;
 mod token;
 mod token_end;
 

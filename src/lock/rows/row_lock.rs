@@ -6,10 +6,13 @@ use std::rc::Rc;
 use std::thread::sleep;
 use std::time::Duration;
 
+use super::claim::Claim;
 use super::clock::{Clock, disagreement};
+use super::holding::Hold;
 use super::prepare::{fit_for_lock, prepare};
 use super::state::SlotState;
-use super::statements::{Prepared, Statements, Terms, Write, Written};
+use super::statements::{Prepared, Statements, Terms, Write};
+use super::step::Written;
 use super::token_end::RecordTokenEnd;
 use crate::base::clock::{Moment, by_chance};
 use crate::base::exit::{Failure, Reason};
@@ -86,15 +89,6 @@ pub(super) struct OnServer {
     pub clock: Option<Clock>,
 }
 
-/// What was not answered.
-#[derive(Default)]
-pub(super) struct Doubt {
-    /// Whether a slot may be held without the caller's knowledge.
-    pub may_hold: bool,
-    /// Whether it may have been released already: the answer was lost, or the process that got it has died.
-    pub may_be_released: bool,
-}
-
 /// What was read last of a script's grant.
 #[derive(Default)]
 pub(super) struct OfToken {
@@ -128,7 +122,8 @@ pub struct RowLock {
     pub(super) server: OnServer,
     /// The number of the latest write.
     pub(super) write_id: u64,
-    pub(super) doubt: Doubt,
+    pub(super) claim: Claim,
+    pub(super) hold: Hold,
     pub(super) of_token: OfToken,
     pub(super) told: Told,
     /// When to stop waiting for the answer to a renewal at the latest.
@@ -150,6 +145,8 @@ impl RowLock {
             connector,
             request: Request::new(spec, run_id, verbosity).serving_as_queue(),
             statements: Statements::new(&row.tables, &spec.name, spec.slots, &row.owner),
+            hold: Hold::new(row.token.is_some()),
+            claim: Claim::default(),
             spec: row,
             name: spec.name.clone(),
             slots: spec.slots,
@@ -159,7 +156,6 @@ impl RowLock {
             server: OnServer::default(),
             // A random start, so that a process that replaces this one after its death uses other numbers.
             write_id: getrandom::u32().map_or(1, u64::from) << 16,
-            doubt: Doubt::default(),
             of_token: OfToken::default(),
             told: Told::default(),
             renew_until: None,
@@ -168,27 +164,17 @@ impl RowLock {
     }
 
     /// For a slot that another process held, which has died.
-    pub fn resumed(self, grant: Grant) -> Self {
-        Self {
-            grant,
-            doubt: Doubt {
-                may_be_released: true,
-                ..self.doubt
-            },
-            ..self
-        }
+    pub fn resumed(mut self, grant: Grant) -> Self {
+        self.grant = grant;
+        self.hold.may_be_released = true;
+        self
     }
 
     /// For a request of another process, which has died. `may_hold`: it may have been granted a slot.
-    pub fn requested_before(self, may_hold: bool) -> Self {
-        Self {
-            request: self.request.made_before(),
-            doubt: Doubt {
-                may_hold,
-                ..self.doubt
-            },
-            ..self
-        }
+    pub fn requested_before(mut self, may_hold: bool) -> Self {
+        self.request = self.request.made_before();
+        self.claim.may_hold = may_hold;
+        self
     }
 
     /// How long a server may take for an answer. No longer than its share of the time to connect: a node that is cut off accepts logins,
@@ -270,25 +256,24 @@ impl RowLock {
         Err(self.spec.tables.explain(fault))
     }
 
-    /// As [`RowLock::write`], but retries conflicts for as long as `patience`.
-    pub(super) fn write_through(
+    /// As [`RowLock::write`]. `None`: it was in conflict with another write, and `patience` since it had `begun` is not over. Then it has
+    /// paused.
+    pub(super) fn try_write(
         &self,
         write: &Write,
+        begun: Moment,
         patience: Duration,
         session: &mut Session,
-    ) -> Result<Written, Fault> {
-        let begun = Moment::now();
-        loop {
-            match self.write(write, session) {
-                Err(Fault::Conflict(_) | Fault::Interrupted(_)) if begun.elapsed() < patience => {
-                    sleep(by_chance(CONFLICT_PAUSE));
-                }
-                done => {
-                    if done.is_err() {
-                        self.connector.try_last(session);
-                    }
-                    return done;
-                }
+    ) -> Result<Option<Written>, Fault> {
+        match self.write(write, session) {
+            Ok(written) => Ok(Some(written)),
+            Err(Fault::Conflict(_) | Fault::Interrupted(_)) if begun.elapsed() < patience => {
+                sleep(by_chance(CONFLICT_PAUSE));
+                Ok(None)
+            }
+            Err(fault) => {
+                self.connector.try_last(session);
+                Err(fault)
             }
         }
     }
@@ -350,7 +335,7 @@ pub(super) fn gone(error: io::Error) -> Fault {
 impl Backend for RowLock {
     fn try_acquire(&mut self, caller: &dyn Caller) -> Result<Attempt, Failure> {
         let attempt = self.attempt(caller);
-        if attempt.is_err() && self.doubt.may_hold {
+        if attempt.is_err() && self.claim.may_hold {
             // No further attempt would find this grant.
             let _ = self.release_row(&[]);
         }
@@ -403,7 +388,7 @@ impl Backend for RowLock {
     /// The release of the row acknowledges the kill. The rest is done when the supervisor, which is stopped, continues.
     fn ack_kill(&mut self) -> bool {
         if self.release_row(&[]).is_ok() {
-            self.doubt.may_be_released = true;
+            self.hold.may_be_released = true;
             self.session = None;
         }
         true
@@ -413,7 +398,7 @@ impl Backend for RowLock {
         let mut unrecorded: Option<String> = None;
         let begun = Moment::now();
         let was_held = loop {
-            if self.is_the_scripts() {
+            if self.hold.stays_the_scripts(&self.own_grant()) {
                 break Ok(true);
             }
             let also = unrecorded.as_ref().map_or_else(also, |_| Vec::new());

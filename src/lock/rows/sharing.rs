@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::acquire::Claimed;
+use super::claim::Claim;
 use super::clock::Clock;
 use super::prepare::{fit_for_lock, prepare};
 use super::row_lock::{Queue, RowLock, RowSpec};
@@ -141,21 +142,23 @@ impl RowLock {
 
     fn try_on(&mut self, names: bool, session: &mut Session) -> Result<Tried, Fault> {
         // The session may hold the named locks of other slots, and would be granted each of them again.
-        let looks = self.slots > 1 || self.doubt.may_hold;
+        let looks = self.slots > 1 || self.claim.may_hold;
         let mut rows = if looks {
             session.run(&self.statements.look())?
         } else {
             Vec::new()
         };
         let is_own = |row: &SlotState| row.owner.as_deref() == Some(&self.spec.owner);
-        if rows.iter().any(is_own)
-            && let Claimed::Held(grant, lease) = self.claim(&[], true, session, &Nobody)?
-        {
-            self.grant = grant;
-            if self.server.named_slot.is_none() {
-                self.regain_named_lock(session);
+        if rows.iter().any(is_own) {
+            let next = self.advance(&[], &Nobody, |claim, _| claim.find())?;
+            let claimed = self.carry_out(next, &[], None, session, &Nobody)?;
+            if let Claimed::Held(grant, lease) = claimed {
+                self.grant = grant;
+                if self.server.named_slot.is_none() {
+                    self.regain_named_lock(session);
+                }
+                return Ok(Tried::Held(self.grant, lease));
             }
-            return Ok(Tried::Held(self.grant, lease));
         }
         // Of an earlier attempt. It would be granted once more, and be released once only.
         if let Some(slot) = self.server.named_slot.take() {
@@ -175,7 +178,8 @@ impl RowLock {
                     Err(fault) => return Err(self.without_named_lock(slot, fault, session)),
                 }
             }
-            let claimed = self.claim(&[slot], false, session, &Nobody);
+            let next = self.advance(&[slot], &Nobody, Claim::take)?;
+            let claimed = self.carry_out(next, &[slot], None, session, &Nobody);
             if let Ok(Claimed::Held(grant, lease)) = claimed {
                 self.grant = grant;
                 self.server.named_slot = (self.server.queue == Queue::Excludes).then_some(slot);

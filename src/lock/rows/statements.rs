@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::change::Change;
 use super::state::{COLUMNS, HOLDER, SlotState};
+use super::step::Written;
 use crate::db::cluster::{HAS_NOT_JOINED, IS_MULTI_PRIMARY, NOT_JOINED};
 use crate::db::server_facts::READ_ONLY;
 use crate::db::sql::{after_seconds, optional_text};
@@ -458,18 +459,6 @@ impl Write {
             })
         })
     }
-}
-
-/// The result of a write.
-pub struct Written {
-    /// The rows that it read; empty without a look.
-    pub rows: Vec<SlotState>,
-    /// Whether it reports that it has changed a row.
-    pub has_changed: bool,
-    /// The fence of a grant, if it reports one.
-    pub fence: Option<u64>,
-    /// The session at the head of the queue, if the write also released a named lock.
-    pub queue_head: Option<u64>,
 }
 
 /// Prepares a session for the tables.

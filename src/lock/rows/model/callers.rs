@@ -1,214 +1,88 @@
-//! Callers: what each does after an answer, and without one. The program's own code decides what follows from the rows.
+//! Callers: carries what the program's machines ask to the model's server, and their results to a command. What a keeper, its supervisor
+//! and a script do with these results is the model's own.
 
-use super::state::{Ask, At, Broken, Caller, Flight, Ghost, OWNER_NAME, Phase, Rows, World};
-use super::state::{owner, seen};
+use super::state::{At, Broken, Caller, Flight, Ghost, OWNER_NAME, Phase, Row, World, owner};
 use crate::lock::rows::change::Change;
-use crate::lock::rows::claim::{Claimant, Next};
-use crate::lock::rows::holding::{Holding, Released, Renewed, after_release_of_any};
+use crate::lock::rows::claim::{self, Claim, Claimant};
+use crate::lock::rows::holding::{self, Hold, OwnGrant, Released, Renewed};
+use crate::lock::rows::step::{Answer, Step};
+
+/// The slots to claim.
+const SLOTS: [u32; 2] = [0, 1];
 
 impl World {
     pub fn caller(&mut self, number: u8) -> &mut Caller {
         &mut self.callers[usize::from(number)]
     }
 
-    /// Sends a statement. A write's number is only compared with the caller's latest one, so the same number is used each time.
-    pub fn send(&mut self, number: u8, ask: Ask) {
-        for row in self.rows.iter_mut().chain(&mut self.past) {
-            if row.write_id == number + 1 {
-                row.write_id = 0;
+    /// Sends a statement, maybe one that looks up the result of a write. A write's number is only compared with the caller's latest one, so
+    /// the same number is used each time.
+    fn send(&mut self, number: u8, step: Step, before: Option<Flight>) {
+        let is_again = |before: &Flight| before.step == step;
+        let age = before.filter(is_again).map_or(0, |before| before.age);
+        let written = before.filter(|before| before.at != At::Sent);
+        let (write_id, has_changed) = if step.is_write() {
+            let takes_over = matches!(step.change(), Some(Change::TakeOver { .. }));
+            let is_first = written.is_none_or(|before| before.write_id == 0);
+            assert!(
+                !takes_over || is_first,
+                "two callers take a slot from each other"
+            );
+            for row in self.rows.iter_mut().chain(&mut self.past) {
+                if row.write_id == number + 1 {
+                    row.write_id = 0;
+                }
             }
-        }
+            (number + 1, false)
+        } else {
+            written.map_or((0, false), |write| (write.write_id, write.has_changed))
+        };
         self.caller(number).flight = Some(Flight {
-            ask,
-            write_id: number + 1,
+            step,
+            write_id,
+            has_changed,
             at: At::Sent,
-            age: 0,
+            age,
         });
     }
 
-    /// Begins to claim a slot, or begins again on another session.
-    pub fn begin_claim(&mut self, number: u8) {
-        let may_hold = self.caller(number).may_hold;
-        let by_name = self.gives_name(number) && !self.is_broken(Broken::TakesOverByName);
-        if may_hold || by_name {
-            return self.look(number, false);
-        }
-        self.claim_any(number);
-    }
-
-    fn claim_any(&mut self, number: u8) {
-        self.caller(number).phase = Phase::Claims { any: true };
-        self.caller(number).may_hold = true;
-        self.send(number, Ask::Write(Change::Take { slot: 0 }));
-    }
-
-    pub fn look(&mut self, number: u8, any: bool) {
-        self.caller(number).phase = Phase::Claims { any };
-        self.send(number, Ask::Look);
-    }
-
-    fn send_renewal(&mut self, number: u8) {
-        let Caller { slot, fence, .. } = *self.caller(number);
-        let fence = fence.expect("it is held");
-        self.send(number, Ask::Write(Change::Renew { slot, fence }));
-    }
-
-    /// A renewal is due.
-    pub fn renew_now(&mut self, number: u8) {
-        self.send_renewal(number);
-    }
-
-    /// The command has ended: releases the lock as soon as the session is free.
-    pub fn end_command(&mut self, number: u8) {
-        self.caller(number).phase = Phase::Releases;
-        if self.caller(number).flight.is_none() {
-            self.send_release(number);
-        }
-    }
-
-    fn send_release(&mut self, number: u8) {
-        let is_script = self.is_script(number);
-        let Caller {
-            slot, fence, phase, ..
-        } = *self.caller(number);
-        let ends_token = matches!(phase, Phase::HasToken(_));
-        self.caller(number).phase = Phase::Releases;
-        let is_of_a_script = is_script && !ends_token && !self.caller(number).quits;
-        let change = Change::giving_back(slot, fence, is_of_a_script);
-        self.send(number, Ask::Write(change));
-    }
-
-    /// The script continues: runs a command under its token, or releases it.
-    pub fn use_token(&mut self, number: u8, was_used: bool) {
-        if was_used {
-            self.send_release(number);
-        } else {
-            self.caller(number).phase = Phase::Adopts;
-            self.send_renewal(number);
-        }
-    }
-
-    /// The supervisor gives up. It asks a keeper that may hold a slot to release it, and only then ends it.
-    pub fn give_up(&mut self, number: u8) {
-        let caller = self.caller(number);
-        if caller.may_hold {
-            caller.quits = true;
-        } else {
-            self.end(number, true);
-        }
-    }
-
-    pub fn end(&mut self, number: u8, is_clean: bool) {
-        self.drop_flight(number);
-        let caller = self.caller(number);
-        caller.phase = Phase::Gone;
-        caller.is_clean = is_clean;
-        caller.asleep = false;
-    }
-
-    /// The session is lost. A statement on its way may still be carried out.
-    fn drop_flight(&mut self, number: u8) {
-        let Some(flight) = self.caller(number).flight.take() else {
-            return;
-        };
-        if let (At::Sent, Ask::Write(change)) = (flight.at, flight.ask) {
-            self.ghosts.push(Ghost { number, change });
-            self.ghosts.sort_unstable();
-        }
-    }
-
-    /// No answer comes. Continues on the next session.
-    pub fn lose(&mut self, number: u8) {
-        let undone = self.is_broken(Broken::BelievesLostAsUndone);
-        let done = self.is_broken(Broken::BelievesLostAsDone);
-        let flight = self.caller(number).flight.expect("it asks");
-        self.drop_flight(number);
-        let Caller { phase, quits, .. } = *self.caller(number);
-        match phase {
-            Phase::Claims { .. } if quits && undone => self.end(number, true),
-            Phase::Claims { .. } if quits => self.send_release(number),
-            Phase::Claims { .. } => self.begin_claim(number),
-            // The caller tries again soon, by the keeper's own clock.
-            Phase::Holds if done => self.caller(number).lease = flight.age,
-            Phase::Holds => {}
-            Phase::Adopts => self.send_renewal(number),
-            Phase::Releases => {
-                let Ask::Write(change) = flight.ask else {
-                    unreachable!("a look is no release")
-                };
-                let is_release = !matches!(change, Change::Renew { .. });
-                self.caller(number).may_be_released |= is_release;
-                if done && is_release {
-                    return self.end(number, true);
-                }
-                self.resend_release(number, change);
-            }
-            phase => unreachable!("{phase:?} asks nothing"),
-        }
-    }
-
-    fn resend_release(&mut self, number: u8, before: Change) {
-        // A script's own release is sent again unchanged.
-        if let Change::Release { .. } = before {
-            self.send(number, Ask::Write(before));
-        } else {
-            self.send_release(number);
-        }
-    }
-
-    /// The write was in conflict with another one, and did nothing.
-    pub fn conflict(&mut self, number: u8) {
-        let is_claim = matches!(self.caller(number).phase, Phase::Claims { .. });
-        if is_claim {
-            let Phase::Claims { any } = self.caller(number).phase else {
-                return;
-            };
-            self.look(number, any);
-        }
-        // Any other write is sent again unchanged.
-    }
-
-    /// The answer arrives.
-    pub fn deliver(&mut self, number: u8) {
-        let flight = self.caller(number).flight.take().expect("it asks");
-        let At::Looked(changed, rows) = flight.at else {
-            unreachable!("it has no answer");
-        };
-        match self.caller(number).phase {
-            Phase::Claims { any } => self.claimed(number, any, flight, changed, &rows),
-            Phase::Holds | Phase::Adopts => self.renewed(number, flight, changed, &rows),
-            Phase::Releases => match flight.ask {
-                Ask::Write(Change::Renew { .. }) | Ask::Look => self.send_release(number),
-                Ask::Write(change) => self.released(number, change, flight, changed, &rows),
-            },
-            phase => unreachable!("{phase:?} asks nothing"),
-        }
-    }
-
-    fn claimed(&mut self, number: u8, any: bool, flight: Flight, changed: bool, rows: &Rows) {
-        let slots: Vec<u32> = (0..).take(self.setting.slots).collect();
+    /// Begins a caller's claim, or takes it a step further.
+    pub fn claim(&mut self, number: u8, step: impl FnOnce(&mut Claim, &Claimant) -> claim::Next) {
         let by_name = self.gives_name(number) && !self.is_broken(Broken::TakesOverByName);
         let claimant = Claimant {
             owner: owner(number),
             owner_name: by_name.then_some(OWNER_NAME),
-            slots: if any { &slots } else { &[] },
+            slots: &SLOTS[..self.setting.slots],
+            is_only_slot: self.setting.slots == 1,
         };
-        let write_id = matches!(flight.ask, Ask::Write(_)).then_some(flight.write_id.into());
-        let next = claimant.next(&seen(rows)[..], write_id);
-        if !(flight.ask == Ask::Look && self.is_broken(Broken::WaitsWithAClaim)) {
-            self.caller(number).may_hold = next.may_hold();
+        let caller = self.caller(number);
+        caller.phase = Phase::Claims;
+        let before = caller.flight.take();
+        let may_have_held = caller.claim.may_hold;
+        let next = step(&mut caller.claim, &claimant);
+        let has_looked = before.is_some_and(|before| before.step == Step::Look);
+        if has_looked && self.is_broken(Broken::WaitsWithAClaim) {
+            self.caller(number).claim.may_hold = may_have_held;
         }
+        let quits = self.caller(number).quits;
         match next {
-            Next::Write(change) => self.send(number, Ask::Write(change)),
-            // No earlier claim has got a slot, so the claim begins anew.
-            Next::Taken if !any => self.claim_any(number),
-            Next::Taken if self.caller(number).quits || !self.waits(number) => {
-                self.end(number, true);
+            claim::Next::Ask(step) => self.send(number, step, before),
+            claim::Next::Queue => self.claim(number, Claim::take),
+            claim::Next::Taken => {
+                let seen = before.expect("it asked").rows();
+                let is_held = |row: &Row| row.owner.is_some() && row.left > 0;
+                let are_held = seen[..self.setting.slots].iter().all(is_held);
+                assert!(are_held, "a free slot counts as taken");
+                if quits || !self.waits(number) {
+                    self.end(number, true);
+                } else {
+                    self.caller(number).phase = Phase::Waits;
+                }
             }
-            Next::Taken => self.caller(number).phase = Phase::Waits,
-            Next::Held { slot, fence } => {
-                assert!(changed, "what is only read counts as held");
-                self.hold(number, slot, fence, flight);
+            claim::Next::Held { slot, fence } => {
+                let write = before.expect("it asked");
+                assert!(write.has_changed, "what is only read counts as held");
+                self.hold(number, slot, fence, write);
             }
         }
     }
@@ -219,9 +93,9 @@ impl World {
         let caller = self.caller(number);
         caller.slot = slot;
         caller.fence = Some(fence);
-        caller.may_hold = false;
+        caller.has_session = true;
         if caller.quits {
-            return self.send_release(number);
+            return self.release(number);
         }
         if is_script {
             caller.phase = Phase::HasToken(false);
@@ -258,86 +132,198 @@ impl World {
         *last = fence.max(*last);
     }
 
-    fn holding(&mut self, number: u8) -> Holding<'static> {
-        let Caller { slot, fence, .. } = *self.caller(number);
-        Holding {
+    /// Takes the decisions about a caller's grant a step further.
+    fn step_hold<T>(&mut self, number: u8, step: impl FnOnce(&mut Hold, &OwnGrant) -> T) -> T {
+        let caller = self.caller(number);
+        let grant = OwnGrant {
             owner: owner(number),
-            slot,
-            fence: fence.expect("it is held"),
+            slot: caller.slot,
+            fence: caller.fence,
             command_run: None,
+        };
+        step(&mut caller.hold, &grant)
+    }
+
+    /// A renewal is due.
+    pub fn renew_now(&mut self, number: u8) {
+        let is_new = !self.caller(number).has_session;
+        self.caller(number).has_session = true;
+        let next = self.step_hold(number, |hold, grant| hold.renew(grant, is_new));
+        self.go_on_renewing(number, next, None);
+    }
+
+    fn go_on_renewing(&mut self, number: u8, next: holding::Next<Renewed>, before: Option<Flight>) {
+        match next {
+            holding::Next::Ask(step) => self.send(number, step, before),
+            holding::Next::Over(renewed) => {
+                self.renewed(number, renewed, before.expect("it asked"));
+            }
         }
     }
 
-    fn renewed(&mut self, number: u8, flight: Flight, changed: bool, rows: &Rows) {
-        let holding = self.holding(number);
-        let seen = seen(rows);
-        let renewed = holding.after_renewal(&seen, flight.write_id.into());
-        let adopts = self.caller(number).phase == Phase::Adopts;
+    fn renewed(&mut self, number: u8, renewed: Renewed, flight: Flight) {
+        let caller = *self.caller(number);
         match renewed {
             Renewed::Confirmed => {
-                assert!(changed, "what is only read counts as held");
-                let ttl = rows[holding.slot as usize].ttl;
-                if adopts {
-                    self.caller(number).ttl = ttl;
-                    return self.start_command(number, flight);
-                }
+                assert!(flight.has_changed, "what is only read counts as held");
+                let row = flight.rows()[caller.slot as usize];
+                assert!(!row.kill_requested, "a kill is not noticed");
+            }
+            Renewed::Unknown => self.caller(number).has_session = false,
+            Renewed::Killed => self.caller(number).is_killed = true,
+            Renewed::Lost => {
+                assert!(
+                    !self.is_backed(number, &caller),
+                    "a lock that is held is believed to be lost"
+                );
+                self.caller(number).knows_end = true;
+            }
+        }
+        match (caller.phase, renewed) {
+            (Phase::Releases, _) | (_, Renewed::Killed | Renewed::Lost) => self.release(number),
+            (Phase::Adopts, Renewed::Unknown) => self.renew_now(number),
+            (Phase::Adopts, Renewed::Confirmed) => {
+                self.caller(number).ttl = flight.rows()[caller.slot as usize].ttl;
+                self.start_command(number, flight);
+            }
+            // The next renewal follows soon.
+            (_, Renewed::Unknown) => {}
+            (_, Renewed::Confirmed) => {
                 let late = self.is_broken(Broken::CountsFromAnswer);
                 let caller = self.caller(number);
                 caller.lease = if late { 0 } else { flight.age };
                 caller.in_doubt &= caller.is_over_in(0);
                 self.count_start(number);
             }
-            // The next renewal follows soon.
-            Renewed::Unknown if adopts => self.send_renewal(number),
-            Renewed::Unknown => {}
-            // `dblock kill` ends the run: the script does not get its lock back.
-            Renewed::Killed => {
-                self.caller(number).quits = true;
-                self.send_release(number);
+        }
+    }
+
+    /// The command has ended: releases the lock as soon as the session is free.
+    pub fn end_command(&mut self, number: u8) {
+        self.caller(number).phase = Phase::Releases;
+        if self.caller(number).flight.is_none() {
+            self.release(number);
+        }
+    }
+
+    fn release(&mut self, number: u8) {
+        self.caller(number).phase = Phase::Releases;
+        let next = self.step_hold(number, Hold::release);
+        self.go_on_releasing(number, next, None);
+    }
+
+    fn go_on_releasing(
+        &mut self,
+        number: u8,
+        next: holding::Next<Released>,
+        before: Option<Flight>,
+    ) {
+        let released = match next {
+            holding::Next::Ask(Step::LookAt(_)) if self.is_broken(Broken::BelievesUnchanged) => {
+                Released::NotHeld
             }
-            Renewed::Lost(_) => {
-                let caller = *self.caller(number);
-                assert!(
-                    !self.is_backed(number, &caller),
-                    "a lock that is held is believed to be lost"
-                );
-                self.caller(number).knows_end = true;
-                self.caller(number).quits = true;
-                self.send_release(number);
+            holding::Next::Ask(step) => return self.send(number, step, before),
+            holding::Next::Over(released) => released,
+        };
+        let has_changed = before.is_some_and(|before| before.has_changed);
+        let is_believed = released == Released::Done || !has_changed;
+        assert!(is_believed, "a release is not believed");
+        let caller = self.caller(number);
+        match released {
+            Released::Unknown => self.release(number),
+            Released::Done if caller.hold.is_the_scripts => {
+                assert!(!caller.is_killed, "a killed holder gets its lock back");
+                caller.phase = Phase::HasToken(true);
+            }
+            Released::Done | Released::NotHeld => {
+                let is_own_end = released == Released::NotHeld && caller.has_released;
+                assert!(!is_own_end, "an own release counts as a loss");
+                caller.knows_end = true;
+                self.end(number, true);
             }
         }
     }
 
-    fn released(&mut self, number: u8, change: Change, flight: Flight, changed: bool, rows: &Rows) {
-        let rows = seen(rows);
-        let may_be_released = self.caller(number).may_be_released;
-        let believes = self.is_broken(Broken::BelievesUnchanged);
-        let released = if believes && !changed && change != Change::ReleaseAny {
-            Released::NotHeld
-        } else if change == Change::ReleaseAny {
-            after_release_of_any(&rows, owner(number))
+    /// The script continues: runs a command under its token, or releases it.
+    pub fn use_token(&mut self, number: u8, was_used: bool) {
+        let caller = self.caller(number);
+        caller.has_session = false;
+        caller.hold = Hold::new(!was_used);
+        if was_used {
+            self.release(number);
         } else {
-            let holding = self.holding(number);
-            holding.after_release(&rows, flight.write_id.into(), may_be_released)
+            caller.phase = Phase::Adopts;
+            self.renew_now(number);
+        }
+    }
+
+    /// The supervisor gives up. It asks a keeper that may hold a slot to release it, and only then ends it.
+    pub fn give_up(&mut self, number: u8) {
+        let caller = self.caller(number);
+        if caller.claim.may_hold {
+            caller.quits = true;
+        } else {
+            self.end(number, true);
+        }
+    }
+
+    pub fn end(&mut self, number: u8, is_clean: bool) {
+        self.drop_flight(number);
+        let caller = self.caller(number);
+        caller.phase = Phase::Gone;
+        caller.is_clean = is_clean;
+        caller.asleep = false;
+    }
+
+    /// The session is lost. A statement on its way may still be carried out.
+    fn drop_flight(&mut self, number: u8) {
+        let Some(flight) = self.caller(number).flight.take() else {
+            return;
         };
-        match released {
-            Released::Unknown => {
-                assert!(!changed, "a release is not believed");
-                self.resend_release(number, change);
-            }
-            Released::Done if matches!(change, Change::HandBack { .. }) => {
-                self.caller(number).may_be_released = false;
-                self.caller(number).phase = Phase::HasToken(true);
-            }
-            Released::Done => {
-                self.caller(number).knows_end = true;
-                self.end(number, true);
-            }
-            Released::NotHeld => {
-                assert!(!changed, "a release is not believed");
-                self.caller(number).knows_end = true;
-                self.end(number, true);
-            }
+        if flight.at == At::Sent && flight.step.is_write() {
+            let step = flight.step;
+            self.ghosts.push(Ghost { number, step });
+            self.ghosts.sort_unstable();
+        }
+    }
+
+    /// No answer comes. Continues on the next session.
+    pub fn lose(&mut self, number: u8) {
+        let undone = self.is_broken(Broken::BelievesLostAsUndone);
+        let done = self.is_broken(Broken::BelievesLostAsDone);
+        let age = self.caller(number).flight.expect("it asks").age;
+        self.drop_flight(number);
+        let caller = self.caller(number);
+        caller.has_session = false;
+        caller.claim.may_hold &= !undone;
+        caller.hold.on_silence();
+        match caller.phase {
+            Phase::Claims if caller.quits && caller.claim.may_hold => self.release(number),
+            Phase::Claims if caller.quits => self.end(number, true),
+            Phase::Claims => self.claim(number, Claim::begin),
+            // The caller tries again soon, by the keeper's own clock.
+            Phase::Holds if done => caller.lease = age,
+            Phase::Holds => {}
+            Phase::Adopts => self.renew_now(number),
+            Phase::Releases if done && caller.hold.may_be_released => self.end(number, true),
+            Phase::Releases => self.release(number),
+            phase => unreachable!("{phase:?} asks nothing"),
+        }
+    }
+
+    /// The answer arrives.
+    pub fn answer(&mut self, number: u8, answer: &Answer) {
+        let caller = self.caller(number);
+        if caller.phase == Phase::Claims {
+            return self.claim(number, |claim, claimant| claim.next(claimant, answer));
+        }
+        let flight = caller.flight.take();
+        if flight.is_some_and(|flight| flight.step.renews()) {
+            let next = self.step_hold(number, |hold, grant| hold.after_renewal(grant, answer));
+            self.go_on_renewing(number, next, flight);
+        } else {
+            let next = self.step_hold(number, |hold, grant| hold.after_release(grant, answer));
+            self.go_on_releasing(number, next, flight);
         }
     }
 }

@@ -1,13 +1,14 @@
-//! Explores the decisions of `claim` and `holding` in every order of events, against a model of the rows: writes that are carried out
+//! Steps the machines of `claim` and `holding` through every order of events, against a model of the rows: writes that are carried out
 //! before or after their session is lost, and much later; late or lost answers; conflicting writes; hosts that sleep, vanish or give up;
 //! `dblock kill`; grants that expire. If a keeper dies while its command runs, that is a lost session: the next keeper continues with the
 //! same grant.
 //!
 //! Proved, as long as the clocks are right: no two commands run in one slot. A command runs only while its row is its own; if an operator
 //! or a script has given its slot away, it may run until its next renewal. Each command's fence is greater than those before. What was
-//! only read never counts as held. A held grant never counts as lost, and an ended one is never renewed. A caller that has released,
-//! given up or waits holds nothing, except by a write that was carried out after its session was lost. From every state all can end, with
-//! all rows free or expired. Not included: the queue of named locks.
+//! only read never counts as held, and nothing free as taken. A held grant never counts as lost, nor does an own release, and an ended
+//! grant is never renewed. A renewal notices a kill. A caller that has released, given up or waits holds nothing, except by a write that
+//! was carried out after its session was lost. From every state all can end, with all rows free or expired. Not included: the queue of
+//! named locks, apart from its grants.
 
 mod callers;
 mod server;
@@ -38,7 +39,13 @@ const ONE_SLOT: Setting = Setting {
     impatient: 0,
     scripts: 0,
     named: false,
+    queued: false,
     broken: None,
+};
+
+const QUEUED: Setting = Setting {
+    queued: true,
+    ..ONE_SLOT
 };
 
 const TWO_SLOTS: Setting = Setting {
@@ -104,6 +111,25 @@ fn every_order_of_writes_that_meet_others() {
         ..NONE
     };
     explore(&[ONE_SLOT, SCRIPT], cluster);
+    let given_up = Budget {
+        losses: 1,
+        misses: 1,
+        give_ups: 1,
+        ..NONE
+    };
+    explore(&[ONE_SLOT], given_up);
+}
+
+/// A grant of the queue excludes others, but may be one that the server had already ended.
+#[test]
+fn every_order_of_grants_of_a_queue() {
+    let gone = Budget {
+        losses: 1,
+        conflicts: 1,
+        give_ups: 1,
+        ..NONE
+    };
+    explore(&[QUEUED], gone);
 }
 
 #[test]
@@ -172,6 +198,7 @@ fn random_orders_for_larger_numbers() {
             },
             scripts: random.usize(0..=callers),
             named,
+            queued: false,
             broken: None,
         };
         let mut few = || random.u8(0..4);

@@ -1,11 +1,23 @@
 //! The servers: what each write does, as in the SQL of `statements`.
 
-use super::state::{Ask, At, Broken, Caller, Phase, Row, Rows, TTL, World};
+use super::state::{At, Broken, Caller, Phase, Row, Rows, TTL, World, seen};
 use crate::lock::rows::change::Change;
+use crate::lock::rows::step::{Answer, Step, Written};
 
 impl World {
-    /// Carries out a write, and returns whether it has changed a row. `is_late`: nobody waits for the answer any more. `ttl`: what a
-    /// script requests.
+    /// Runs a write, and returns whether it has changed a row. `is_late`: nobody waits for the answer any more.
+    pub fn write(&mut self, number: u8, step: Step, write_id: u8, is_late: bool) -> bool {
+        if let Step::RenewUnlessKilled { slot, .. } = step
+            && self.rows[slot as usize].kill_requested
+        {
+            return false;
+        }
+        let change = step.change().expect("it is a write");
+        let ttl = self.ttl_of(number);
+        self.carry_out(number, change, write_id, is_late, ttl)
+    }
+
+    /// Carries out a change. `ttl`: what a script requests.
     pub fn carry_out(
         &mut self,
         number: u8,
@@ -51,6 +63,7 @@ impl World {
                 let row = &mut self.rows[slot as usize];
                 let is_own = row.owner == Some(number) && (row.is(fence) || any_fence);
                 assert!(!is_own || row.is(fence), "a release ends another grant");
+                self.callers[usize::from(number)].has_released |= is_own;
                 is_own && row.free(write_id)
             }
             Change::ReleaseAny => {
@@ -122,33 +135,61 @@ impl World {
     }
 
     /// Runs the next statement of a caller's session.
-    pub fn execute(&mut self, number: u8) -> At {
-        let flight = self.callers[usize::from(number)].flight.expect("it asks");
-        match (flight.at, flight.ask) {
-            (At::Sent, Ask::Look) => At::Looked(false, self.rows),
-            (At::Sent, Ask::Write(change)) => {
-                let ttl = self.ttl_of(number);
-                let changed = self.carry_out(number, change, flight.write_id, false, ttl);
-                let ends = matches!(change, Change::Release { .. } | Change::HandBack { .. });
-                let ends = ends && !self.is_broken(Broken::LooksAfterRelease);
-                let grants = change.granted().is_some() && self.setting.slots == 1;
-                if changed && (ends || grants) {
-                    // A change is reported with the write. Without a change, a separate look decides.
-                    return At::Looked(changed, self.rows);
-                }
-                At::Done(changed)
+    pub fn execute(&mut self, number: u8) {
+        let mut flight = self.callers[usize::from(number)].flight.expect("it asks");
+        flight.at = match (flight.at, flight.step) {
+            (At::Sent, Step::Look | Step::LookAt(_)) | (At::Done, _) => At::Looked(self.rows),
+            (At::Sent, step) => {
+                flight.has_changed = self.write(number, step, flight.write_id, false);
+                self.after_write(step)
             }
-            (At::Done(changed), _) => At::Looked(changed, self.rows),
-            (At::Looked(..), _) => unreachable!("it is done"),
+            (At::Looked(_), _) => unreachable!("it is done"),
+        };
+        self.caller(number).flight = Some(flight);
+    }
+
+    /// A write was carried out. Others may come before the look in its packet, except inside a transaction.
+    fn after_write(&self, step: Step) -> At {
+        match step {
+            Step::Write(Change::ReleaseAny) => At::Looked(self.rows),
+            Step::Write(_) => At::Done,
+            step if step.granted().is_some() => At::Looked(self.rows),
+            _ => At::Looked(Rows::default()),
         }
     }
 
-    /// The TTL that this caller's renewals request; `None`: the one in the row.
-    pub fn ttl_of(&self, number: u8) -> Option<u8> {
-        let is_claim = matches!(
-            self.callers[usize::from(number)].phase,
-            Phase::Claims { .. }
-        );
+    /// The server's answer to what a caller has asked.
+    pub fn answer_to(&self, number: u8) -> Answer {
+        let flight = self.callers[usize::from(number)].flight.expect("it asks");
+        let rows = flight.rows();
+        if !flight.step.is_write() {
+            return Answer::Rows(seen(&rows));
+        }
+        let withholds = self.is_broken(Broken::LooksAfterRelease) && flight.step.releases();
+        let has_changed = flight.has_changed && !withholds;
+        let granted = flight.step.granted().filter(|_| has_changed);
+        let written = Written {
+            rows: match flight.step {
+                Step::Write(_) => seen(&rows),
+                _ => Vec::new(),
+            },
+            has_changed,
+            fence: granted.map(|slot| rows[slot as usize].fence.into()),
+            queue_head: None,
+        };
+        Answer::Written(flight.write_id.into(), written)
+    }
+
+    /// A node runs a write on the rows as they were at the question, and changes nothing.
+    pub fn miss(&mut self, number: u8) {
+        let step = self.caller(number).flight.expect("it asks").step;
+        let at = self.after_write(step);
+        self.caller(number).flight.as_mut().expect("it asks").at = at;
+    }
+
+    /// The TTL that a caller's write requests; `None`: the one in the row.
+    fn ttl_of(&self, number: u8) -> Option<u8> {
+        let is_claim = self.callers[usize::from(number)].phase == Phase::Claims;
         (is_claim || !self.is_script(number)).then_some(TTL)
     }
 

@@ -5,7 +5,10 @@ use std::time::Duration;
 use crate::base::clock::Moment;
 use crate::lock::Lease;
 use crate::lock::rows::change::Change;
+use crate::lock::rows::claim::Claim;
+use crate::lock::rows::holding::Hold;
 use crate::lock::rows::state::SlotState;
+use crate::lock::rows::step::Step;
 
 pub const MOST_CALLERS: usize = 4;
 pub const MOST_SLOTS: usize = 2;
@@ -59,6 +62,8 @@ pub struct Setting {
     pub scripts: usize,
     /// Whether all scripts have the same owner name.
     pub named: bool,
+    /// Whether waiters are granted the slot by a queue.
+    pub queued: bool,
     pub broken: Option<Broken>,
 }
 
@@ -129,48 +134,51 @@ pub fn seen(rows: &Rows) -> Vec<SlotState> {
     rows.map(state).collect()
 }
 
-/// A statement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Ask {
-    Look,
-    Write(Change),
-}
-
 /// How far a statement has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum At {
     Sent,
-    /// It was carried out; whether it has changed a row.
-    Done(bool),
-    /// The answer is on its way.
-    Looked(bool, Rows),
+    /// The write was carried out.
+    Done,
+    /// The answer is on its way, with these rows.
+    Looked(Rows),
 }
 
 /// A statement whose answer is pending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Flight {
-    pub ask: Ask,
+    pub step: Step,
+    /// The write's number, or that of the write whose result is looked up.
     pub write_id: u8,
+    /// Whether that write has changed a row.
+    pub has_changed: bool,
     pub at: At,
     /// The time since it was sent.
     pub age: u8,
+}
+
+impl Flight {
+    /// The rows as they were when the server answered.
+    pub fn rows(&self) -> Rows {
+        match self.at {
+            At::Looked(rows) => rows,
+            at => unreachable!("it has no answer: {at:?}"),
+        }
+    }
 }
 
 /// A write of a lost session. It may be carried out at any time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ghost {
     pub number: u8,
-    pub change: Change,
+    pub step: Step,
 }
 
 /// The phase of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
     NotYet,
-    /// It claims a slot. `any`: any slot, not only one that it may already hold.
-    Claims {
-        any: bool,
-    },
+    Claims,
     /// Others hold the slots.
     Waits,
     /// Its command runs, or is about to start.
@@ -188,6 +196,11 @@ pub enum Phase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Caller {
     pub phase: Phase,
+    /// The program's machines.
+    pub claim: Claim,
+    pub hold: Hold,
+    /// Whether its session has been used for its grant.
+    pub has_session: bool,
     pub flight: Option<Flight>,
     /// The slot that it holds, or held.
     pub slot: u32,
@@ -199,15 +212,16 @@ pub struct Caller {
     /// Whether its host has slept, so the lease must be proved before the command continues.
     pub in_doubt: bool,
     pub asleep: bool,
-    /// Whether its keeper may hold a slot without having reported that.
-    pub may_hold: bool,
     /// Whether its supervisor has given up.
     pub quits: bool,
-    pub may_be_released: bool,
     /// Whether its slot was deliberately given to another caller: its command runs until the next renewal.
     pub is_ousted: bool,
     /// Whether it knows that its grant is over.
     pub knows_end: bool,
+    /// Whether it knows that it is being killed.
+    pub is_killed: bool,
+    /// Whether its grant has ended by its own release.
+    pub has_released: bool,
     /// Whether it holds nothing, as far as it knows.
     pub is_clean: bool,
     /// Whether it was granted a slot by a write that it had given up.
@@ -231,6 +245,9 @@ impl World {
     pub fn new(setting: Setting, budget: Budget) -> Self {
         let caller = Caller {
             phase: Phase::NotYet,
+            claim: Claim::default(),
+            hold: Hold::default(),
+            has_session: false,
             flight: None,
             slot: 0,
             fence: None,
@@ -239,11 +256,11 @@ impl World {
             has_started: false,
             in_doubt: false,
             asleep: false,
-            may_hold: false,
             quits: false,
-            may_be_released: false,
             is_ousted: false,
             knows_end: false,
+            is_killed: false,
+            has_released: false,
             is_clean: false,
             is_haunted: false,
         };
@@ -299,22 +316,28 @@ impl Caller {
             self.lease = 0;
             self.in_doubt = false;
         }
+        if self.phase != Phase::Holds || self.hold.is_the_scripts {
+            self.has_session = false;
+        }
+        if !matches!(self.phase, Phase::NotYet | Phase::Claims | Phase::Waits) {
+            self.claim = Claim::default();
+        }
+        if matches!(self.phase, Phase::HasToken(_) | Phase::Gone) {
+            self.hold = Hold::default();
+        }
         if self.phase == Phase::Gone {
             (self.slot, self.fence, self.ttl) = (0, None, TTL);
-            (self.may_hold, self.quits, self.may_be_released) = (false, false, false);
-            self.is_ousted = false;
+            (self.quits, self.is_ousted) = (false, false);
+            (self.is_killed, self.has_released) = (false, false);
         }
         let Some(flight) = &mut self.flight else {
             return;
         };
-        let keeps_age = matches!(
-            self.phase,
-            Phase::Claims { .. } | Phase::Holds | Phase::Adopts
-        );
-        if !keeps_age || flight.ask == Ask::Look {
+        let keeps_age = matches!(self.phase, Phase::Claims | Phase::Holds | Phase::Adopts);
+        if !keeps_age || !flight.step.is_write() {
             flight.age = 0;
         }
-        if let At::Looked(_, rows) = &mut flight.at {
+        if let At::Looked(rows) = &mut flight.at {
             for row in rows {
                 row.left = row.left.min(1);
                 row.write_id = if row.write_id == flight.write_id {
@@ -324,5 +347,34 @@ impl Caller {
                 };
             }
         }
+    }
+}
+
+impl Step {
+    /// The change that a write makes, if nobody is being killed.
+    pub fn change(self) -> Option<Change> {
+        match self {
+            Self::Look | Self::LookAt(_) => None,
+            Self::Write(change) | Self::WriteOnly(change) => Some(change),
+            Self::RenewUnlessKilled { slot, fence } => Some(Change::Renew { slot, fence }),
+        }
+    }
+
+    /// The slot that it grants.
+    pub fn granted(self) -> Option<u32> {
+        self.change().and_then(Change::granted)
+    }
+
+    pub fn renews(self) -> bool {
+        matches!(self.change(), Some(Change::Renew { .. }))
+    }
+
+    /// Whether it ends a known grant, or returns it to a script.
+    pub fn releases(self) -> bool {
+        let change = self.change();
+        matches!(
+            change,
+            Some(Change::Release { .. } | Change::HandBack { .. })
+        )
     }
 }

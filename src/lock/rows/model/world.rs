@@ -1,8 +1,10 @@
 //! The events that may happen next, and the checks of every state.
 
-use super::state::{Ask, At, Broken, Caller, Ghost, MOST_SLOTS, Phase, Row, SHORT_TTL, TTL, World};
+use super::state::{At, Broken, Caller, Flight, Ghost, MOST_SLOTS, Phase, Row, SHORT_TTL, World};
 use crate::lock::explorer::Model;
 use crate::lock::rows::change::Change;
+use crate::lock::rows::claim::Claim;
+use crate::lock::rows::step::Answer;
 
 #[derive(Debug, Clone, Copy)]
 pub enum Event {
@@ -15,6 +17,8 @@ pub enum Event {
     Replicate,
     /// A waiter looks again.
     LookAgain(u8),
+    /// A waiter is granted the slot by the queue.
+    BeGranted(u8),
     Renew(u8),
     EndCommand(u8),
     /// The script continues.
@@ -47,14 +51,14 @@ impl World {
             add(!is_done, Event::Step(number));
             return add(true, Event::Wake(number));
         }
-        let claims = matches!(phase, Phase::Claims { .. });
+        let claims = phase == Phase::Claims;
         if let Some(flight) = caller.flight {
-            let is_write = matches!(flight.ask, Ask::Write(_));
+            let is_write = flight.step.is_write();
             let is_sent = flight.at == At::Sent;
             add(true, Event::Step(number));
             let lags = self.is_broken(Broken::ReadsThePast);
             add(
-                lags && (!is_write || flight.at == At::Done(false)),
+                lags && (!is_write || flight.at == At::Done && !flight.has_changed),
                 Event::LookAtThePast(number),
             );
             add(budget.losses > 0, Event::Lose(number));
@@ -70,6 +74,8 @@ impl World {
         let is_idle = caller.flight.is_none();
         add(phase == Phase::NotYet, Event::Begin(number));
         add(phase == Phase::Waits, Event::LookAgain(number));
+        let is_queued = phase == Phase::Waits && self.setting.queued;
+        add(is_queued, Event::BeGranted(number));
         add(phase == Phase::Holds && is_idle, Event::Renew(number));
         add(phase == Phase::Holds, Event::EndCommand(number));
         add(matches!(phase, Phase::HasToken(_)), Event::UseToken(number));
@@ -88,16 +94,17 @@ impl World {
     }
 
     fn run_ghost(&mut self, which: usize) {
-        let Ghost { number, change } = self.ghosts.remove(which);
-        let ttl = (!self.is_script(number)).then_some(TTL);
-        self.carry_out(number, change, 0, true, ttl);
+        let Ghost { number, step } = self.ghosts.remove(which);
+        self.write(number, step, 0, true);
     }
 
     fn forget(&mut self) {
         self.callers.iter_mut().for_each(Caller::forget);
         let awaited = |id: u8| {
             let flights = self.callers.iter().filter_map(|caller| caller.flight);
-            let mut open = flights.filter(|flight| !matches!(flight.at, At::Looked(..)));
+            let is_open =
+                |flight: &Flight| !matches!(flight.at, At::Looked(..)) || flight.step.releases();
+            let mut open = flights.filter(is_open);
             open.any(|flight| flight.write_id == id)
         };
         let known = [0, 1, 2, 3, 4].map(awaited);
@@ -129,21 +136,22 @@ impl World {
                 self.tick_rows();
                 self.callers.iter_mut().for_each(Caller::tick);
             }
-            Event::Begin(number) => self.begin_claim(number),
+            Event::Begin(number) => self.claim(number, Claim::begin),
             Event::Step(number) => {
                 let flight = self.caller(number).flight.expect("it asks");
                 if let At::Looked(..) = flight.at {
-                    return self.deliver(number);
+                    let answer = self.answer_to(number);
+                    return self.answer(number, &answer);
                 }
-                let at = self.execute(number);
-                self.caller(number).flight.as_mut().expect("it asks").at = at;
+                self.execute(number);
             }
             Event::LookAtThePast(number) => {
                 let past = self.past;
-                self.caller(number).flight.as_mut().expect("it asks").at = At::Looked(false, past);
+                self.caller(number).flight.as_mut().expect("it asks").at = At::Looked(past);
             }
             Event::Replicate => self.replicate(),
-            Event::LookAgain(number) => self.look(number, true),
+            Event::LookAgain(number) => self.claim(number, |claim, _| claim.look()),
+            Event::BeGranted(number) => self.claim(number, |claim, _| claim.take_granted(0)),
             Event::Renew(number) => self.renew_now(number),
             Event::EndCommand(number) => self.end_command(number),
             Event::UseToken(number) => {
@@ -163,11 +171,11 @@ impl World {
             }
             Event::Conflict(number) => {
                 self.budget.conflicts -= 1;
-                self.conflict(number);
+                self.answer(number, &Answer::Refused);
             }
             Event::Miss(number) => {
                 self.budget.misses -= 1;
-                self.caller(number).flight.as_mut().expect("it asks").at = At::Done(false);
+                self.miss(number);
             }
             Event::Crash(number) => {
                 self.budget.crashes -= 1;
@@ -242,7 +250,7 @@ impl Model for World {
                 );
             }
             assert!(
-                caller.phase != Phase::Waits || !caller.may_hold,
+                caller.phase != Phase::Waits || !caller.claim.may_hold,
                 "who waits cannot be ended at once"
             );
             let has_ghost = self.ghosts.iter().any(|ghost| ghost.number == number);
@@ -260,6 +268,7 @@ impl Model for World {
             | Event::Step(_)
             | Event::Replicate
             | Event::LookAgain(_)
+            | Event::BeGranted(_)
             | Event::Renew(_)
             | Event::EndCommand(_)
             | Event::UseToken(_)
