@@ -57,9 +57,12 @@ impl Command {
         }
     }
 
-    /// Begins to end it, unless that has begun: SIGTERM, then SIGKILL. Under a lease that others may get soon, it is gone before that.
-    /// `false` if this user may not signal it.
+    /// Begins to end it, unless that has begun, or it has ended by itself: SIGTERM, then SIGKILL. Under a lease that others may get soon, it is
+    /// gone before that. `false` if this user may not signal it.
     pub fn end(&mut self, cause: Cause, lease: Option<Lease>) -> bool {
+        if !self.is_ending() && self.child.ended().is_some() {
+            return true;
+        }
         let asked = self.kill_after;
         let kill_at = lease.map_or_else(|| Moment::now() + asked, |lease| lease.kill_at(asked));
         self.end_by(kill_at, cause)
@@ -67,7 +70,9 @@ impl Command {
 
     /// Kills it, as others may run it already.
     pub fn end_now(&mut self, cause: Cause) {
-        self.end_by(Moment::now(), cause);
+        if self.is_ending() || self.child.ended().is_none() {
+            self.end_by(Moment::now(), cause);
+        }
     }
 
     fn end_by(&mut self, kill_at: Moment, cause: Cause) -> bool {
@@ -119,7 +124,7 @@ impl Command {
         let killed = Some(Ending::Signal(libc::SIGKILL));
         if !self.is_ending() && self.place.was_killed() && self.child.ended() == killed {
             // The process with the session has killed it. Others of its group may not be dead yet.
-            self.end_now(Cause::LockLost);
+            self.end_by(Moment::now(), Cause::LockLost);
         }
         match &mut self.termination {
             Some((_, termination)) => termination.check(&self.child),

@@ -593,7 +593,7 @@ fn a_command_that_the_keeper_ends_is_ended_for_the_lost_lock_however_late_it_die
             send(command, Signal::SIGKILL);
         }
         run.signal(Signal::SIGCONT);
-        run.wait_stderr("was lost while the command runs", SOON);
+        run.wait_stderr("was lost while the command r", SOON);
         if !dies_first {
             send(command, Signal::SIGKILL);
         }
