@@ -11,6 +11,8 @@ use super::{Job, SECOND, START, World, micros};
 /// What happens to a tick.
 #[derive(Debug, Clone)]
 pub(super) enum Event {
+    /// A host has the lock of an attempt, and may start its command.
+    Granted { attempt: u32, at: i64 },
     /// A host starts the command of an attempt.
     Started {
         run: u64,
@@ -23,16 +25,17 @@ pub(super) enum Event {
     /// The lock of a command had expired then, and its host has renewed it afterwards: it was frozen.
     Expired { run: u64, at: i64 },
     /// An attempt is not run, as others hold its lock.
-    Refused { run: u64, attempt: u32, at: i64 },
+    Refused { at: i64 },
 }
 
 impl Event {
     fn at(&self) -> i64 {
         match *self {
-            Self::Started { at, .. }
+            Self::Granted { at, .. }
+            | Self::Started { at, .. }
             | Self::Ended { at, .. }
             | Self::Expired { at, .. }
-            | Self::Refused { at, .. } => at,
+            | Self::Refused { at } => at,
         }
     }
 }
@@ -63,6 +66,8 @@ pub(super) struct Record {
     pub(super) held_back: Vec<(i64, i64)>,
     /// When others held its lock.
     pub(super) by_hand: Vec<(i64, i64)>,
+    /// Whether two of its ticks have waited at the same time.
+    pub(super) both_waited: bool,
 }
 
 /// The command of an attempt, from its start to when it has ended, or could not rely on its lock any more.
@@ -214,7 +219,7 @@ fn check_attempts(
         return;
     }
     let refused = events.iter().find_map(|event| match event {
-        Event::Refused { at, .. } => Some(*at),
+        Event::Refused { at } => Some(*at),
         _ => None,
     });
     if let Some(at) = refused {
@@ -230,7 +235,11 @@ fn check_attempts(
         return;
     }
     // A host that died before its command started counts as an attempt, too.
-    let count = runs.last().map_or(0, |run| run.attempt);
+    let attempts = events.iter().filter_map(|event| match event {
+        Event::Granted { attempt, .. } => Some(*attempt),
+        _ => None,
+    });
+    let count = attempts.max().unwrap_or_default();
     let mut ends = runs.iter().map(|run| run.end);
     let has_failed = ends.any(|end| end == Some(AttemptEnd::Failed));
     assert!(
@@ -286,9 +295,14 @@ fn check_overlap(job: &Job, record: &Record) {
     for pair in all.windows(2) {
         assert!(
             pair[0].to <= pair[1].from,
-            "{}: two at once at {}",
+            "{} {:?}: two at once at {}: {:?}",
             job.name,
-            (pair[1].from - START) / SECOND
+            job.options,
+            (pair[1].from - START) / SECOND,
+            record
+                .events
+                .range(pair[0].from - 600 * SECOND..pair[1].from + 1)
+                .collect::<Vec<_>>()
         );
     }
 }

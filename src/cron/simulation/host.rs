@@ -2,6 +2,7 @@
 //! session. Each may die or be stopped without the other.
 
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 use std::time::Duration;
 
 use super::super::rules::taken::{OUTAGE, SILENCE, end_of_dead};
@@ -94,6 +95,7 @@ pub(super) enum Trouble {
 /// All moments are by the host's own clock, unless they are the server's.
 pub(super) struct Host {
     pub(super) id: u64,
+    pub(super) name: String,
     pub(super) phase: Phase,
     pub(super) cut_until: i64,
     pub(super) frozen_until: i64,
@@ -102,7 +104,7 @@ pub(super) struct Host {
     /// What its scheduler has read at its last look, and when by the server's clock; `None`: it has to read everything.
     pub(super) rows: Vec<Row>,
     pub(super) ticks: Vec<Entry>,
-    pub(super) daemons: Vec<String>,
+    pub(super) daemons: Rc<[String]>,
     pub(super) looked: Option<i64>,
     /// Jobs whose rows must be read again.
     pub(super) stale: HashSet<usize>,
@@ -127,13 +129,14 @@ impl Host {
     pub(super) fn new(id: u64, slots: usize) -> Self {
         Self {
             id,
+            name: id.to_string(),
             phase: Phase::Works,
             cut_until: 0,
             frozen_until: 0,
             stopped: None,
             rows: Vec::new(),
             ticks: Vec::new(),
-            daemons: Vec::new(),
+            daemons: Rc::default(),
             looked: None,
             stale: HashSet::new(),
             orphans: HashMap::new(),
@@ -237,7 +240,9 @@ impl Turn<'_> {
                 self.host.frozen_until = clock + span;
                 // Nothing of it happens meanwhile.
                 for attempt in &mut self.host.attempts {
-                    if let State::Runs { until, .. } = &mut attempt.state {
+                    if let State::Runs { until, .. } = &mut attempt.state
+                        && *until > clock
+                    {
                         *until += span;
                     }
                 }

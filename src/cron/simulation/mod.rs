@@ -10,7 +10,7 @@ mod server;
 use std::fmt::Write;
 use std::time::Duration;
 
-use check::{Event, Skipped, check};
+use check::{Event, Record, Skipped, check};
 use host::{Host, Phase, State, Trouble, Turn};
 use server::{Entry, Server};
 
@@ -64,7 +64,7 @@ impl World {
         let jobs: Vec<Job> = (0..jobs)
             .map(|number| {
                 let missed = ["once", "skip", "all"][random.usize(..3)];
-                let overlap = ["skip", "skip", "wait", "allow"][random.usize(..4)];
+                let overlap = ["skip", "wait", "wait", "allow"][random.usize(..4)];
                 let mut words = format!(
                     "--ttl {}s --missed {missed} --overlap {overlap}",
                     random.u32(4..90)
@@ -83,7 +83,7 @@ impl World {
                 let (options, mistakes) = Options::parse(&words);
                 assert!(mistakes.is_empty(), "{mistakes:?}");
                 let name = format!("job{number}");
-                let longest = if random.u8(..5) == 0 { 200 } else { 20 };
+                let longest = if random.u8(..3) == 0 { 200 } else { 20 };
                 let fields = schedules[random.usize(..schedules.len())];
                 Job {
                     schedule: Schedule::parse(fields, Zone::UTC, &name).unwrap(),
@@ -104,7 +104,7 @@ impl World {
             server,
             hosts: Vec::new(),
             random,
-            trouble: 100,
+            trouble: 200,
             troubles: Vec::new(),
             clock: START,
         };
@@ -124,6 +124,7 @@ impl World {
     fn step(&mut self) {
         self.clock += SECOND;
         self.server.now += SECOND;
+        self.server.list_alive();
         self.manage();
         let mut order: Vec<usize> = (0..self.hosts.len()).collect();
         self.random.shuffle(&mut order);
@@ -186,15 +187,15 @@ impl World {
                 if self.trouble == 0 || self.random.u8(..200) == 0 {
                     self.server.resume(at, job);
                 }
-            } else if self.trouble > 0 && self.random.u32(..10_000) == 0 {
+            } else if self.trouble > 0 && self.random.u32(..5000) == 0 {
                 self.server.pause(at);
             }
             let is_due = row.next.is_some_and(|next| next <= now);
-            let rarity = if is_due { 20 } else { 1000 };
+            let rarity = if is_due { 10 } else { 1000 };
             if self.trouble > 0 && self.random.u32(..rarity) == 0 {
                 self.server.trigger(at);
             }
-            if self.trouble > 0 && self.random.u32(..10_000) == 0 {
+            if self.trouble > 0 && self.random.u32(..5000) == 0 {
                 let until = now + self.random.i64(1..60) * SECOND;
                 self.server.run_by_hand(at, until);
             }
@@ -228,12 +229,47 @@ impl World {
     }
 }
 
+/// How often the cases occurred that the simulation is about.
+#[derive(Debug, Default)]
+struct Cases {
+    starts: usize,
+    /// Attempts after the first.
+    further: usize,
+    /// Attempts that were refused, as somebody held the lock.
+    refused: usize,
+    /// Locks that had expired, and were renewed.
+    expired: usize,
+    given_up: usize,
+    held_back: usize,
+    /// Jobs with a tick and a trigger that waited at the same time.
+    both_waited: usize,
+}
+
+impl Cases {
+    fn count(&mut self, record: &Record) {
+        for event in record.events.values().flatten() {
+            match event {
+                Event::Started { attempt, .. } => {
+                    self.starts += 1;
+                    self.further += usize::from(*attempt > 1);
+                }
+                Event::Refused { .. } => self.refused += 1,
+                Event::Expired { .. } => self.expired += 1,
+                Event::Granted { .. } | Event::Ended { .. } => {}
+            }
+        }
+        self.given_up += record.given_up.len();
+        self.held_back += record.held_back.len();
+        self.both_waited += usize::from(record.both_waited);
+    }
+}
+
 /// Simulates this many seconds with trouble, and then as many as are needed to settle everything.
-fn simulate(seed: u64, hosts: usize, jobs: usize, seconds: i64) -> usize {
+fn simulate(seed: u64, hosts: usize, jobs: usize, seconds: i64, cases: &mut Cases) {
     let mut world = World::new(seed, hosts, jobs);
     let mut down_until = 0;
     for _ in 0..seconds {
-        if world.random.u32(..2000) == 0 {
+        if world.random.u32(..4000) == 0 {
             down_until = world.clock + world.random.i64(1..4000) * SECOND;
         } else if world.random.u32(..500) == 0 {
             down_until = down_until.max(world.clock + world.random.i64(1..40) * SECOND);
@@ -258,30 +294,37 @@ fn simulate(seed: u64, hosts: usize, jobs: usize, seconds: i64) -> usize {
     let mut left = world.server.ticks.iter().filter(|tick| tick.tick <= until);
     assert_eq!(left.next(), None, "a tick waits for ever");
     check(&world, until);
-    let records = world.server.records.iter();
-    let events = records.flat_map(|record| record.events.values().flatten());
-    events
-        .filter(|event| matches!(event, Event::Started { .. }))
-        .count()
+    for record in &world.server.records {
+        cases.count(record);
+    }
 }
 
 #[test]
 fn each_tick_runs_once_or_is_skipped_for_a_true_reason() {
-    let mut starts = 0;
+    let mut cases = Cases::default();
     for (seed, hosts) in (0..12).zip(2..) {
-        starts += simulate(seed, hosts, 12, 3 * 3600);
+        simulate(seed, hosts, 12, 3 * 3600, &mut cases);
     }
-    assert!(starts > 1000, "{starts}");
+    assert!(cases.starts > 1000 && cases.further > 100, "{cases:?}");
+    let rare = [
+        cases.refused,
+        cases.expired,
+        cases.given_up,
+        cases.held_back,
+        cases.both_waited,
+    ];
+    assert!(rare.iter().all(|count| *count > 0), "{cases:?}");
+    eprintln!("{cases:?}");
 }
 
 #[test]
 fn a_hundred_hosts_are_no_different() {
-    simulate(100, 100, 5, 400);
+    simulate(100, 100, 5, 400, &mut Cases::default());
 }
 
 #[test]
 fn hundreds_of_jobs_are_no_different() {
-    simulate(101, 4, 300, 400);
+    simulate(101, 4, 300, 400, &mut Cases::default());
 }
 
 /// The server's clock is a day ahead for five minutes. Then no tick is skipped as missed for it, and none waits for a day.

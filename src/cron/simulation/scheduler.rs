@@ -1,5 +1,6 @@
 //! What the scheduler of a simulated host does, by the rules that the program's scheduler has.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use super::super::rules::taken::{
@@ -53,7 +54,7 @@ impl Turn<'_> {
         let looked = host.looked.filter(is_known);
         server.look_at_rows(self.jobs, &mut host.rows, looked);
         host.ticks = server.look_at_ticks(self.jobs);
-        host.daemons = server.alive().map(|id| id.to_string()).collect();
+        host.daemons = Rc::clone(&server.alive);
         host.looked = Some(now);
         host.stale.clear();
         let ticks = &host.ticks;
@@ -74,7 +75,7 @@ impl Turn<'_> {
 
     fn is_for_me(&self, at: usize, tick: i64) -> bool {
         let all = self.host.daemons.iter().map(String::as_str);
-        is_for(&self.host.id.to_string(), &self.jobs[at].name, tick, all)
+        is_for(&self.host.name, &self.jobs[at].name, tick, all)
     }
 
     /// The daemon's state, as a tick needs it.
@@ -121,10 +122,9 @@ impl Turn<'_> {
                 }
                 continue;
             }
-            let options = &self.jobs[tick.job].options;
-            let here = self.here(tick.job, tick.tick);
             if tick.daemon.is_some() {
                 if tick.is_orphan {
+                    let here = self.here(tick.job, tick.tick);
                     let since = *self.host.orphans.entry(tick.run).or_insert(self.clock);
                     let spans = [
                         self.host.heard_since,
@@ -138,6 +138,7 @@ impl Turn<'_> {
                 }
                 continue;
             }
+            let (options, here) = (&self.jobs[tick.job].options, self.here(tick.job, tick.tick));
             let all = seen.iter().filter(|other| other.job == tick.job);
             let all = all.map(|other| (other.tick, other.is_waiting()));
             match further(options, &tick.facts(), all, here) {
@@ -235,7 +236,7 @@ impl Turn<'_> {
             }
             let settled = self.server.settle(at, job, self.host.id, &settlement);
             assert!(
-                settled.is_some() || !is_fresh,
+                settled.is_ok() || !is_fresh,
                 "a daemon settles in vain what it has just read, {}: {settlement:?}",
                 job.name
             );
@@ -245,10 +246,10 @@ impl Turn<'_> {
                 continue;
             }
             self.host.rows[at] = self.server.rows[at];
-            if settled.is_none() && self.host.rows[at] == row {
+            if settled.is_err() && self.host.rows[at] == row {
                 self.host.stale.insert(at);
             }
-            if let (Some(Fate::Run(_)), Some(Some(tick))) = (settlement.fate, settled) {
+            if let (Some(Fate::Run(_)), Ok(Some(tick))) = (settlement.fate, settled) {
                 self.begin(&tick, true);
                 self.host.ticks.push(tick);
             }
@@ -309,11 +310,6 @@ impl Turn<'_> {
     fn refuse(&mut self, at: usize) {
         let attempt = &mut self.host.attempts[at];
         attempt.state = State::Ended(AttemptEnd::Over);
-        let refused = Event::Refused {
-            run: attempt.run,
-            attempt: attempt.number,
-            at: self.clock,
-        };
-        self.server.note(attempt, refused);
+        self.server.note(attempt, Event::Refused { at: self.clock });
     }
 }

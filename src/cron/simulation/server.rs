@@ -1,6 +1,7 @@
 //! The server of the simulation. One host at a time changes its state, in the same way as the SQL statements do.
 
 use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 use std::time::Duration;
 
 use super::super::crontab::Overlap;
@@ -68,6 +69,10 @@ pub(super) enum Tried {
     Taken,
 }
 
+/// A settlement has changed nothing.
+#[derive(Debug)]
+pub(super) struct InVain;
+
 /// The state of the server.
 #[derive(Default)]
 pub(super) struct Server {
@@ -80,6 +85,8 @@ pub(super) struct Server {
     /// Which runs hold the lock of each job, and until when. There may be several if ticks may overlap.
     pub(super) locks: Vec<Vec<(u64, i64)>>,
     daemons: BTreeMap<u64, Daemon>,
+    /// Those that are alive and take ticks, as of the current second.
+    pub(super) alive: Rc<[String]>,
     /// How and when runs have ended, as far as that is recorded.
     ends: HashMap<u64, (i64, AttemptEnd)>,
     /// What happened to each job, for the checker.
@@ -148,13 +155,13 @@ impl Server {
         (daemon.is_leaving, daemon.gone_at) = (true, Some(now));
     }
 
-    /// The daemons that are alive and take ticks.
-    pub(super) fn alive(&self) -> impl Iterator<Item = u64> {
+    /// Lists the daemons that are alive and take ticks.
+    pub(super) fn list_alive(&mut self) {
         let alive = self.daemons.iter().filter(|(_, daemon)| {
             let since = self.now - daemon.renewed;
             since < LEASE && since > -micros(LARGEST_LAG) && !daemon.is_leaving
         });
-        alive.map(|(id, _)| *id)
+        self.alive = alive.map(|(id, _)| id.to_string()).collect();
     }
 
     /// Looks at the job rows that are due, or have changed since the last look. `looked`: when that was; `None`: all are read.
@@ -215,14 +222,14 @@ impl Server {
         }
     }
 
-    /// The conditional UPDATE of the job's row, and its effects. Returns the tick that runs or waits, and `None` where nothing was changed.
+    /// The conditional UPDATE of the job's row, and its effects. Returns the tick that runs or waits, if there is one.
     pub(super) fn settle(
         &mut self,
         at: usize,
         job: &Job,
         daemon: u64,
         settlement: &Settlement,
-    ) -> Option<Option<Entry>> {
+    ) -> Result<Option<Entry>, InVain> {
         let is_free = self.ticks.iter().all(|tick| tick.job != at);
         let row = &mut self.rows[at];
         let from = if settlement.is_trigger {
@@ -231,7 +238,7 @@ impl Server {
             row.next.filter(|next| *next <= self.now && !row.is_paused)
         };
         if from != Some(settlement.from) || settlement.is_alone && !is_free {
-            return None;
+            return Err(InVain);
         }
         if settlement.is_trigger {
             (row.triggered, self.changed[at]) = (None, self.now);
@@ -252,7 +259,7 @@ impl Server {
             });
         }
         let (tick, attempt, daemon) = match settlement.fate {
-            None => return Some(None),
+            None => return Ok(None),
             Some(Fate::Run(tick)) => (tick, 1, Some(daemon)),
             Some(Fate::Wait(tick)) => (tick, 0, None),
         };
@@ -274,7 +281,10 @@ impl Server {
         if !self.ticks.iter().any(is_same) {
             self.ticks.push(entry.clone());
         }
-        Some(Some(entry))
+        let waiting = self.ticks.iter().filter(|other| other.job == at);
+        let record = &mut self.records[at];
+        record.both_waited |= waiting.filter(|tick| tick.is_waiting()).count() > 1;
+        Ok(Some(entry))
     }
 
     /// The tick of a run, as long as the run has it.
@@ -388,6 +398,11 @@ impl Server {
         }
         if let Some(tick) = self.tick_of(attempt.tick, attempt.run) {
             (tick.started_at, tick.unstarted_at) = (Some(now), None);
+            let granted = Event::Granted {
+                attempt: attempt.number,
+                at: now,
+            };
+            self.note(attempt, granted);
         }
         Tried::Held
     }
