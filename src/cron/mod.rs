@@ -31,15 +31,16 @@ mod simulation;
 pub use crontab::{Job, Overlap, load, program};
 pub use once::{AlreadyRan, EARLY, Once};
 pub use rules::{
-    AttemptEnd, Decision, FRESH, Fate, HEAD_START, LARGEST_LAG, LONGEST_SPREAD, Now, Settlement,
-    UnderWay, age_reference, decide, has_waited, is_attempt_too_late, may_start, next_after, retry,
+    AttemptEnd, Decision, FRESH, Fate, HEAD_START, LARGEST_LAG, LONGEST_SPREAD, Now, RunState,
+    Settlement, UnderWay, age_reference, decide, has_waited, is_attempt_too_late, may_start,
+    next_after, retry,
 };
 pub use schedule::{Schedule, Tick, tick_in_micros};
 pub use spread::{fraction, hash, preferred};
 pub use store::{
     Abandon, Claim, DaemonFacts, Definition, Finish, JobRow, LastRun, Listed, ListedDaemon,
-    ListedJob, ListedTick, Look, Publish, Register, Retake, RunState, Settle, SettleStep, TickRow,
-    UNSEEN, ask_file_before, ask_jobs, ask_run, goes_on_after, in_transaction, latest_next, leave,
-    list, open, pause, prune, reach, renew, resume, retire, stop_taking, touch, trigger,
+    ListedJob, ListedTick, Look, Publish, Register, Retake, Settle, SettleStep, TickRow, UNSEEN,
+    ask_file_before, ask_jobs, ask_run, goes_on_after, in_transaction, latest_next, leave, list,
+    open, pause, prune, reach, renew, resume, retire, stop_taking, touch, trigger,
 };
 pub use zone::Zone;

@@ -7,6 +7,15 @@ use std::{fmt, iter};
 
 use jiff::Timestamp;
 
+#[cfg_attr(
+    not(test),
+    expect(
+        dead_code,
+        reason = "the simulation steps them, and the scheduler those that it calls"
+    )
+)]
+pub mod taken;
+
 use super::Schedule;
 use super::crontab::{DEFAULT_DEADLINE, Missed, Options, Overlap};
 use super::spread::fraction;
@@ -432,6 +441,19 @@ pub enum AttemptEnd {
     Unstarted,
 }
 
+/// The state of a run whose daemon is silent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunState {
+    /// It holds its lock.
+    Alive,
+    /// It has ended in this way.
+    Ended(AttemptEnd),
+    /// It neither holds its lock nor has recorded an end. Its command was started, or was about to be.
+    Gone,
+    /// As [`Self::Gone`], but its command was not started.
+    Unstarted,
+}
+
 /// The pause before the next attempt, if the command could not be started for this long. The pauses double.
 pub fn pause_of_unstarted(lasting: Duration) -> Duration {
     let [shortest, longest] = UNSTARTED;
@@ -469,6 +491,20 @@ fn delay_after(options: &Options, failures: u32) -> Duration {
         .retry_delay
         .saturating_mul(1 << (failures - 1).min(20));
     doubled.min(LONGEST_DELAY.max(options.retry_delay))
+}
+
+/// Resumes a paused job. Returns the first and the last of its ticks that were due during the pause, which do not run, and its next tick.
+/// `next` is the one that was next before; `None`: there was none.
+pub fn resume(
+    schedule: &Schedule,
+    next: Option<i64>,
+    now: i64,
+) -> (Option<(i64, i64)>, Option<i64>) {
+    let Some(first) = next.filter(|next| *next <= now) else {
+        return (None, next);
+    };
+    let last = last_at_or_before(schedule, now).map_or(first, |last| last.max(first));
+    (Some((first, last)), next_after(schedule, last))
 }
 
 /// Whether a tick's next attempt may start, which was put off to this moment after so many failures. No delay is as long as one by a clock

@@ -6,68 +6,143 @@ use std::time::Duration;
 
 use super::super::crontab::{Missed, Overlap};
 use super::super::rules::{AttemptEnd, FRESH, Why, next_after};
-use super::server::{Event, Skipped};
 use super::{Job, SECOND, START, World, micros};
+
+/// What happens to a tick.
+#[derive(Debug, Clone)]
+pub(super) enum Event {
+    /// A host has the lock of an attempt, and may start its command.
+    Granted { attempt: u32, at: i64 },
+    /// A host starts the command of an attempt.
+    Started {
+        run: u64,
+        attempt: u32,
+        host: u64,
+        at: i64,
+    },
+    /// A command ends, whoever knows of it.
+    Ended { run: u64, end: AttemptEnd, at: i64 },
+    /// The lock of a command had expired then, and its host has renewed it afterwards: it was frozen.
+    Expired { run: u64, at: i64 },
+    /// An attempt is not run, as others hold its lock.
+    Refused { at: i64 },
+}
+
+impl Event {
+    fn at(&self) -> i64 {
+        match *self {
+            Self::Granted { at, .. }
+            | Self::Started { at, .. }
+            | Self::Ended { at, .. }
+            | Self::Expired { at, .. }
+            | Self::Refused { at } => at,
+        }
+    }
+}
+
+/// Ticks that were skipped.
+#[derive(Debug, Clone)]
+pub(super) struct Skipped {
+    pub(super) first: i64,
+    pub(super) last: i64,
+    pub(super) count: usize,
+    pub(super) why: Why,
+    pub(super) at: i64,
+}
+
+/// What happened to a job.
+#[derive(Default)]
+pub(super) struct Record {
+    pub(super) events: BTreeMap<i64, Vec<Event>>,
+    pub(super) skips: Vec<Skipped>,
+    /// When each taken tick was in progress, from start to end.
+    pub(super) spans: BTreeMap<i64, (i64, Option<i64>)>,
+    /// Ticks whose next attempt nobody could make in time: since when that was possible, and when they were given up.
+    pub(super) given_up: BTreeMap<i64, (i64, i64)>,
+    /// When it was triggered by hand.
+    pub(super) triggers: Vec<i64>,
+    /// When it was paused, and the ticks that each pause has held back.
+    pub(super) pauses: Vec<(i64, Option<i64>)>,
+    pub(super) held_back: Vec<(i64, i64)>,
+    /// When others held its lock.
+    pub(super) by_hand: Vec<(i64, i64)>,
+    /// Whether two of its ticks have waited at the same time.
+    pub(super) both_waited: bool,
+}
+
+/// The command of an attempt, from its start to when it has ended, or could not rely on its lock any more.
+struct Run {
+    attempt: u32,
+    host: u64,
+    from: i64,
+    to: i64,
+    end: Option<AttemptEnd>,
+}
 
 /// Checks each tick of each job, from the first to the last that must be settled.
 pub(super) fn check(world: &World, until: i64) {
-    for (at, job) in world.jobs.iter().enumerate() {
-        let (events, skips) = (&world.server.events[at], &world.server.skips[at]);
+    for (job, record) in world.jobs.iter().zip(&world.server.records) {
         let first = next_after(&job.schedule, START);
         let of_schedule = iter::successors(first, |tick| next_after(&job.schedule, *tick));
         let ticks = of_schedule.take_while(|tick| *tick <= until);
         let mut counted = 0;
-        for tick in ticks.chain(world.server.triggers[at].iter().copied()) {
-            let is_trigger = world.server.triggers[at].contains(&tick);
-            // A skip may include several ticks of the schedule, but only a single trigger.
-            let of_skip: Vec<&Skipped> = skips
-                .iter()
-                .filter(|skip| skip.first <= tick && tick <= skip.last)
-                .filter(|skip| !is_trigger || skip.first == tick)
-                .collect();
-            let paused = &world.server.paused[at];
-            let is_held_back = !is_trigger
-                && paused
-                    .iter()
-                    .any(|(from, to)| (*from..=*to).contains(&tick));
-            let place = || {
-                format!(
-                    "{} {:?} tick {} of {:?}: {:?}, {of_skip:?}",
-                    job.name,
-                    job.options,
-                    (tick - START) / SECOND,
-                    job.takes,
-                    events.get(&tick)
-                )
-            };
-            let given_up = world.server.given_up[at].get(&tick);
-            assert!(
-                !is_held_back || (events.get(&tick).is_none() && of_skip.is_empty()),
-                "paused, and settled: {}",
-                place()
-            );
-            match (events.get(&tick), &of_skip[..]) {
-                (_, []) if given_up.is_some_and(|given_up| is_late(job, *given_up)) => {}
-                (Some(of_tick), []) => check_attempts(job, of_tick, &place),
-                (None, [skip]) => {
-                    // Other skips are part of a settlement beyond the end.
-                    counted += usize::from(skip.last <= until);
-                    check_reason(job, &world.server.spans[at], tick, skip, &place);
-                }
-                (None, []) if is_held_back => {}
-                // If it was taken, it was given up before any command started.
-                (None, []) => panic!("neither run nor skipped: {}", place()),
-                _ => panic!("settled twice: {}", place()),
-            }
+        for tick in ticks.chain(record.triggers.iter().copied()) {
+            counted += check_tick(world, job, record, tick, until);
         }
-        let all: usize = skips
+        let all: usize = record
+            .skips
             .iter()
             .filter(|skip| skip.last <= until)
             .map(|skip| skip.count)
             .sum();
         assert_eq!(all, counted, "{}: the numbers of skipped ticks", job.name);
-        check_overlap(job, events);
+        check_pauses(job, record);
+        check_overlap(job, record);
     }
+}
+
+/// Checks a tick. Returns whether it is one of those that were skipped.
+fn check_tick(world: &World, job: &Job, record: &Record, tick: i64, until: i64) -> usize {
+    let is_trigger = record.triggers.contains(&tick);
+    // A skip may include several ticks of the schedule, but only a single trigger.
+    let of_skip: Vec<&Skipped> = record
+        .skips
+        .iter()
+        .filter(|skip| skip.first <= tick && tick <= skip.last)
+        .filter(|skip| !is_trigger || skip.first == tick)
+        .collect();
+    let mut held_back = record.held_back.iter();
+    let is_held_back = !is_trigger && held_back.any(|(from, to)| (*from..=*to).contains(&tick));
+    let events = record.events.get(&tick);
+    let place = || {
+        format!(
+            "{} {:?} tick {} of {:?}: {events:?}, {of_skip:?}",
+            job.name,
+            job.options,
+            (tick - START) / SECOND,
+            job.takes,
+        )
+    };
+    let given_up = record.given_up.get(&tick);
+    assert!(
+        !is_held_back || (events.is_none() && of_skip.is_empty()),
+        "paused, and settled: {}",
+        place()
+    );
+    match (events, &of_skip[..]) {
+        (_, []) if given_up.is_some_and(|given_up| is_late(job, *given_up)) => {}
+        (Some(events), []) => check_attempts(world, job, record, events, &place),
+        (None, [skip]) => {
+            check_reason(job, record, tick, skip, &place);
+            // Other skips are part of a settlement beyond the end.
+            return usize::from(skip.last <= until);
+        }
+        (None, []) if is_held_back => {}
+        // If it was taken, it was given up before any command started.
+        (None, []) => panic!("neither run nor skipped: {}", place()),
+        _ => panic!("settled twice: {}", place()),
+    }
+    0
 }
 
 /// Whether nobody could make the next attempt in time: within `--deadline`, or within an hour with `--missed skip`.
@@ -79,52 +154,107 @@ fn is_late(job: &Job, (since, at): (i64, i64)) -> bool {
     limit.is_some_and(|limit| at - since > micros(limit))
 }
 
-fn check_attempts(job: &Job, events: &[Event], place: &dyn Fn() -> String) {
-    let mut last = 0;
-    let mut has_succeeded = false;
-    for event in events {
-        match event {
-            Event::Started { attempt, .. } => {
-                assert!(*attempt > last && !has_succeeded, "attempts: {}", place());
-                last = *attempt;
+/// The commands of a tick, in the order of their starts.
+fn runs(events: &[Event]) -> Vec<Run> {
+    let starts = events.iter().filter_map(|event| match *event {
+        Event::Started {
+            run,
+            attempt,
+            host,
+            at,
+        } => Some((run, attempt, host, at)),
+        _ => None,
+    });
+    let runs = starts.map(|(id, attempt, host, from)| {
+        let mut found = Run {
+            attempt,
+            host,
+            from,
+            to: i64::MAX,
+            end: None,
+        };
+        for event in events {
+            match *event {
+                Event::Ended { run, end, at } if run == id => {
+                    (found.to, found.end) = (found.to.min(at), Some(end));
+                }
+                Event::Expired { run, at } if run == id => found.to = found.to.min(at),
+                _ => {}
             }
-            Event::Ended { end, .. } => has_succeeded |= *end == AttemptEnd::Over,
         }
-    }
-    let count = |wanted| {
-        events
-            .iter()
-            .filter(|event| matches!(event, Event::Ended { end, .. } if *end == wanted))
-            .count()
-    };
-    let failed = count(AttemptEnd::Failed);
-    // A host that died before its command started counts as an attempt, too.
-    if !has_succeeded {
-        let retries = job.options.retries as usize;
-        let attempts = last as usize;
-        assert!(
-            attempts > retries && (failed > 0 || attempts > 1),
-            "given up too early: {}",
-            place()
-        );
-    }
+        found
+    });
+    let mut runs: Vec<Run> = runs.collect();
+    runs.sort_by_key(|run| run.from);
+    runs
 }
 
-fn check_reason(
+/// Whether a host had trouble of its own between two moments, so that it may not have recorded the end of a command.
+fn had_trouble(world: &World, host: u64, from: i64, to: i64) -> bool {
+    let mut all = world.troubles.iter();
+    all.any(|(one, since, until)| *one == host && *since <= to && *until >= from)
+}
+
+fn check_attempts(
+    world: &World,
     job: &Job,
-    spans: &BTreeMap<i64, (i64, Option<i64>)>,
-    tick: i64,
-    skip: &Skipped,
+    record: &Record,
+    events: &[Event],
     place: &dyn Fn() -> String,
 ) {
+    let runs = runs(events);
+    for (at, run) in runs.iter().enumerate() {
+        for before in &runs[..at] {
+            assert!(before.attempt < run.attempt, "attempts: {}", place());
+            assert!(before.to <= run.from, "two at once: {}", place());
+            assert!(
+                before.end != Some(AttemptEnd::Over)
+                    || had_trouble(world, before.host, before.from, run.from),
+                "run again after a success: {}",
+                place()
+            );
+        }
+    }
+    if runs.iter().any(|run| run.end == Some(AttemptEnd::Over)) {
+        return;
+    }
+    let refused = events.iter().find_map(|event| match event {
+        Event::Refused { at } => Some(*at),
+        _ => None,
+    });
+    if let Some(at) = refused {
+        let mut by_hand = record.by_hand.iter();
+        let is_by_hand = by_hand.any(|(from, to)| *from <= at && at <= *to);
+        let mut of_job = record.events.values().flatten();
+        // Or a host that was away has kept it, or not released it yet.
+        let is_by_host = of_job.any(|event| match event {
+            Event::Started { at: from, .. } => (at - micros(job.options.ttl)..=at).contains(from),
+            event => (event.at() - at).abs() <= micros(job.options.ttl),
+        });
+        assert!(is_by_hand || is_by_host, "nobody had the lock: {}", place());
+        return;
+    }
+    // A host that died before its command started counts as an attempt, too.
+    let attempts = events.iter().filter_map(|event| match event {
+        Event::Granted { attempt, .. } => Some(*attempt),
+        _ => None,
+    });
+    let count = attempts.max().unwrap_or_default();
+    let mut ends = runs.iter().map(|run| run.end);
+    let has_failed = ends.any(|end| end == Some(AttemptEnd::Failed));
+    assert!(
+        count > job.options.retries && (has_failed || count > 1),
+        "given up too early: {}",
+        place()
+    );
+}
+
+fn check_reason(job: &Job, record: &Record, tick: i64, skip: &Skipped, place: &dyn Fn() -> String) {
     let late = skip.at - tick;
     let fresh = micros(FRESH);
     if skip.why == Why::Missed {
         let next = next_after(&job.schedule, tick).unwrap();
-        let deadline = job
-            .options
-            .deadline
-            .map_or(i64::MAX, |span| i64::try_from(span.as_micros()).unwrap());
+        let deadline = job.options.deadline.map_or(i64::MAX, micros);
         let is_true = match job.options.missed {
             Missed::Once => next <= skip.at || late > deadline,
             Missed::Skip => next <= skip.at || late > fresh,
@@ -135,32 +265,44 @@ fn check_reason(
     }
     assert_ne!(job.options.overlap, Overlap::Allow, "{}", place());
     // Another tick of the job must have been in progress at some time between this tick and the skip.
-    let is_true = spans.iter().any(|(other, (from, to))| {
+    let is_true = record.spans.iter().any(|(other, (from, to))| {
         *other != tick && *from <= skip.at && to.is_none_or(|to| to >= tick)
     });
     assert!(is_true, "nothing was under way: {}", place());
 }
 
-fn check_overlap(job: &Job, events: &BTreeMap<i64, Vec<Event>>) {
+/// A paused job starts no tick of its schedule.
+fn check_pauses(job: &Job, record: &Record) {
+    for (tick, (settled, _)) in &record.spans {
+        let is_paused =
+            |(from, to): &(i64, Option<i64>)| *from < *settled && to.is_none_or(|to| *settled < to);
+        assert!(
+            record.triggers.contains(tick) || !record.pauses.iter().any(is_paused),
+            "{}: settled at {} in a pause",
+            job.name,
+            (settled - START) / SECOND
+        );
+    }
+}
+
+/// No two commands of a job run at once, unless they may.
+fn check_overlap(job: &Job, record: &Record) {
     if job.options.overlap == Overlap::Allow {
         return;
     }
-    let mut moments: Vec<(i64, i32)> = Vec::new();
-    for event in events.values().flatten() {
-        moments.push(match event {
-            Event::Started { at, .. } => (*at, 1),
-            Event::Ended { at, .. } => (*at, -1),
-        });
-    }
-    moments.sort_unstable();
-    let mut running = 0;
-    for (at, change) in moments {
-        running += change;
+    let mut all: Vec<Run> = record.events.values().flat_map(|of| runs(of)).collect();
+    all.sort_by_key(|run| (run.from, run.to));
+    for pair in all.windows(2) {
         assert!(
-            (0..=1).contains(&running),
-            "{}: {running} at once at {}",
+            pair[0].to <= pair[1].from,
+            "{} {:?}: two at once at {}: {:?}",
             job.name,
-            (at - START) / SECOND
+            job.options,
+            (pair[1].from - START) / SECOND,
+            record
+                .events
+                .range(pair[0].from - 600 * SECOND..pair[1].from + 1)
+                .collect::<Vec<_>>()
         );
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::super::rules::AttemptEnd;
+use super::super::rules::{AttemptEnd, RunState};
 use super::daemons::{DaemonFacts, RUN};
 use super::look::TickRow;
 use super::reasons::too_late;
@@ -214,19 +214,6 @@ pub fn in_transaction(name: &str, statements: Vec<String>) -> Batch<'static, ()>
     all.extend(statements);
     all.push(named(name, "COMMIT"));
     Batch::written(all)
-}
-
-/// The state of a run whose daemon is silent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RunState {
-    /// It holds its lock.
-    Alive,
-    /// It has ended in this way.
-    Ended(AttemptEnd),
-    /// It neither holds its lock nor has recorded an end. Its command was started, or was about to be.
-    Gone,
-    /// As [`Self::Gone`], but its command was not started.
-    Unstarted,
 }
 
 /// Asks for the state of a run of a job.

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::super::rules::{Count, last_at_or_before, next_after};
+use super::super::rules::{self, Count};
 use super::super::{Schedule, Zone};
 use super::daemons::RUN;
 use super::publish::{job_columns, read_job};
@@ -191,10 +191,8 @@ fn resume_uncommitted(
     };
     let zone = Zone::parse(&job.zone).map_err(wrong)?;
     let schedule = Schedule::parse(&job.schedule, zone, name).map_err(wrong)?;
-    let due = job.next.filter(|next| *next <= now);
-    let last =
-        due.map(|first| last_at_or_before(&schedule, now).map_or(first, |last| last.max(first)));
-    let next = last.map_or(job.next, |last| next_after(&schedule, last));
+    let (due, next) = rules::resume(&schedule, job.next, now);
+    let last = due.map(|(_, last)| last);
     session.run(&command(
         "cron resume",
         format!(
@@ -206,7 +204,7 @@ fn resume_uncommitted(
             text_literal(name)
         ),
     ))?;
-    let Some((first, last)) = due.zip(last) else {
+    let Some((first, last)) = due else {
         return Ok(Count::NONE);
     };
     let count = Count::of(&schedule, (first, last));

@@ -10,7 +10,7 @@ mod publish;
 mod reasons;
 mod settle;
 
-pub use attempts::{Abandon, Claim, Finish, Retake, RunState, ask_run, in_transaction};
+pub use attempts::{Abandon, Claim, Finish, Retake, ask_run, in_transaction};
 pub use daemons::{
     DaemonFacts, Register, ask_file_before, leave, prune, renew, retire, stop_taking,
 };
