@@ -73,7 +73,7 @@ pub struct LockSpec {
 }
 
 /// A slot of a lock, held on a session.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Grant {
     /// Which slot, from 0.
     pub slot: u32,

@@ -4,10 +4,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::fitness::Fitness;
-use super::queue::{Answer, Next, Step};
+use super::queue::{Acquiring, Answer, Ask as Next, Outcome, Pace, Step};
 use super::reacquire::end_ghost;
 use super::request::{LOOK_AGAIN, PAUSE, Request, carry_out, may_end};
-use super::retaking::{Action, after_opening};
+use super::starting::{self, Reply, Starting};
 use super::statements::{Opened, RECHECK, set_idle_timeout, shorten_idle_timeout};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
@@ -58,9 +58,7 @@ impl Opening {
 pub struct First {
     open: Ask<'static, ()>,
     acquire: Ask<'static, Option<Opened>>,
-    step: Step,
-    /// Whether an earlier session may hold the run id lock.
-    may_have_ghost: bool,
+    starting: Starting,
     begun: Moment,
 }
 
@@ -150,8 +148,7 @@ impl Request {
         First {
             open: self.statements.open_session(self.ttl),
             acquire: self.statements.first(step, self.left()),
-            step,
-            may_have_ghost: std::mem::replace(&mut self.may_have_ghost, true),
+            starting: Starting::new(step, std::mem::replace(&mut self.may_have_ghost, true)),
             begun: Moment::now(),
         }
     }
@@ -181,62 +178,56 @@ impl Request {
     ) -> Result<Opening, Fault> {
         let First {
             open,
-            mut step,
-            may_have_ghost,
+            mut starting,
             begun,
             ..
         } = first;
         let mut doubts = Doubts::default();
         let mut answered = Some((begun, answer));
         loop {
-            let (asked, opened) = answered.take().unwrap_or_else(|| {
-                let asked = Moment::now();
-                (
-                    asked,
-                    session.run(&self.statements.first(step, self.left())),
-                )
-            });
-            match opened {
-                Ok(Some(opened)) => {
-                    let owner = opened.run_id_owner;
-                    if let Some(answer) = opened.asked.answer {
-                        let acquired = answer.slot.is_some();
-                        let action = after_opening(answer.connection_id, acquired, owner);
-                        if let Some(action) = action.filter(|_| may_have_ghost) {
-                            if let Action::EndGhost { ghost, .. } = action {
-                                end_ghost(ghost, session)?;
-                            }
-                            may_end(begun)?;
-                            sleep(LOOK_AGAIN);
-                            carry_out(session, &open)?;
-                            step = Step::Settle;
-                            continue;
-                        }
-                        let read_only = opened.asked.is_read_only;
-                        let fitness =
-                            self.judge(&opened.traits, (answer, owner, read_only), session)?;
-                        return Ok(Opening {
-                            step,
-                            answer,
-                            asked,
-                            ttl: fitness.idle_limit.min(self.ttl),
-                            fitness,
-                            read_only,
-                            waits: false,
-                        });
-                    }
-                }
-                Ok(None) | Err(Fault::Interrupted(_) | Fault::Conflict(_)) => {}
-                Err(Fault::NoSuchVariable(name)) if self.statements.do_without(&name) => {
+            let (asked, opened) = match answered.take() {
+                Some(answered) => answered,
+                None => {
                     carry_out(session, &open)?;
-                    continue;
+                    let first = self.statements.first(starting.step(), self.left());
+                    (Moment::now(), session.run(&first))
                 }
+            };
+            let opened = match opened {
+                Ok(opened) => opened,
+                Err(Fault::Interrupted(_) | Fault::Conflict(_)) => None,
+                Err(Fault::NoSuchVariable(name)) if self.statements.do_without(&name) => continue,
                 Err(fault) => return Err(fault),
+            };
+            let clear = opened.and_then(|opened| Some((opened.asked.answer?, opened)));
+            let Some((answer, opened)) = clear else {
+                starting.next(Reply::Unclear);
+                doubts.add(self.is_late())?;
+                continue;
+            };
+            let (owner, read_only) = (opened.run_id_owner, opened.asked.is_read_only);
+            match starting.next(Reply::First(answer, owner)) {
+                starting::Ask::Over(step, answer) => {
+                    let fitness =
+                        self.judge(&opened.traits, (answer, owner, read_only), session)?;
+                    return Ok(Opening {
+                        step,
+                        answer,
+                        asked,
+                        ttl: fitness.idle_limit.min(self.ttl),
+                        fitness,
+                        read_only,
+                        waits: false,
+                    });
+                }
+                starting::Ask::EndGhost(ghost) => {
+                    end_ghost(ghost, session)?;
+                    starting.next(Reply::Killed);
+                }
+                starting::Ask::First => {}
             }
-            // Interrupted: the server may have run either statement, or both.
-            doubts.add(self.is_late())?;
-            carry_out(session, &open)?;
-            step = Step::Settle;
+            may_end(begun)?;
+            sleep(LOOK_AGAIN);
         }
     }
 
@@ -287,103 +278,89 @@ impl Request {
         leaves_proof: bool,
     ) -> Result<Turn, Fault> {
         let mut turn_begun = Moment::now();
-        let mut doubts = Doubts::default();
+        let (mut doubts, mut said) = (Doubts::default(), false);
         let Opening {
             mut step,
             answer,
             mut asked,
             ttl,
-            mut waits,
+            waits,
             ..
         } = *opening;
+        let mut acquiring = Acquiring::after(step, self.plan(), waits, leaves_proof);
         let mut answer = Some(answer);
-        let mut said = false;
         loop {
             let late = self.is_late();
             let refused = answer.is_some_and(|answer| answer.refused);
-            let next = match self.plan().next(step, answer, late) {
-                Next::Held(grant) => {
-                    // This statement succeeds only on a session that is still alive, so the proof still counts.
-                    if waits {
-                        carry_out(session, &set_idle_timeout(ttl))?;
+            match acquiring.next(answer, late) {
+                Next::Step(next, pace) => {
+                    match pace {
+                        Pace::Now if refused => doubts = Doubts::default(),
+                        Pace::Now => {}
+                        Pace::Doubt => doubts.add(late)?,
+                        Pace::Pause => {
+                            if !std::mem::replace(&mut said, true) {
+                                let line = "the holder before is being ended; waiting for that";
+                                session.tell(Level::Info, line);
+                            }
+                            sleep(self.left().unwrap_or(PAUSE).min(PAUSE));
+                        }
                     }
-                    let proved = asked;
-                    return Ok(Turn::Over(Decision::Held(grant, Lease { ttl, proved })));
+                    let was_wait = matches!(step, Step::Queue | Step::Head);
+                    if refused && was_wait && asked.elapsed() < RECHECK / 2 {
+                        // The server ended the wait too early: do not ask again at once.
+                        sleep(self.left().unwrap_or(PAUSE).min(PAUSE));
+                    }
+                    step = next;
+                    let mut left = self.left();
+                    if let Some(turns) = &mut turns {
+                        if turn_begun.elapsed() >= turns.longest {
+                            (turns.after)(session)?;
+                            turn_begun = Moment::now();
+                        }
+                        left = Some(left.unwrap_or(turns.longest).min(turns.longest));
+                    }
+                    asked = Moment::now();
+                    answer = self.ask(step, left, session, caller)?;
                 }
-                Next::Taken => {
+                Next::BeginWait => {
+                    let wanted = self.verbosity.when_waiting;
+                    caller.on_wait(&self.tell_and_name_holders(wanted, session, caller)?);
+                    carry_out(session, &shorten_idle_timeout())?;
+                    self.has_waited = true;
+                }
+                Next::EndWait(_) => carry_out(session, &set_idle_timeout(ttl))?,
+                Next::Release(slot, Some(_)) => {
+                    self.release(slot, session)?;
+                    self.statements.check_kills();
+                }
+                Next::Release(slot, None) => {
+                    caller.on_taken(&self.unnamed_holders());
+                    self.release(slot, session)?;
+                }
+                Next::Over(Outcome::Unproved(slot)) => {
+                    let granted = Opening {
+                        step,
+                        answer: answer.unwrap_or(opening.answer),
+                        asked,
+                        waits: acquiring.is_waiting(),
+                        ..opening.clone()
+                    };
+                    return Ok(Turn::Unproved(slot, granted));
+                }
+                Next::Over(Outcome::Held(grant)) => {
+                    let lease = Lease { ttl, proved: asked };
+                    return Ok(Turn::Over(Decision::Held(grant, lease)));
+                }
+                Next::Over(Outcome::Taken) => {
                     let holders = self.taken(session, caller)?;
                     return Ok(Turn::Over(Decision::Taken(holders)));
                 }
-                Next::GiveWay => {
+                Next::Over(Outcome::GiveWay) => {
                     let cause = "its holder was cut off, and is reacquiring it";
                     return Err(Fault::Gone(cause.to_owned()));
                 }
-                Next::Abandon(slot) => {
-                    caller.on_taken(&self.unnamed_holders());
-                    self.release(slot, session)?;
-                    let holders = self.taken(session, caller)?;
-                    return Ok(Turn::Over(Decision::Taken(holders)));
-                }
-                Next::Release(slot, next) => {
-                    self.release(slot, session)?;
-                    self.statements.check_kills();
-                    next
-                }
-                Next::Wait(next) => {
-                    if !std::mem::replace(&mut said, true) {
-                        let line = "the holder before is being ended; waiting for that";
-                        session.tell(Level::Info, line);
-                    }
-                    sleep(self.left().unwrap_or(PAUSE).min(PAUSE));
-                    next
-                }
-                Next::Doubt(next) => {
-                    doubts.add(late)?;
-                    next
-                }
-                Next::Ask(next) => {
-                    if refused {
-                        doubts = Doubts::default();
-                    }
-                    next
-                }
-            };
-            if let (Step::Queue, Step::Confirm(slot), Some(answer), true) =
-                (step, next, answer, leaves_proof)
-            {
-                let granted = Opening {
-                    step,
-                    answer,
-                    asked,
-                    waits,
-                    ..opening.clone()
-                };
-                return Ok(Turn::Unproved(slot, granted));
             }
-            if next == Step::Queue && !waits {
-                let wanted = self.verbosity.when_waiting;
-                caller.on_wait(&self.tell_and_name_holders(wanted, session, caller)?);
-                carry_out(session, &shorten_idle_timeout())?;
-                waits = true;
-                self.has_waited = true;
-            } else if refused
-                && matches!(step, Step::Queue | Step::Head)
-                && asked.elapsed() < RECHECK / 2
-            {
-                // The server ended the wait too early: do not ask again at once.
-                sleep(self.left().unwrap_or(PAUSE).min(PAUSE));
-            }
-            step = next;
-            let mut left = self.left();
-            if let Some(turns) = &mut turns {
-                if turn_begun.elapsed() >= turns.longest {
-                    (turns.after)(session)?;
-                    turn_begun = Moment::now();
-                }
-                left = Some(left.unwrap_or(turns.longest).min(turns.longest));
-            }
-            asked = Moment::now();
-            answer = self.ask(step, left, session, caller)?;
         }
     }
 

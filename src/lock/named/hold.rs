@@ -2,6 +2,7 @@
 
 use std::thread::sleep;
 
+use super::releasing::{Answer, Ask, Releasing};
 use super::request::{PAUSE, Request};
 use super::statements::wake;
 use crate::db::{Fault, Session, no_answer};
@@ -19,7 +20,7 @@ impl Request {
                     if self.wants_fit() {
                         self.check_writes(asked.is_read_only)?;
                     }
-                    return Ok(asked.answer.is_some_and(|answer| answer.slot == Some(slot)));
+                    return Ok(asked.answer.is_some_and(|answer| answer.holds(slot)));
                 }
                 Err(Fault::Interrupted(_) | Fault::Conflict(_)) => sleep(PAUSE),
                 Err(fault) => return Err(fault),
@@ -45,23 +46,27 @@ impl Request {
         mark: Option<&str>,
         session: &mut Session,
     ) -> Result<bool, Fault> {
-        let mut interrupted = false;
+        let (mut releasing, mut ask) = (Releasing::default(), Ask::Release);
         loop {
-            match session.run(&self.statements.release(slot, mark)) {
-                Ok(released) => {
-                    if let Some(head) = released.queue_head {
-                        // If this account may not wake the head, the head checks again by itself.
-                        let _ = session.run(&wake(head));
+            let answer = match ask {
+                Ask::Release => match session.run(&self.statements.release(slot, mark)) {
+                    Ok(released) => Answer::Released {
+                        was_held: released.was_held,
+                        queue_head: released.queue_head,
+                    },
+                    Err(Fault::Interrupted(_) | Fault::Conflict(_)) => {
+                        sleep(PAUSE);
+                        Answer::Interrupted
                     }
-                    return Ok(interrupted || released.was_held);
+                    Err(fault) => return Err(fault),
+                },
+                Ask::Wake(head) => {
+                    let _ = session.run(&wake(head));
+                    Answer::Woken
                 }
-                // The interrupted statement may have released the slot; then the second answer is 0 or NULL.
-                Err(Fault::Interrupted(_) | Fault::Conflict(_)) => {
-                    interrupted = true;
-                    sleep(PAUSE);
-                }
-                Err(fault) => return Err(fault),
-            }
+                Ask::Over(was_held) => return Ok(was_held),
+            };
+            ask = releasing.next(answer);
         }
     }
 

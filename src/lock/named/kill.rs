@@ -1,5 +1,4 @@
-//! Kills a holder, for `dblock kill`. It acquires marker locks first: they keep other callers from the slot, and the holder's dblock from
-//! reacquiring it.
+//! Kills a holder, for `dblock kill`: carries out what `killer` asks.
 
 mod statements;
 
@@ -9,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::inspect::Inspector;
+use super::killer::{Answer, Ask, Killer, Marker, Outcome, Patience, Report};
 use super::request::LOOK_AGAIN_AT_KILLER;
 use super::statements::{
     NO_SUCH_SESSION, NOT_YOURS, kill_session, release_once, set_idle_timeout, take_lock_now,
@@ -109,16 +109,6 @@ pub struct Victim {
     pub is_dblock: bool,
 }
 
-/// What the holder's dblock reported about its command.
-enum Report {
-    /// It has ended.
-    Ended,
-    /// It is ending, and did not end in time.
-    Ending,
-    /// No report in time.
-    Nothing,
-}
-
 /// A kill of one holder.
 pub struct Killing<'a> {
     /// The session that runs the kill.
@@ -133,6 +123,47 @@ pub struct Killing<'a> {
     pub dry_run: bool,
     /// How long the holder's dblock may take to open a new session.
     pub connect_timeout: Duration,
+}
+
+/// What is known during a kill.
+struct Run {
+    slot: u32,
+    /// The markers' names on the server. The second is known with the holder.
+    markers: [String; 2],
+    /// The holder. Unknown until the server has answered who it is.
+    holder: Victim,
+    /// Another killer, which this one waits for.
+    other: Option<Client>,
+    /// This session's connection id, once it was asked for.
+    own: Option<u64>,
+    /// Why the server has refused to kill the session: its error number.
+    refused: Option<u16>,
+    /// When the kill began.
+    begun: Moment,
+    /// When the latest question was asked first.
+    asked_since: Moment,
+}
+
+impl Run {
+    fn new(name: &Name, slot: u32) -> Self {
+        Self {
+            slot,
+            markers: [name.kill_on_server(slot), String::new()],
+            holder: Victim {
+                client: Client::default(),
+                is_dblock: false,
+            },
+            other: None,
+            own: None,
+            refused: None,
+            begun: Moment::now(),
+            asked_since: Moment::now(),
+        }
+    }
+
+    fn marker(&self, marker: Marker) -> &str {
+        &self.markers[usize::from(marker == Marker::Session)]
+    }
 }
 
 impl Killing<'_> {
@@ -150,80 +181,21 @@ impl Killing<'_> {
     }
 
     fn end_slot(&mut self, slot: u32) -> Result<KillOutcome, Fault> {
-        let name = self.name;
-        // One statement for all three: while the slot has a kill marker, its holder is only a waiter for the end of the holder before.
-        let [killer, ending, holder] = self.inspector.owners(&[
-            name.kill_on_server(slot),
-            name.termination_on_server(slot),
-            name.slot_on_server(slot),
-        ])?;
-        if let Some(other) = killer.or(ending) {
-            return self.leave_it_to(other, slot);
-        }
-        let Some(id) = holder else {
-            let uptime = self.inspector.run(&ask_uptime())?;
-            let server_started = uptime.filter(|span| *span < JUST_STARTED);
-            return Ok(KillOutcome::Free { server_started });
-        };
-        let client = self.client(id)?;
-        let is_dblock = self.inspector.owner(&session_marker_lock(id))? == Some(id);
-        let holder = Victim { client, is_dblock };
-        if self.dry_run {
-            return Ok(KillOutcome::Held(holder));
-        }
-        let begun = Moment::now();
-        self.keep_markers_for_a_moment()?;
-        // The second marker says which session is meant, as a later holder of the slot may find the first. A waiter finds only the
-        // second.
-        let markers = [name.kill_on_server(slot), kill_request_lock(id)];
-        if !self.mark(&markers)? {
-            let killer = self.inspector.owner(&markers[0])?.unwrap_or_default();
-            return self.leave_it_to(killer, slot);
-        }
-        // The holder may have released the slot meanwhile, or another killer was faster.
-        if self.inspector.owner(&name.slot_on_server(slot))? != Some(id) {
-            self.unmark(&markers)?;
-            let (holder, now) = (holder.client, self.now(slot)?);
-            return Ok(KillOutcome::ReleasedMeanwhile { holder, now });
-        }
-        match self.inspector.session.try_run(&kill_session(id))? {
-            // The session ended just now. If it was lost, its dblock finds the markers on a new session.
-            Ok(()) | Err(NO_SUCH_SESSION) => {}
-            Err(code) if NOT_YOURS.contains(&code) => {
-                let info = self.inspector.run(&ask_session_info())?;
-                let privilege = if info.is_mariadb() {
-                    "CONNECTION ADMIN"
-                } else {
-                    "CONNECTION_ADMIN"
-                };
-                return Ok(KillOutcome::NotAllowed {
-                    holder,
-                    account: info.quoted_account(),
-                    privilege: privilege.to_owned(),
-                });
+        let mut killer = Killer::new(self.dry_run);
+        let mut run = Run::new(self.name, slot);
+        loop {
+            let asked = killer.asked();
+            if let Ask::Over(outcome) = asked {
+                return self.outcome(outcome, run);
             }
-            Err(code) => return Ok(KillOutcome::Refused { holder, code }),
-        }
-        let report = if is_dblock {
-            let ttl = holder.client.claims.as_ref().and_then(|claims| claims.ttl);
-            let report = self.wait_for_end(slot, ttl.unwrap_or(LONGEST_TTL), begun)?;
-            if matches!(report, Report::Ended) {
-                // The holder's dblock learns of the session's end before the server frees the slot.
-                self.wait_for_session(slot, id)?;
+            let answer = self.carry_out(asked, &mut run)?;
+            let next = killer.next(answer, self.patience(asked, &run));
+            if next == asked {
+                sleep(LOOK_AGAIN_AT_KILLER);
+            } else {
+                run.asked_since = Moment::now();
             }
-            report
-        } else {
-            self.wait_for_session(slot, id)?
-        };
-        self.unmark(&markers)?;
-        let now = self.now(slot)?;
-        let after = begun.elapsed();
-        Ok(match report {
-            Report::Ended if is_dblock => KillOutcome::CommandEnded { holder, after, now },
-            Report::Ended => KillOutcome::SessionEnded { holder, now },
-            Report::Ending => KillOutcome::CommandEnding { holder, after },
-            Report::Nothing => KillOutcome::NoReport { holder, after, now },
-        })
+        }
     }
 
     /// The slot to free: the named one, else the one that is held, else one whose holder is being killed. `Err`: the slots, if several
@@ -248,35 +220,153 @@ impl Killing<'_> {
         })
     }
 
-    /// Waits until another killer has finished, or until the holder that it killed has ended its command.
-    fn leave_it_to(&mut self, other: u64, slot: u32) -> Result<KillOutcome, Fault> {
-        let (begun, name, dry_run) = (Moment::now(), self.name, self.dry_run);
-        let killer = self.client(other)?;
+    /// Carries out what the killer asks, and returns the server's answer.
+    fn carry_out(&mut self, ask: Ask, run: &mut Run) -> Result<Answer, Fault> {
+        let (slot, name) = (run.slot, self.name);
+        let slot_lock = name.slot_on_server(slot);
         let locks = [
             name.kill_on_server(slot),
             name.termination_on_server(slot),
-            kill_ack_lock(other),
+            slot_lock.clone(),
         ];
-        let mut is_known = false;
-        loop {
-            let [marker, ending, answer] = self.inspector.owners(&locks)?;
-            is_known |= ending.is_some() || answer.is_some();
-            if dry_run {
-                return Ok(KillOutcome::BeingEnded { killer, dry_run });
+        Ok(match ask {
+            Ask::Owners => {
+                // One statement for all three.
+                let [killer, ending, holder] = self.inspector.owners(&locks)?;
+                Answer::Owners {
+                    killer,
+                    ending,
+                    holder,
+                }
             }
-            if marker != Some(other) && ending.is_none() {
+            Ask::Holder(id) => {
+                let client = self.client(id)?;
+                let is_dblock = self.inspector.owner(&session_marker_lock(id))? == Some(id);
+                run.markers[1] = kill_request_lock(id);
+                run.holder = Victim { client, is_dblock };
+                Answer::IsDblock(is_dblock)
+            }
+            Ask::LimitIdle => {
+                run.begun = Moment::now();
+                self.keep_markers_for_a_moment()?;
+                Answer::Done
+            }
+            Ask::Mark(marker) => Answer::Marked(self.mark_one(run.marker(marker))?),
+            Ask::Marked => Answer::Owner(self.inspector.owner(&run.markers[0])?),
+            Ask::Slot | Ask::AwaitSession(_) => Answer::Owner(self.inspector.owner(&slot_lock)?),
+            Ask::Kill(id) => {
+                let killed = self.kill_session(id)?;
+                run.refused = killed.err().filter(|code| *code != NO_SUCH_SESSION);
+                Answer::Killed(run.refused.is_none())
+            }
+            Ask::AwaitEnd => {
+                let own = match run.own {
+                    Some(own) => own,
+                    None => *run.own.insert(self.own_id()?),
+                };
+                let [_, ending, _] = locks;
+                let owners = self.inspector.owners(&[ending, kill_ack_lock(own)])?;
+                let [ending, acked] = owners.map(|owner| owner.is_some());
+                Answer::Reported {
+                    killer: Some(own),
+                    ending,
+                    acked,
+                }
+            }
+            Ask::AwaitOther(other) => {
+                if run.other.is_none() {
+                    run.other = Some(self.client(other)?);
+                }
+                let [kill, ending, _] = locks;
+                let [killer, ending, acked] =
+                    self.inspector
+                        .owners(&[kill, ending, kill_ack_lock(other)])?;
+                Answer::Reported {
+                    killer,
+                    ending: ending.is_some(),
+                    acked: acked.is_some(),
+                }
+            }
+            Ask::Unmark(marker) => {
+                let own = match run.own {
+                    Some(own) if marker == Marker::Session => own,
+                    _ => *run.own.insert(self.own_id()?),
+                };
+                self.unmark_one(run.marker(marker), own)?;
+                Answer::Done
+            }
+            Ask::Over(_) => Answer::Done,
+        })
+    }
+
+    /// Whether there was enough time for the answer to what was asked.
+    fn patience(&self, asked: Ask, run: &Run) -> Patience {
+        let claims = run.holder.client.claims.as_ref();
+        let ttl = claims.and_then(|claims| claims.ttl).unwrap_or(LONGEST_TTL);
+        Patience {
+            is_over: match asked {
+                Ask::AwaitSession(_) => run.asked_since.elapsed() >= LONGEST_END,
+                Ask::AwaitOther(_) => self.is_over(run.asked_since, LONGEST_TTL),
+                _ => self.is_over(run.begun, ttl),
+            },
+            has_reconnected: run.begun.elapsed() >= self.connect_timeout,
+        }
+    }
+
+    /// What people learn of an outcome.
+    fn outcome(&mut self, outcome: Outcome, run: Run) -> Result<KillOutcome, Fault> {
+        let (slot, holder, dry_run) = (run.slot, run.holder, self.dry_run);
+        let killer = run.other.unwrap_or_default();
+        Ok(match outcome {
+            Outcome::Free => {
+                let uptime = self.inspector.run(&ask_uptime())?;
+                let server_started = uptime.filter(|span| *span < JUST_STARTED);
+                KillOutcome::Free { server_started }
+            }
+            Outcome::Held => KillOutcome::Held(holder),
+            Outcome::ReleasedMeanwhile => {
+                let (holder, now) = (holder.client, self.now(slot)?);
+                KillOutcome::ReleasedMeanwhile { holder, now }
+            }
+            Outcome::Refused => {
+                let code = run.refused.unwrap_or_default();
+                if !NOT_YOURS.contains(&code) {
+                    return Ok(KillOutcome::Refused { holder, code });
+                }
+                let info = self.inspector.run(&ask_session_info())?;
+                let privilege = if info.is_mariadb() {
+                    "CONNECTION ADMIN"
+                } else {
+                    "CONNECTION_ADMIN"
+                };
+                KillOutcome::NotAllowed {
+                    holder,
+                    account: info.quoted_account(),
+                    privilege: privilege.to_owned(),
+                }
+            }
+            Outcome::Killed(report) => {
                 let now = self.now(slot)?;
-                return Ok(KillOutcome::EndedByAnother {
+                let after = run.begun.elapsed();
+                match report {
+                    Report::Ended if holder.is_dblock => {
+                        KillOutcome::CommandEnded { holder, after, now }
+                    }
+                    Report::Ended => KillOutcome::SessionEnded { holder, now },
+                    Report::Ending => KillOutcome::CommandEnding { holder, after },
+                    Report::Nothing => KillOutcome::NoReport { holder, after, now },
+                }
+            }
+            Outcome::EndedByAnother(_, is_known) => {
+                let now = self.now(slot)?;
+                KillOutcome::EndedByAnother {
                     killer,
                     is_known,
                     now,
-                });
+                }
             }
-            if self.is_over(begun, LONGEST_TTL) {
-                return Ok(KillOutcome::BeingEnded { killer, dry_run });
-            }
-            sleep(LOOK_AGAIN_AT_KILLER);
-        }
+            Outcome::BeingEnded(_) => KillOutcome::BeingEnded { killer, dry_run },
+        })
     }
 
     /// Whose session this is.
@@ -298,26 +388,35 @@ impl Killing<'_> {
     /// session.
     pub(in crate::lock) fn mark(&mut self, markers: &[String]) -> Result<bool, Fault> {
         for marker in markers {
-            let acquired = loop {
-                if let Some(acquired) = self.inspector.run(&take_lock_now(marker))? {
-                    break acquired;
-                }
-                sleep(LOOK_AGAIN_AT_KILLER);
-            };
-            if !acquired && *marker == markers[0] {
+            if !self.mark_one(marker)? && *marker == markers[0] {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Releases the markers, however often they were acquired: the server may have run an interrupted statement.
+    /// Acquires a marker; `false`: another session holds it.
+    fn mark_one(&mut self, marker: &str) -> Result<bool, Fault> {
+        loop {
+            if let Some(acquired) = self.inspector.run(&take_lock_now(marker))? {
+                return Ok(acquired);
+            }
+            sleep(LOOK_AGAIN_AT_KILLER);
+        }
+    }
+
+    /// Releases the markers.
     pub(in crate::lock) fn unmark(&mut self, markers: &[String]) -> Result<(), Fault> {
         let own = self.own_id()?;
-        for marker in markers {
-            while self.inspector.owner(marker)? == Some(own) {
-                self.inspector.run(&release_once(marker))?;
-            }
+        markers
+            .iter()
+            .try_for_each(|marker| self.unmark_one(marker, own))
+    }
+
+    /// Releases a marker of this session, however often it was acquired: the server may have run an interrupted statement.
+    fn unmark_one(&mut self, marker: &str, own: u64) -> Result<(), Fault> {
+        while self.inspector.owner(marker)? == Some(own) {
+            self.inspector.run(&release_once(marker))?;
         }
         Ok(())
     }
@@ -329,44 +428,6 @@ impl Killing<'_> {
             Wait::Forever => limit,
         };
         begun.elapsed() >= limit
-    }
-
-    /// Waits until the holder's dblock reports that its command has ended. The markers stay until it reports anything, even if the caller
-    /// does not wait: without them the holder would reacquire the lock.
-    fn wait_for_end(&mut self, slot: u32, ttl: Duration, begun: Moment) -> Result<Report, Fault> {
-        let locks = [
-            self.name.termination_on_server(slot),
-            kill_ack_lock(self.own_id()?),
-        ];
-        let mut has_begun = false;
-        loop {
-            let [ending, answer] = self.inspector.owners(&locks)?;
-            has_begun |= ending.is_some();
-            if answer.is_some() {
-                return Ok(Report::Ended);
-            }
-            let may_come = begun.elapsed() < self.connect_timeout;
-            if self.is_over(begun, ttl) && (has_begun || !may_come) {
-                return Ok(if has_begun {
-                    Report::Ending
-                } else {
-                    Report::Nothing
-                });
-            }
-            sleep(LOOK_AGAIN_AT_KILLER);
-        }
-    }
-
-    /// Waits until a killed session no longer holds the slot.
-    fn wait_for_session(&mut self, slot: u32, victim: u64) -> Result<Report, Fault> {
-        let (begun, slot) = (Moment::now(), self.name.slot_on_server(slot));
-        while self.inspector.owner(&slot)? == Some(victim) {
-            if begun.elapsed() >= LONGEST_END {
-                return Ok(Report::Nothing);
-            }
-            sleep(LOOK_AGAIN_AT_KILLER);
-        }
-        Ok(Report::Ended)
     }
 
     /// This session's connection id on the server, also behind a proxy.

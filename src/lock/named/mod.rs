@@ -1,19 +1,23 @@
 //! A lock held by `GET_LOCK`, for as long as its session lives.
 
+mod acknowledging;
 mod acquire;
 mod census;
 mod fitness;
 mod hold;
 mod inspect;
 mod kill;
+mod killer;
 #[cfg(test)]
 mod model;
 mod named_lock;
 mod probe;
 mod queue;
 mod reacquire;
+mod releasing;
 mod request;
 mod retaking;
+mod starting;
 mod statements;
 
 pub use acquire::{Decision, First, FirstAnswer, Opening, Turn, Turns};

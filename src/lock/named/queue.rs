@@ -1,5 +1,5 @@
 //! The semaphore: what a caller asks the server next until it has a slot. Decisions only, without server and clock: `statements` has the
-//! SQL of each step, and the model tries these decisions in every order of events.
+//! SQL of each step, `acquire` carries out what is asked, and the model tries these decisions in every order of events.
 
 use crate::lock::Grant;
 
@@ -42,29 +42,54 @@ pub struct Answer {
     pub connection_id: u64,
 }
 
-/// What to do next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
-    /// Continue with this step.
-    Ask(Step),
-    /// As [`Next::Ask`] after an unclear answer: with pauses, and not for ever.
-    Doubt(Step),
+impl Answer {
+    /// As the answer to a renewal: whether the session holds this slot.
+    pub fn holds(self, slot: u32) -> bool {
+        self.slot == Some(slot)
+    }
+}
+
+/// What to do next on the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Ask {
+    /// Ask this step.
+    Step(Step, Pace),
+    /// Give the session the idle timeout of a waiter: the wait begins.
+    BeginWait,
+    /// Give the session the idle timeout of a holder, for this grant. It fails on a session that the server has ended, so a grant whose
+    /// answer arrived late is not believed.
+    EndWait(Grant),
+    /// Release this slot. Then check the kill lock of each slot from now on, and continue with this step; `None`: the wait is over.
+    Release(u32, Option<Step>),
+    /// Nothing: it is decided.
+    Over(Outcome),
+}
+
+/// When to ask a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Pace {
+    /// At once.
+    Now,
+    /// After an unclear answer: with pauses, and not for ever.
+    Doubt,
+    /// After a pause: the last holder's command may still run.
+    Pause,
+}
+
+/// The result of a request on one session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
     /// The session holds a slot.
     Held(Grant),
+    /// After a wait the session was granted this slot, and the caller proves that itself.
+    Unproved(u32),
     /// Others hold all slots, and the wait is over.
     Taken,
     /// The holder that lost the slot is reacquiring it: end the session, and continue on another.
     GiveWay,
-    /// The last holder's command may still run: ask again after a pause.
-    Wait(Step),
-    /// As [`Next::Wait`], but the wait is over: release the slot.
-    Abandon(u32),
-    /// As [`Next::Wait`], but another slot may be free: release this one, check the kill lock of each slot from now on, and continue with
-    /// this step.
-    Release(u32, Step),
 }
 
-/// How a caller acquires a slot, on one session.
+/// What a caller wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Plan {
     slots: u32,
@@ -90,51 +115,116 @@ impl Plan {
             Step::Try
         }
     }
+}
 
-    /// What follows from the answer to a step; `None`: the statement was interrupted, but the server may have run it. `late`: the wait is
-    /// over.
-    pub fn next(self, step: Step, answer: Option<Answer>, late: bool) -> Next {
-        let Some(Answer {
-            refused,
-            slot,
-            is_head,
-            killed,
-            reacquired,
-            connection_id,
-        }) = answer
-        else {
-            return Next::Doubt(match step {
+/// How a caller acquires a slot, on one session, from the answer to its first step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Acquiring {
+    pub(super) plan: Plan,
+    /// Whether the session has the idle timeout of a waiter.
+    is_waiting: bool,
+    /// Whether the caller proves itself what it was granted after a wait.
+    leaves_proof: bool,
+    /// What was asked last.
+    pub(super) asked: Ask,
+}
+
+impl Acquiring {
+    /// Continues after this step. `is_waiting`: the session has the idle timeout of a waiter.
+    pub fn after(step: Step, plan: Plan, is_waiting: bool, leaves_proof: bool) -> Self {
+        Self {
+            plan,
+            is_waiting,
+            leaves_proof,
+            asked: Ask::Step(step, Pace::Now),
+        }
+    }
+
+    /// Whether the session has the idle timeout of a waiter.
+    pub fn is_waiting(self) -> bool {
+        self.is_waiting
+    }
+
+    /// What follows from the answer to what was asked last; `None`: the answer to a step was unclear, as the statement was interrupted, but
+    /// the server may have run it; or another statement was carried out. `late`: the wait is over.
+    pub fn next(&mut self, answer: Option<Answer>, late: bool) -> Ask {
+        self.asked = match self.asked {
+            Ask::Step(step, _) => match self.after_step(step, answer, late) {
+                Ask::Step(Step::Queue, _) if !self.is_waiting => Ask::BeginWait,
+                Ask::Step(Step::Confirm(slot), _) if step == Step::Queue && self.leaves_proof => {
+                    Ask::Over(Outcome::Unproved(slot))
+                }
+                ask => ask,
+            },
+            Ask::BeginWait => {
+                self.is_waiting = true;
+                Ask::Step(Step::Queue, Pace::Now)
+            }
+            Ask::EndWait(grant) => {
+                self.is_waiting = false;
+                Ask::Over(Outcome::Held(grant))
+            }
+            Ask::Release(_, Some(step)) => {
+                self.plan.checks_kills = true;
+                Ask::Step(step, Pace::Now)
+            }
+            Ask::Release(_, None) => Ask::Over(Outcome::Taken),
+            Ask::Over(_) => self.asked,
+        };
+        self.asked
+    }
+
+    fn after_step(self, step: Step, answer: Option<Answer>, late: bool) -> Ask {
+        let Plan {
+            waits,
+            checks_kills,
+            ..
+        } = self.plan;
+        let first = self.plan.first();
+        let ask = |step| Ask::Step(step, Pace::Now);
+        let doubt = |step| Ask::Step(step, Pace::Doubt);
+        let Some(answer) = answer else {
+            return doubt(match step {
                 // These steps ask what is held before they acquire anything.
                 Step::Head | Step::Confirm(_) => step,
                 _ => Step::Settle,
             });
         };
-        match (slot, step) {
-            _ if reacquired => Next::GiveWay,
-            (Some(slot), _) if killed && !self.checks_kills => Next::Release(slot, self.first()),
-            (Some(slot), _) if killed && late => Next::Abandon(slot),
-            (Some(_), _) if killed => Next::Wait(step),
+        let (refused, is_head) = (answer.refused, answer.is_head);
+        match (answer.slot, step) {
+            _ if answer.reacquired => Ask::Over(Outcome::GiveWay),
+            // Another slot may be free.
+            (Some(slot), _) if answer.killed && !checks_kills => Ask::Release(slot, Some(first)),
+            (Some(slot), _) if answer.killed && late => Ask::Release(slot, None),
+            (Some(_), _) if answer.killed => Ask::Step(step, Pace::Pause),
             // An answer without a wait proves the slot. After a wait the answer may have arrived late, when the server had already ended
             // this session and released its locks. Without a check of the kill lock the last holder's command may still run.
-            (Some(slot), Step::Queue | Step::Head | Step::Settle) => Next::Ask(Step::Confirm(slot)),
-            (Some(slot), Step::Try | Step::TryUnlessQueued) if !self.checks_kills => {
-                Next::Ask(Step::Confirm(slot))
+            (Some(slot), Step::Queue | Step::Head | Step::Settle) => ask(Step::Confirm(slot)),
+            (Some(slot), Step::Try | Step::TryUnlessQueued) if !checks_kills => {
+                ask(Step::Confirm(slot))
             }
-            (Some(slot), _) => Next::Held(Grant {
-                slot,
-                connection_id,
-                fence: None,
-            }),
-            (None, _) if refused && (late || !self.waits) => Next::Taken,
-            (None, Step::Try | Step::TryUnlessQueued | Step::Queue) if refused => {
-                Next::Ask(Step::Queue)
-            }
-            (None, Step::Queue | Step::Settle) if is_head => Next::Ask(Step::Head),
-            (None, Step::Head) if refused && is_head => Next::Ask(Step::Head),
-            (None, Step::Settle) => Next::Ask(self.first()),
-            (None, Step::Confirm(_)) => Next::Doubt(Step::Settle),
-            (None, _) if is_head => Next::Doubt(Step::Head),
-            (None, _) => Next::Doubt(self.first()),
+            (Some(slot), _) => self.held(slot, answer.connection_id),
+            (None, _) if refused && (late || !waits) => Ask::Over(Outcome::Taken),
+            (None, Step::Try | Step::TryUnlessQueued | Step::Queue) if refused => ask(Step::Queue),
+            (None, Step::Queue | Step::Settle) if is_head => ask(Step::Head),
+            (None, Step::Head) if refused && is_head => ask(Step::Head),
+            (None, Step::Settle) => ask(first),
+            (None, Step::Confirm(_)) => doubt(Step::Settle),
+            (None, _) if is_head => doubt(Step::Head),
+            (None, _) => doubt(first),
+        }
+    }
+
+    fn held(self, slot: u32, connection_id: u64) -> Ask {
+        let grant = Grant {
+            slot,
+            connection_id,
+            fence: None,
+        };
+        if self.is_waiting {
+            Ask::EndWait(grant)
+        } else {
+            Ask::Over(Outcome::Held(grant))
         }
     }
 }

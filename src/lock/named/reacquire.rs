@@ -3,14 +3,15 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use super::acknowledging::{self, Acknowledging, Answer as Told};
 use super::request::{
     LONGEST_END, LOOK_AGAIN, LOOK_AGAIN_AT_KILLER, Request, carry_out, may_end, named_client,
 };
-use super::retaking::{Action, Look, Retaking};
+use super::retaking::{Answer, Ask, Look, Outcome, Retaking};
 use super::statements::{ack_kill_of_waiter, ask_owners, kill_session, take_lock_now};
 use crate::base::clock::Moment;
 use crate::base::log::Level;
-use crate::db::{Ask, Client, Fault, Session};
+use crate::db::{self, Client, Fault, Session};
 use crate::lock::{Grant, Holders, Lease, kill_request_lock};
 
 /// A session that holds the slot for longer than `LINGERS` belongs to another holder. Before that it may be this dblock's own older
@@ -43,21 +44,46 @@ pub fn end_ghost(ghost: u64, session: &mut Session) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Waits until the killer has read the acknowledgement: it releases the lock that `owner` asks about then. Gives up after a limit.
-fn await_killer(owner: &Ask<Option<u64>>, killer: u64, session: &mut Session) -> Result<(), Fault> {
-    let begun = Instant::now();
-    while begun.elapsed() < LONGEST_END {
-        match session.run(owner) {
-            Ok(answer) if answer != Some(killer) => break,
-            Ok(_) | Err(Fault::Interrupted(_) | Fault::Conflict(_)) => {}
-            Err(fault) => return Err(fault),
+/// Carries out an acknowledgement. `marker` asks who holds the killer's marker. Returns the killer.
+fn carry_out_ack(
+    mut acknowledging: Acknowledging,
+    marker: &db::Ask<Option<u64>>,
+    session: &mut Session,
+    mut ack: impl FnMut(u64, &mut Session) -> Result<(), Fault>,
+) -> Result<Option<u64>, Fault> {
+    let mut acked = Moment::now();
+    loop {
+        let asked = acknowledging.asked();
+        let answer = match asked {
+            acknowledging::Ask::Killer => Told::Killer(session.run(marker)?),
+            acknowledging::Ask::Ack(killer) => {
+                ack(killer, session)?;
+                acked = Moment::now();
+                Told::Done
+            }
+            acknowledging::Ask::Await(_) => match session.run(marker) {
+                Ok(owner) => Told::Killer(owner),
+                Err(Fault::Interrupted(_) | Fault::Conflict(_)) => Told::Unclear,
+                Err(fault) => return Err(fault),
+            },
+            acknowledging::Ask::Over(killer) => return Ok(killer),
+        };
+        let next = acknowledging.next(answer, acked.elapsed() >= LONGEST_END);
+        match next {
+            acknowledging::Ask::Await(_) if next == asked => sleep(LOOK_AGAIN_AT_KILLER),
+            // Another killer may wait for the same end, and needs time to see the acknowledgement.
+            acknowledging::Ask::Over(Some(_)) => sleep(2 * LOOK_AGAIN_AT_KILLER),
+            _ => {}
         }
-        sleep(LOOK_AGAIN_AT_KILLER);
     }
-    // Another killer may wait for the same end, and needs time to see the acknowledgement.
-    sleep(2 * LOOK_AGAIN_AT_KILLER);
-    Ok(())
 }
+
+fn no_answer() -> Fault {
+    Fault::Interrupted("no answer to GET_LOCK".to_owned())
+}
+
+/// Another session that holds the slot, and since when.
+type Stranger = Option<(u64, Instant)>;
 
 impl Request {
     /// Reacquires a `lost` slot on a new session. If the server still keeps an older session of this dblock, kills that first; a waiter
@@ -72,91 +98,140 @@ impl Request {
         announced: bool,
         session: &mut Session,
     ) -> Result<Retake, Fault> {
-        let slot = lost.slot;
+        let retaken = self.carry_out_retaking(Retaking::begin(announced), lost, session)?;
+        retaken.ok_or_else(no_answer)
+    }
+
+    /// Who kills the holder of a `lost` slot. For a new session whose server takes writes.
+    ///
+    /// # Errors
+    /// As [`Request::open`].
+    pub fn find_killer(
+        &mut self,
+        lost: Grant,
+        session: &mut Session,
+    ) -> Result<Option<Client>, Fault> {
+        match self.carry_out_retaking(Retaking::search_for_killer(), lost, session)? {
+            Some(Retake::Killed(killer)) => Ok(Some(killer)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Carries out what `retaking` asks; `None`: nobody kills the holder, and the slot was not asked for.
+    fn carry_out_retaking(
+        &mut self,
+        mut retaking: Retaking,
+        lost: Grant,
+        session: &mut Session,
+    ) -> Result<Option<Retake>, Fault> {
+        let (slot, begun) = (lost.slot, Moment::now());
+        let mut is_open = false;
+        let mut stranger = None;
+        let mut held = None;
+        loop {
+            let asked = retaking.asked();
+            let answer = match asked {
+                Ask::Open => {
+                    carry_out(session, &self.statements.open_session(self.ttl))?;
+                    Answer::Done
+                }
+                Ask::Look => {
+                    let (look, retaken) = self.look(slot, &mut is_open, session)?;
+                    held = retaken;
+                    let patience_over = is_patience_over(look, retaking, &mut stranger);
+                    Answer::Look {
+                        look,
+                        patience_over,
+                    }
+                }
+                Ask::Killer => match self.killer(lost, session) {
+                    Err(Fault::NoSuchVariable(name)) if self.statements.do_without(&name) => {
+                        continue;
+                    }
+                    killer => Answer::Killer(killer?),
+                },
+                Ask::AnnounceTermination(_) => {
+                    carry_out(session, &self.statements.announce_termination(slot))?;
+                    Answer::Done
+                }
+                Ask::AnnounceReacquire(_) => {
+                    carry_out(session, &self.statements.announce_reacquire(slot))?;
+                    Answer::Done
+                }
+                Ask::EndGhost(ghost) => {
+                    end_ghost(ghost, session)?;
+                    Answer::Done
+                }
+                Ask::FinishReacquire => {
+                    carry_out(session, &self.statements.finish_reacquire(slot))?;
+                    Answer::Done
+                }
+                Ask::Over(Outcome::Held) => return Ok(held),
+                Ask::Over(Outcome::Taken) => {
+                    return Ok(Some(Retake::Taken(self.holders(session)?)));
+                }
+                Ask::Over(Outcome::Killed(killer)) => {
+                    return Ok(Some(Retake::Killed(named_client(killer, session)?)));
+                }
+                Ask::Over(Outcome::NotRequested) => return Ok(None),
+            };
+            if retaking.next(answer) == Ask::Look {
+                let waited = may_end(begun);
+                waited.map_err(|fault| {
+                    if asked == Ask::Killer {
+                        no_answer()
+                    } else {
+                        fault
+                    }
+                })?;
+                sleep(LOOK_AGAIN);
+            }
+        }
+    }
+
+    /// Prepares the session, the first time in one packet with the attempt to acquire the slot. If that succeeds, the slot is held.
+    fn look(
+        &mut self,
+        slot: u32,
+        is_open: &mut bool,
+        session: &mut Session,
+    ) -> Result<(Look, Option<Retake>), Fault> {
         let open = self.statements.open_session(self.ttl);
-        let begun = Moment::now();
-        let mut opened = false;
-        let mut retaking = Retaking::begin(announced);
-        let mut stranger: Option<(u64, Instant)> = None;
-        let no_answer = || Fault::Interrupted("no answer to GET_LOCK".to_owned());
         loop {
             let proved = Moment::now();
             let statement = self.statements.reacquire(slot);
-            let reply = if opened {
+            let reply = if std::mem::replace(is_open, true) {
                 carry_out(session, &open)?;
                 session.run(&statement)
             } else {
                 session.run_both(&open, &statement)
             };
             let reply = match reply {
-                Err(Fault::NoSuchVariable(name)) if self.statements.do_without(&name) => {
-                    opened = true;
-                    continue;
-                }
+                Err(Fault::NoSuchVariable(name)) if self.statements.do_without(&name) => continue,
                 reply => reply?.ok_or_else(no_answer)?,
             };
             let answer = reply.opened.asked.answer.ok_or_else(no_answer)?;
             let (owner, read_only) = (reply.opened.run_id_owner, reply.opened.asked.is_read_only);
-            opened = true;
+            let connection_id = answer.connection_id;
             let look = Look {
-                own: answer.connection_id,
+                own: connection_id,
                 acquired: answer.slot.is_some(),
                 killed: answer.killed,
                 run_id_owner: owner,
                 holder: reply.holder,
             };
-            if let Some(holder) = look.stranger()
-                && stranger.is_none_or(|(same, _)| same != holder)
-            {
-                stranger = Some((holder, Instant::now()));
-            }
-            let patience = if retaking.has_announced() {
-                RELEASES
-            } else {
-                LINGERS
-            };
-            let patience_over = stranger.is_some_and(|(_, since)| since.elapsed() > patience);
-            let action = retaking.next(look, patience_over);
             if !look.acquired {
                 self.check_writes(read_only)?;
+                return Ok((look, None));
             }
-            match action {
-                Action::Held { announced } => {
-                    let traits = &reply.opened.traits;
-                    let fitness = self.judge(traits, (answer, owner, read_only), session)?;
-                    let ttl = fitness.idle_limit.min(self.ttl);
-                    if announced {
-                        carry_out(session, &self.statements.finish_reacquire(slot))?;
-                    }
-                    let connection_id = answer.connection_id;
-                    let grant = Grant {
-                        slot,
-                        connection_id,
-                        fence: None,
-                    };
-                    return Ok(Retake::Held(grant, Lease { ttl, proved }));
-                }
-                Action::Taken => return Ok(Retake::Taken(self.holders(session)?)),
-                Action::AskKiller => {
-                    if let Some(killer) = self.killer(lost, session)? {
-                        return Ok(Retake::Killed(killer));
-                    }
-                    if begun.elapsed() > LONGEST_END {
-                        return Err(no_answer());
-                    }
-                    sleep(LOOK_AGAIN);
-                    continue;
-                }
-                Action::EndGhost { ghost, announce } => {
-                    if announce {
-                        carry_out(session, &self.statements.announce_reacquire(slot))?;
-                    }
-                    end_ghost(ghost, session)?;
-                }
-                Action::LookAgain => {}
-            }
-            may_end(begun)?;
-            sleep(LOOK_AGAIN);
+            let fitness = self.judge(&reply.opened.traits, (answer, owner, read_only), session)?;
+            let ttl = fitness.idle_limit.min(self.ttl);
+            let grant = Grant {
+                slot,
+                connection_id,
+                fence: None,
+            };
+            return Ok((look, Some(Retake::Held(grant, Lease { ttl, proved }))));
         }
     }
 
@@ -178,11 +253,11 @@ impl Request {
         Ok(())
     }
 
-    /// Who kills the holder of a `lost` slot. A killer of a later holder does not count.
+    /// The session that kills the holder of a `lost` slot. A killer of a later holder does not count.
     ///
     /// # Errors
     /// Any fault of a statement, and [`Fault::ReadOnly`].
-    fn killer(&self, lost: Grant, session: &mut Session) -> Result<Option<Client>, Fault> {
+    fn killer(&self, lost: Grant, session: &mut Session) -> Result<Option<u64>, Fault> {
         let marker = self
             .statements
             .kill_marker(lost.slot, Some(lost.connection_id));
@@ -190,12 +265,7 @@ impl Request {
             return Ok(None);
         };
         self.check_writes(killing.is_read_only)?;
-        let Some(id) = killing.killer else {
-            return Ok(None);
-        };
-        // From here on no dblock acquires the slot, even if the killer dies.
-        carry_out(session, &self.statements.announce_termination(lost.slot))?;
-        Ok(Some(named_client(id, session)?))
+        Ok(killing.killer)
     }
 
     /// Who killed this session, which was lost before it held the lock. Tells the killer that there is no command, and waits until it
@@ -205,31 +275,13 @@ impl Request {
     /// Any fault of a statement.
     pub fn killer_of_waiter(lost: u64, session: &mut Session) -> Result<Option<Client>, Fault> {
         let request = ask_owners(&[kill_request_lock(lost)]).map(|owners| owners[0]);
-        let Some(id) = session.run(&request)? else {
-            return Ok(None);
+        let mut client = None;
+        let ack = |killer, session: &mut Session| {
+            client = Some(named_client(killer, session)?);
+            carry_out(session, &ack_kill_of_waiter(killer))
         };
-        let client = named_client(id, session)?;
-        carry_out(session, &ack_kill_of_waiter(id))?;
-        await_killer(&request, id, session)?;
-        Ok(Some(client))
-    }
-
-    /// Who kills the holder of a `lost` slot. For a new session whose server takes writes.
-    ///
-    /// # Errors
-    /// As [`Request::open`].
-    pub fn find_killer(
-        &mut self,
-        lost: Grant,
-        session: &mut Session,
-    ) -> Result<Option<Client>, Fault> {
-        carry_out(session, &self.statements.open_session(self.ttl))?;
-        loop {
-            match self.killer(lost, session) {
-                Err(Fault::NoSuchVariable(name)) if self.statements.do_without(&name) => {}
-                found => return found,
-            }
-        }
+        carry_out_ack(Acknowledging::of_waiter(), &request, session, ack)?;
+        Ok(client)
     }
 
     /// Tells the killer of this holder, the session `killer`, that the command has ended. Waits until the killer knows, up to a limit.
@@ -237,9 +289,26 @@ impl Request {
     /// # Errors
     /// Any fault of a statement: the killer may not know.
     pub fn ack_kill(&self, slot: u32, killer: u64, session: &mut Session) -> Result<(), Fault> {
-        carry_out(session, &self.statements.ack_kill(slot, killer))?;
         let marker = self.statements.kill_marker(slot, None);
-        let killer_now = marker.map(|marker| marker.and_then(|marker| marker.killer));
-        await_killer(&killer_now, killer, session)
+        let marker = marker.map(|marker| marker.and_then(|marker| marker.killer));
+        let ack = |killer, session: &mut Session| {
+            carry_out(session, &self.statements.ack_kill(slot, killer))
+        };
+        carry_out_ack(Acknowledging::of_holder(killer), &marker, session, ack).map(drop)
     }
+}
+
+/// Whether the [`Look::stranger`] holds the slot for too long.
+fn is_patience_over(look: Look, retaking: Retaking, stranger: &mut Stranger) -> bool {
+    if let Some(holder) = look.stranger()
+        && stranger.is_none_or(|(same, _)| same != holder)
+    {
+        *stranger = Some((holder, Instant::now()));
+    }
+    let patience = if retaking.has_announced() {
+        RELEASES
+    } else {
+        LINGERS
+    };
+    stranger.is_some_and(|(_, since)| since.elapsed() > patience)
 }

@@ -24,32 +24,83 @@ impl Look {
     }
 }
 
-/// What to do next.
+/// What to do next on the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Action {
-    /// The slot is held. If the reacquire was `announced`, withdraw that.
-    Held { announced: bool },
+pub enum Ask {
+    /// Prepare the session to hold a lock, and acquire the run id lock.
+    Open,
+    /// As [`Ask::Open`], and then try to acquire the slot.
+    Look,
+    /// Ask who kills the lost holder. A killer of a later holder does not count.
+    Killer,
+    /// Announce that the command is ended for this killer.
+    AnnounceTermination(u64),
+    /// Announce that the slot is being reacquired, before the end of this older session.
+    AnnounceReacquire(u64),
+    /// Kill this older session of this dblock, which the server still keeps.
+    EndGhost(u64),
+    /// Withdraw the announcement that the slot is being reacquired.
+    FinishReacquire,
+    /// Nothing: it is decided.
+    Over(Outcome),
+}
+
+/// The result of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// The slot is held.
+    Held,
     /// Another session holds the slot.
     Taken,
-    /// Find the killer. If it means another holder, look again.
-    AskKiller,
-    /// Kill this older session of this dblock, which the server still keeps, and look again. With `announce`, announce first that its
-    /// slot is being reacquired.
-    EndGhost { ghost: u64, announce: bool },
-    /// Look again.
-    LookAgain,
+    /// This session kills the holder.
+    Killed(u64),
+    /// Nobody kills the holder, and the slot was not asked for.
+    NotRequested,
+}
+
+/// The server's answer to an [`Ask`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// It is done.
+    Done,
+    /// What the look shows. `patience_over`: its [`Look::stranger`] has held the slot for so long that it is neither an own session that is
+    /// ending nor a waiter that is about to release the slot.
+    Look { look: Look, patience_over: bool },
+    /// The session that kills the lost holder, if there is one.
+    Killer(Option<u64>),
 }
 
 /// One attempt to reacquire a lost slot, on one session.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Retaking {
+    /// Whether it acquires the slot, or only searches for a killer.
+    takes: bool,
     announced: bool,
+    asked: Ask,
 }
 
 impl Retaking {
-    /// It begins. It may have been `announced` before.
+    /// An attempt to acquire the slot. With `announced`, the session has announced before that it does.
     pub fn begin(announced: bool) -> Self {
-        Self { announced }
+        Self {
+            takes: true,
+            announced,
+            asked: Ask::Look,
+        }
+    }
+
+    /// A search for the killer alone.
+    pub fn search_for_killer() -> Self {
+        Self {
+            takes: false,
+            announced: false,
+            asked: Ask::Open,
+        }
+    }
+
+    /// What to do first, and what was asked last.
+    pub fn asked(self) -> Ask {
+        self.asked
     }
 
     /// Whether waiters that are granted the slot meanwhile were asked to release it.
@@ -57,39 +108,58 @@ impl Retaking {
         self.announced
     }
 
-    /// What follows from a look. `patience_over`: its [`Look::stranger`] has held the slot for so long that it is neither an own session
-    /// that is ending nor a waiter that is about to release the slot.
-    pub fn next(&mut self, look: Look, patience_over: bool) -> Action {
+    /// What follows from the answer to what was asked last.
+    pub fn next(&mut self, answer: Answer) -> Ask {
+        self.asked = match answer {
+            Answer::Done => self.after_change(),
+            Answer::Look {
+                look,
+                patience_over,
+            } => self.after_look(look, patience_over),
+            // From here on no dblock acquires the slot, even if the killer dies.
+            Answer::Killer(Some(killer)) => Ask::AnnounceTermination(killer),
+            Answer::Killer(None) if self.takes => Ask::Look,
+            Answer::Killer(None) => Ask::Over(Outcome::NotRequested),
+        };
+        self.asked
+    }
+
+    fn after_look(&mut self, look: Look, patience_over: bool) -> Ask {
         if look.acquired {
-            return Action::Held {
-                announced: self.announced,
+            return if self.announced {
+                Ask::FinishReacquire
+            } else {
+                Ask::Over(Outcome::Held)
             };
         }
         if look.killed {
-            return Action::AskKiller;
+            return Ask::Killer;
         }
         if look.stranger().is_some() && patience_over {
-            return Action::Taken;
+            return Ask::Over(Outcome::Taken);
         }
         match look.run_id_owner {
             // The older session holds the slot, or is about to lose it.
-            Some(ghost) if ghost != look.own => Action::EndGhost {
-                ghost,
-                announce: !std::mem::replace(&mut self.announced, true),
-            },
-            _ => Action::LookAgain,
+            Some(ghost) if ghost != look.own => {
+                if std::mem::replace(&mut self.announced, true) {
+                    Ask::EndGhost(ghost)
+                } else {
+                    Ask::AnnounceReacquire(ghost)
+                }
+            }
+            _ => Ask::Look,
         }
     }
-}
 
-/// What a caller with a lost session does about the first answer on a new one; `None`: the older session has ended.
-pub fn after_opening(own: u64, acquired: bool, run_id_owner: Option<u64>) -> Option<Action> {
-    match run_id_owner {
-        Some(ghost) => (ghost != own).then_some(Action::EndGhost {
-            ghost,
-            announce: false,
-        }),
-        // The older session is ending, and may still hold the lock.
-        None => (!acquired).then_some(Action::LookAgain),
+    fn after_change(&self) -> Ask {
+        match self.asked {
+            Ask::Open => Ask::Killer,
+            Ask::AnnounceTermination(killer) => Ask::Over(Outcome::Killed(killer)),
+            Ask::AnnounceReacquire(ghost) => Ask::EndGhost(ghost),
+            Ask::EndGhost(_) => Ask::Look,
+            Ask::FinishReacquire => Ask::Over(Outcome::Held),
+            // These have another answer.
+            Ask::Look | Ask::Killer | Ask::Over(_) => self.asked,
+        }
     }
 }

@@ -1,9 +1,11 @@
 //! Callers: the phase of each, and the progress of its statement.
 
-use super::locks::{SessionId, caller_of, take};
+use super::locks::{KILLER, SessionId, caller_of, take};
 use super::state::{At, Phase, Release, Server, Setting, Slot, World};
-use crate::lock::named::queue::{Answer, Next, Plan, Step};
-use crate::lock::named::retaking::{Action, after_opening};
+use crate::lock::named::acknowledging::{self, Acknowledging};
+use crate::lock::named::queue::{Acquiring, Answer, Ask, Outcome, Step};
+use crate::lock::named::releasing::{self, Releasing};
+use crate::lock::named::starting::{self, Reply, Starting};
 
 impl World {
     pub fn can_step(&self, number: usize) -> bool {
@@ -11,6 +13,7 @@ impl World {
         match caller.phase {
             Phase::Asks(_, at) => at != At::Queued,
             Phase::Answered(..) => !caller.cut,
+            Phase::Acks(slot, acknowledging) => self.can_ack(number, slot, acknowledging),
             Phase::Gone => false,
             _ => true,
         }
@@ -19,14 +22,7 @@ impl World {
     /// Only a waiter's session expires soon; before the wait the server keeps it as long as a holder's.
     pub fn can_expire(&self, number: usize) -> bool {
         let caller = &self.callers[number];
-        caller.cut
-            && matches!(
-                caller.phase,
-                Phase::Answered(
-                    Step::Queue | Step::Head | Step::Settle | Step::Confirm(_),
-                    _
-                )
-            )
+        caller.cut && caller.is_short && matches!(caller.phase, Phase::Answered(..))
     }
 
     pub fn step(&mut self, setting: Setting, number: usize) {
@@ -36,83 +32,157 @@ impl World {
                     self.markers.run_ids[number] = self.own(number);
                     self.callers[number].asked_on = self.own(number);
                 }
-                self.ask(number, self.callers[number].plan.first());
+                self.ask(number, self.callers[number].acquiring.plan.first());
             }
             Phase::Asks(step, at) => self.execute(setting, number, step, at),
             Phase::Reopens => {
                 self.open_session(number);
-                self.open(number, self.callers[number].plan.first());
+                let first = self.callers[number].acquiring.plan.first();
+                self.callers[number].starting = Some(Starting::new(first, true));
+                self.open(number);
             }
-            Phase::Opens(step) => self.open(number, step),
-            Phase::Opened(step, answer, owner) => self.opened(number, step, answer, owner),
-            Phase::Lost(slot) => self.begin_retake(number, slot),
+            Phase::Opens => self.open(number),
+            Phase::Opened(_, answer, owner) => {
+                self.start(number, Reply::First(answer, owner.map(u64::from)));
+            }
+            Phase::Answered(_, None) if self.callers[number].starting.is_some() => {
+                self.start(number, Reply::Unclear);
+            }
+            Phase::Answered(_, answer) => self.acquire(number, answer),
+            Phase::Lost(slot) => self.begin_retake(setting, number, slot),
             Phase::Retakes(..) => self.retake(number, false),
             Phase::Stops(_) => self.callers[number].phase = Phase::Gone,
-            Phase::Ends(slot, _) => self.callers[number].phase = Phase::Acks(Some(slot)),
-            Phase::Acks(slot) => self.ack_kill(number, slot),
-            Phase::AwaitsKiller => self.end_session(number),
-            Phase::Answered(_, None) if self.callers[number].opening => {
-                self.callers[number].phase = Phase::Opens(Step::Settle);
+            Phase::Ends(slot, _) => {
+                let acknowledging = Acknowledging::of_holder(KILLER.into());
+                self.callers[number].phase = Phase::Acks(Some(slot), acknowledging);
             }
-            Phase::Answered(step, answer) => {
-                let caller = &mut self.callers[number];
-                match caller.plan.next(step, answer, caller.late) {
-                    Next::Ask(step) | Next::Doubt(step) | Next::Wait(step) => {
-                        self.ask(number, step);
-                    }
-                    Next::Held(grant) => {
-                        let slot = u8::try_from(grant.slot).unwrap();
-                        assert!(
-                            !answer.is_some_and(|answer| answer.reacquired),
-                            "a waiter does not give way"
-                        );
-                        self.check_start(number, usize::from(slot));
-                        self.callers[number].phase = Phase::Runs(slot);
-                    }
-                    Next::Taken => {
-                        assert!(caller.late, "a waiter gives up too early");
-                        self.end_session(number);
-                    }
-                    Next::GiveWay => {
-                        let session = caller.session;
-                        self.end_on_server(session);
-                    }
-                    Next::Abandon(slot) => {
-                        self.free_slot(slot as usize);
-                        self.end_session(number);
-                    }
-                    Next::Release(slot, step) => {
-                        caller.plan = Plan::new(
-                            u32::try_from(setting.slots_of(number)).unwrap(),
-                            !caller.late,
-                            true,
-                        );
-                        self.free_slot(slot as usize);
-                        self.ask(number, step);
-                    }
-                }
-            }
-            Phase::Runs(slot) => {
-                self.callers[number].phase = Phase::Releases(slot, Release::Slot);
-            }
-            Phase::Releases(slot, Release::Slot) => {
-                // After an interruption it asks again, and another caller may hold the slot by then.
-                if self.slots[usize::from(slot)].owner == self.own(number) {
-                    self.free_slot(usize::from(slot));
-                }
-                self.callers[number].phase = Phase::Releases(slot, Release::AskForHead);
-            }
-            Phase::Releases(slot, Release::AskForHead) => match self.head.owner {
-                Some(head) if setting.wakes => {
-                    self.callers[number].phase = Phase::Releases(slot, Release::Wake(head));
-                }
-                _ => self.end_session(number),
-            },
-            Phase::Releases(_, Release::Wake(head)) => {
-                self.kill(setting, caller_of(head));
-                self.end_session(number);
+            Phase::Acks(..) => self.ack_kill(number, false),
+            Phase::Runs(slot) => self.begin_release(number, slot),
+            Phase::Releases(slot, releasing, at) => {
+                self.release(setting, number, (slot, releasing), at);
             }
             Phase::Gone => unreachable!("it does nothing more"),
+        }
+    }
+
+    /// On a new session: what follows from a reply to its first questions.
+    fn start(&mut self, number: usize, reply: Reply) {
+        let starting = self.callers[number].starting.as_mut();
+        match starting.expect("its session is new").next(reply) {
+            starting::Ask::First => self.callers[number].phase = Phase::Opens,
+            starting::Ask::EndGhost(ghost) => {
+                self.end_on_server(u8::try_from(ghost).unwrap());
+                self.start(number, Reply::Killed);
+            }
+            starting::Ask::Over(step, answer) => {
+                let killer = self.was_killed(number).then_some(KILLER.into());
+                let mut acknowledging = Acknowledging::of_waiter();
+                let ask = acknowledging.next(acknowledging::Answer::Killer(killer), false);
+                let caller = &mut self.callers[number];
+                caller.starting = None;
+                if ask != acknowledging::Ask::Over(None) {
+                    caller.phase = Phase::Acks(None, acknowledging);
+                    return;
+                }
+                caller.asked_on = Some(caller.session);
+                caller.acquiring = Acquiring::after(step, caller.acquiring.plan, false, false);
+                caller.phase = Phase::Answered(step, Some(answer));
+            }
+        }
+    }
+
+    /// What follows from the answer to what it asked last. The server's timeouts change nothing that others see.
+    fn acquire(&mut self, number: usize, answer: Option<Answer>) {
+        let caller = &mut self.callers[number];
+        match caller.acquiring.next(answer, caller.late) {
+            Ask::Step(step, _) => self.ask(number, step),
+            Ask::BeginWait => {
+                caller.is_short = true;
+                self.acquire(number, answer);
+            }
+            Ask::EndWait(_) => {
+                caller.is_short = false;
+                self.acquire(number, answer);
+            }
+            Ask::Release(slot, _) => self.begin_release(number, u8::try_from(slot).unwrap()),
+            Ask::Over(Outcome::Held(grant)) => {
+                assert!(
+                    !answer.is_some_and(|answer| answer.reacquired),
+                    "a waiter does not give way"
+                );
+                assert!(
+                    !caller.is_short,
+                    "the server keeps a holder's session for a moment only"
+                );
+                caller.forget_session();
+                let slot = u8::try_from(grant.slot).unwrap();
+                self.check_start(number, usize::from(slot));
+                self.callers[number].phase = Phase::Runs(slot);
+            }
+            Ask::Over(Outcome::Taken) => {
+                assert!(caller.late, "a waiter gives up too early");
+                self.end_session(number);
+            }
+            Ask::Over(Outcome::GiveWay) => {
+                let session = caller.session;
+                self.end_on_server(session);
+            }
+            Ask::Over(Outcome::Unproved(_)) => unreachable!("it leaves no proof"),
+        }
+    }
+
+    fn begin_release(&mut self, number: usize, slot: u8) {
+        let at = Release::Asks(releasing::Ask::Release);
+        self.callers[number].phase = Phase::Releases(slot, Releasing::default(), at);
+    }
+
+    /// One step of a release.
+    fn release(&mut self, setting: Setting, number: usize, of: (u8, Releasing), at: Release) {
+        let slot = usize::from(of.0);
+        let answer = match at {
+            Release::Asks(releasing::Ask::Release) => {
+                // After an interruption it asks again, and another caller may hold the slot by then.
+                let was_held = self.slots[slot].owner == self.own(number);
+                if was_held {
+                    self.free_slot(slot);
+                }
+                let at = Release::AskForHead(was_held);
+                self.callers[number].phase = Phase::Releases(of.0, of.1, at);
+                return;
+            }
+            Release::AskForHead(was_held) => releasing::Answer::Released {
+                was_held,
+                queue_head: self.head.owner.map(u64::from),
+            },
+            Release::Asks(releasing::Ask::Wake(head)) => {
+                if setting.wakes {
+                    self.kill(setting, caller_of(u8::try_from(head).unwrap()));
+                }
+                releasing::Answer::Woken
+            }
+            Release::Asks(releasing::Ask::Over(_)) => unreachable!("it has released the slot"),
+        };
+        self.released(number, of, answer);
+    }
+
+    /// What follows from the answer to a release.
+    fn released(
+        &mut self,
+        number: usize,
+        (slot, mut releasing): (u8, Releasing),
+        answer: releasing::Answer,
+    ) {
+        let ask = releasing.next(answer);
+        let releasing::Ask::Over(was_held) = ask else {
+            let at = Release::Asks(ask);
+            self.callers[number].phase = Phase::Releases(slot, releasing, at);
+            return;
+        };
+        assert!(was_held, "it released what it did not hold");
+        if let Ask::Release(..) = self.callers[number].acquiring.asked {
+            self.acquire(number, None);
+        } else {
+            self.end_session(number);
         }
     }
 
@@ -122,30 +192,11 @@ impl World {
         Some(self.callers[number].session)
     }
 
-    fn open(&mut self, number: usize, step: Step) {
+    fn open(&mut self, number: usize) {
         let own = self.callers[number].session;
         take(&mut self.markers.run_ids[number], own);
-        self.ask(number, step);
-        self.callers[number].opening = true;
-    }
-
-    /// The first answer on a new session.
-    fn opened(&mut self, number: usize, step: Step, answer: Answer, owner: Option<SessionId>) {
-        let own = self.callers[number].session;
-        let action = after_opening(own.into(), answer.slot.is_some(), owner.map(u64::from));
-        self.callers[number].opening = false;
-        self.callers[number].phase = match action {
-            Some(Action::EndGhost { ghost, .. }) => {
-                self.end_on_server(u8::try_from(ghost).unwrap());
-                Phase::Opens(Step::Settle)
-            }
-            Some(_) => Phase::Opens(Step::Settle),
-            None if self.was_killed(number) => Phase::Acks(None),
-            None => {
-                self.callers[number].asked_on = Some(own);
-                Phase::Answered(step, Some(answer))
-            }
-        };
+        let starting = self.callers[number].starting;
+        self.ask(number, starting.expect("its session is new").step());
     }
 
     pub fn ask(&mut self, number: usize, step: Step) {
@@ -193,7 +244,8 @@ impl World {
             }
             (_, At::Slot(slot)) => {
                 if self.take(usize::from(slot), number) {
-                    let checks = setting.reopens && self.callers[number].plan.checks_kills;
+                    let checks =
+                        setting.reopens && self.callers[number].acquiring.plan.checks_kills;
                     go_to(
                         self,
                         if checks {
@@ -315,7 +367,7 @@ impl World {
         };
         let at = match step {
             Step::Confirm(_) if setting.reopens && held => At::ProofReacquire(answer),
-            _ if self.callers[number].opening => At::Owner(answer),
+            _ if self.callers[number].starting.is_some() => At::Owner(answer),
             _ if setting.reopens => {
                 self.callers[number].phase = Phase::Answered(step, Some(answer));
                 return;
@@ -350,9 +402,11 @@ impl World {
     pub fn kill(&mut self, setting: Setting, number: usize) {
         let (step, at) = match self.callers[number].phase {
             Phase::Asks(step, at) => (step, at),
-            Phase::Releases(slot, Release::AskForHead) if setting.server == Server::MySql => {
-                self.callers[number].phase = Phase::Releases(slot, Release::Slot);
-                return;
+            Phase::Releases(slot, releasing, Release::AskForHead(_))
+                if setting.server == Server::MySql =>
+            {
+                let interrupted = releasing::Answer::Interrupted;
+                return self.released(number, (slot, releasing), interrupted);
             }
             _ => return,
         };
@@ -391,6 +445,7 @@ impl World {
         let own = self.own(number);
         self.leave_queues(number);
         self.callers[number].phase = Phase::Gone;
+        self.callers[number].forget_session();
         for slot in 0..self.slots.len() {
             if self.slots[slot].owner == own {
                 self.free_slot(slot);

@@ -1,8 +1,10 @@
 //! Holders with a lost session, which reacquire the slot or end their command.
 
 use super::locks::{KILLER, MOST_CALLERS, SessionId, caller_of, owns, release, take};
-use super::state::{Killer, Phase, Retake, World};
-use crate::lock::named::retaking::{Action, Look, Retaking};
+use super::state::{KillerPhase, OnLoss, Phase, Retake, Setting, World};
+use crate::lock::named::acknowledging::{Acknowledging, Answer as Acked, Ask as Ack};
+use crate::lock::named::queue;
+use crate::lock::named::retaking::{Answer, Ask, Look, Outcome, Retaking};
 
 impl World {
     /// A new session of a caller, with the first number that is not used or referred to.
@@ -54,18 +56,20 @@ impl World {
 
     pub fn lose(&mut self, number: usize) {
         let caller = &mut self.callers[number];
-        caller.opening = false;
+        let acquires = matches!(caller.acquiring.asked, queue::Ask::Release(..));
         if let Phase::Runs(_) = caller.phase {
             caller.held_on = Some(caller.session);
         }
         caller.phase = match caller.phase {
             Phase::Runs(slot) | Phase::Retakes(slot, ..) => Phase::Lost(slot),
-            Phase::Asks(..) | Phase::Answered(..) | Phase::Opens(_) | Phase::Opened(..) => {
+            Phase::Asks(..) | Phase::Answered(..) | Phase::Opens | Phase::Opened(..) => {
                 Phase::Reopens
             }
+            Phase::Releases(..) if acquires => Phase::Reopens,
             // Its command has ended.
             _ => Phase::Gone,
         };
+        caller.forget_session();
     }
 
     /// How many locks a session holds.
@@ -128,14 +132,72 @@ impl World {
         stranger.is_some_and(|holder| caller_of(holder) != number)
     }
 
-    #[expect(clippy::match_same_arms, reason = "in the order of the statement")]
+    /// The next step to reacquire its slot.
     pub fn retake(&mut self, number: usize, patience_over: bool) {
         let Phase::Retakes(own_slot, mut retaking, at) = self.callers[number].phase else {
             panic!("it has its slot");
         };
         let (slot, own) = (usize::from(own_slot), self.callers[number].session);
-        let next = match at {
-            Retake::Open => {
+        let answer = match (retaking.asked(), at) {
+            (Ask::Look, Retake::Looked(look)) => Answer::Look {
+                look,
+                patience_over,
+            },
+            (Ask::Look, at) => {
+                let next = self.look(number, slot, at);
+                self.callers[number].phase = Phase::Retakes(own_slot, retaking, next);
+                return;
+            }
+            (Ask::Open, _) => {
+                take(&mut self.markers.run_ids[number], own);
+                Answer::Done
+            }
+            (Ask::Killer, _) => {
+                Answer::Killer(self.is_meant(number, slot).then_some(KILLER.into()))
+            }
+            (Ask::AnnounceTermination(_), _) => {
+                take(&mut self.markers.terminations[slot], own);
+                Answer::Done
+            }
+            (Ask::AnnounceReacquire(_), _) => {
+                take(&mut self.markers.reacquires[slot], own);
+                Answer::Done
+            }
+            (Ask::EndGhost(ghost), _) => {
+                self.end_on_server(u8::try_from(ghost).unwrap());
+                Answer::Done
+            }
+            (Ask::FinishReacquire, _) => {
+                release(&mut self.markers.reacquires[slot], own);
+                Answer::Done
+            }
+            (Ask::Over(_), _) => unreachable!("it is decided"),
+        };
+        match retaking.next(answer) {
+            Ask::Over(Outcome::Held) => self.hold_again(number, own_slot),
+            Ask::Over(Outcome::Taken | Outcome::NotRequested) => {
+                self.end_on_server(own);
+                self.callers[number].phase = Phase::Stops(own_slot);
+            }
+            Ask::Over(Outcome::Killed(_)) => {
+                // After any other loss another caller may have acquired the slot.
+                let is_another = |owner| caller_of(owner) != number;
+                let is_guarded = self.is_killing(number, slot)
+                    || !self.slots[slot].owner.is_some_and(is_another);
+                self.callers[number].phase = Phase::Ends(own_slot, is_guarded);
+            }
+            _ => {
+                self.callers[number].phase = Phase::Retakes(own_slot, retaking, Retake::Start);
+            }
+        }
+    }
+
+    /// One step of a look, as in `statements`.
+    #[expect(clippy::match_same_arms, reason = "in the order of the statement")]
+    fn look(&mut self, number: usize, slot: usize, at: Retake) -> Retake {
+        let own = self.callers[number].session;
+        match at {
+            Retake::Start => {
                 take(&mut self.markers.run_ids[number], own);
                 Retake::Marker
             }
@@ -163,50 +225,8 @@ impl World {
                 run_id_owner: self.markers.run_ids[number].map(u64::from),
                 holder: holder.map(u64::from),
             }),
-            Retake::Looked(look) => match retaking.next(look, patience_over) {
-                Action::Held { announced: true } => Retake::Finish,
-                Action::Held { announced: false } => return self.hold_again(number, own_slot),
-                Action::Taken => {
-                    self.end_on_server(own);
-                    self.callers[number].phase = Phase::Stops(own_slot);
-                    return;
-                }
-                Action::AskKiller => Retake::AskKiller,
-                Action::EndGhost { ghost, announce } => {
-                    let ghost = u8::try_from(ghost).unwrap();
-                    if announce {
-                        Retake::Announce(ghost)
-                    } else {
-                        Retake::EndGhost(ghost)
-                    }
-                }
-                Action::LookAgain => Retake::Open,
-            },
-            Retake::AskKiller if self.is_meant(number, slot) => Retake::AnnounceEnd,
-            Retake::AskKiller => Retake::Open,
-            Retake::AnnounceEnd => {
-                take(&mut self.markers.terminations[slot], own);
-                // After any other loss another caller may have acquired the slot.
-                let is_another = |owner| caller_of(owner) != number;
-                let is_guarded = self.is_killing(number, slot)
-                    || !self.slots[slot].owner.is_some_and(is_another);
-                self.callers[number].phase = Phase::Ends(own_slot, is_guarded);
-                return;
-            }
-            Retake::Announce(ghost) => {
-                take(&mut self.markers.reacquires[slot], own);
-                Retake::EndGhost(ghost)
-            }
-            Retake::EndGhost(ghost) => {
-                self.end_on_server(ghost);
-                Retake::Open
-            }
-            Retake::Finish => {
-                release(&mut self.markers.reacquires[slot], own);
-                return self.hold_again(number, own_slot);
-            }
-        };
-        self.callers[number].phase = Phase::Retakes(own_slot, retaking, next);
+            Retake::Looked(_) => unreachable!("it has looked"),
+        }
     }
 
     fn hold_again(&mut self, number: usize, slot: u8) {
@@ -235,22 +255,64 @@ impl World {
         victim.is_some() && victim == self.callers[number].asked_on
     }
 
-    pub fn begin_retake(&mut self, number: usize, slot: u8) {
+    pub fn begin_retake(&mut self, setting: Setting, number: usize, slot: u8) {
         self.open_session(number);
         let own = self.callers[number].session;
-        take(&mut self.markers.run_ids[number], own);
-        self.callers[number].phase = Phase::Retakes(slot, Retaking::default(), Retake::Marker);
+        let (retaking, at) = match setting.on_loss {
+            OnLoss::Stops => (Retaking::search_for_killer(), Retake::Start),
+            on_loss => {
+                take(&mut self.markers.run_ids[number], own);
+                let announces = on_loss == OnLoss::Announces;
+                if announces {
+                    take(&mut self.markers.reacquires[usize::from(slot)], own);
+                }
+                (Retaking::begin(announces), Retake::Marker)
+            }
+        };
+        self.callers[number].phase = Phase::Retakes(slot, retaking, at);
     }
 
-    /// The command has ended, and the kill is acknowledged.
-    pub fn ack_kill(&mut self, number: usize, slot: Option<u8>) {
+    /// The session that holds the marker of a caller's killer, if it has killed the holder of this slot, or a waiter.
+    fn killer_of(&self, number: usize, slot: Option<u8>) -> Option<u64> {
+        match slot {
+            Some(slot) => self.markers.kills[usize::from(slot)].map(u64::from),
+            None => self.was_killed(number).then_some(KILLER.into()),
+        }
+    }
+
+    /// Whether something follows from its next question.
+    pub fn can_ack(&self, number: usize, slot: Option<u8>, acknowledging: Acknowledging) -> bool {
+        match acknowledging.asked() {
+            Ack::Await(killer) => self.killer_of(number, slot) != Some(killer),
+            _ => true,
+        }
+    }
+
+    /// The next step of an acknowledgement. `gives_up`: the killer takes too long.
+    pub fn ack_kill(&mut self, number: usize, gives_up: bool) {
+        let Phase::Acks(slot, mut acknowledging) = self.callers[number].phase else {
+            panic!("it acknowledges nothing");
+        };
         let own = self.callers[number].session;
-        if let Some(slot) = slot {
-            release(&mut self.markers.terminations[usize::from(slot)], own);
+        let answer = match acknowledging.asked() {
+            Ack::Ack(_) => {
+                if let Some(slot) = slot {
+                    release(&mut self.markers.terminations[usize::from(slot)], own);
+                }
+                if !matches!(self.killer, KillerPhase::Gone | KillerPhase::NotYet) {
+                    take(&mut self.markers.ack, own);
+                }
+                Acked::Done
+            }
+            _ => Acked::Killer(self.killer_of(number, slot)),
+        };
+        match acknowledging.next(answer, gives_up) {
+            Ack::Over(_) => {
+                let waits = self.killer_of(number, slot).is_some();
+                assert!(gives_up || !waits, "it ends before its killer knows");
+                self.end_session(number);
+            }
+            _ => self.callers[number].phase = Phase::Acks(slot, acknowledging),
         }
-        if !matches!(self.killer, Killer::Gone | Killer::NotYet) {
-            take(&mut self.markers.ack, own);
-        }
-        self.callers[number].phase = Phase::AwaitsKiller;
     }
 }

@@ -1,74 +1,150 @@
 //! The killer of a holder, as in `dblock kill`.
 
-use super::locks::{KILLER, caller_of, release, take};
-use super::state::{Killer, World};
+use super::locks::{KILLER, SessionId, caller_of, release, take};
+use super::state::{KillerPhase, World};
+use crate::lock::named::killer::{Answer, Ask, Killer, Marker, Patience};
+
+/// There was not enough time yet.
+const PATIENT: Patience = Patience {
+    is_over: false,
+    has_reconnected: false,
+};
+
+/// The wait is over.
+const OVER: Patience = Patience {
+    is_over: true,
+    has_reconnected: true,
+};
 
 impl World {
+    /// Whether something follows from the answer to its next question.
     pub fn can_killer_step(&self) -> bool {
-        match self.killer {
-            Killer::NotYet | Killer::Gone => false,
-            Killer::Waits(..) => self.markers.ack.is_some(),
-            _ => true,
-        }
+        let KillerPhase::Kills(slot, victim, killer) = self.killer else {
+            return false;
+        };
+        let Some(answer) = self.answer_to_killer(slot, victim, killer.asked()) else {
+            return true;
+        };
+        let mut next = killer;
+        next.next(answer, PATIENT);
+        next != killer
+    }
+
+    /// Whether it waits for somebody.
+    pub fn can_killer_give_up(&self) -> bool {
+        let KillerPhase::Kills(_, _, killer) = self.killer else {
+            return false;
+        };
+        matches!(
+            killer.asked(),
+            Ask::AwaitEnd | Ask::AwaitSession(_) | Ask::AwaitOther(_)
+        )
     }
 
     pub fn killer_begins(&mut self, slot: usize) {
         self.budget.killers -= 1;
-        let holder = self.slots[slot].owner.expect("it is held");
-        self.killer = if self.markers.terminations[slot].is_some() {
-            Killer::Gone
-        } else {
-            Killer::Marks(slot, holder)
+        let victim = self.slots[slot].owner.expect("it is held");
+        self.killer = KillerPhase::Kills(slot, victim, Killer::new(false));
+        self.killer_steps(false);
+        // These change nothing that others see.
+        while let KillerPhase::Kills(_, _, killer) = self.killer
+            && matches!(killer.asked(), Ask::Holder(_) | Ask::LimitIdle)
+        {
+            self.killer_steps(false);
+        }
+    }
+
+    /// Its next step. `gives_up`: its wait is over.
+    pub fn killer_steps(&mut self, gives_up: bool) {
+        let KillerPhase::Kills(slot, victim, mut killer) = self.killer else {
+            unreachable!("it does nothing");
+        };
+        let asked = killer.asked();
+        let answer = self
+            .answer_to_killer(slot, victim, asked)
+            .unwrap_or_else(|| self.change_for_killer(slot, victim, asked));
+        let next = killer.next(answer, if gives_up { OVER } else { PATIENT });
+        let was_killed = matches!(asked, Ask::Kill(_) | Ask::AwaitEnd | Ask::AwaitSession(_));
+        if was_killed && next == Ask::Unmark(Marker::Slot) && !gives_up {
+            let is_free = self.slots[slot].owner != Some(victim);
+            assert!(is_free, "the killer has ended a holder that still holds");
+        }
+        self.killer = match next {
+            Ask::Over(_) => KillerPhase::Gone,
+            _ => KillerPhase::Kills(slot, victim, killer),
         };
     }
 
-    pub fn killer_steps(&mut self) {
-        self.killer = match self.killer {
-            Killer::Marks(slot, victim) => {
-                take(&mut self.markers.kills[slot], KILLER);
-                Killer::Requests(slot, victim)
-            }
-            Killer::Requests(slot, victim) => {
-                self.markers.victim = Some(victim);
-                Killer::Looks(slot, victim)
-            }
-            Killer::Looks(slot, victim) if self.slots[slot].owner == Some(victim) => {
-                Killer::Kills(slot, victim)
-            }
-            Killer::Looks(slot, victim) => Killer::Unmarks(slot, victim),
-            Killer::Kills(slot, victim) => {
-                self.end_on_server(victim);
-                Killer::Waits(slot, victim)
-            }
-            Killer::Waits(slot, victim) => {
+    /// The answer to a question; `None`: it is a change.
+    fn answer_to_killer(&self, slot: usize, victim: SessionId, ask: Ask) -> Option<Answer> {
+        let markers = &self.markers;
+        let owners = [
+            markers.kills[slot],
+            markers.terminations[slot],
+            self.slots[slot].owner,
+        ];
+        let [killer, ending, holder] = owners.map(|owner| owner.map(u64::from));
+        Some(match ask {
+            Ask::Owners => Answer::Owners {
+                killer,
+                ending,
+                holder,
+            },
+            Ask::Holder(_) => Answer::IsDblock(true),
+            Ask::LimitIdle => Answer::Done,
+            Ask::Marked => Answer::Owner(killer),
+            Ask::Slot | Ask::AwaitSession(_) => Answer::Owner(holder),
+            Ask::AwaitEnd => {
+                let acked = markers.ack.is_some();
                 assert!(
-                    !self.has_command(caller_of(victim), slot),
+                    !acked || !self.has_command(caller_of(victim), slot),
                     "the killer learns of the end of a command that runs"
                 );
-                Killer::Unmarks(slot, victim)
+                Answer::Reported {
+                    killer,
+                    ending: ending.is_some(),
+                    acked,
+                }
             }
-            Killer::Unmarks(slot, victim) => {
-                release(&mut self.markers.kills[slot], KILLER);
-                Killer::Unrequests(victim)
-            }
-            Killer::Unrequests(_) => {
-                self.markers.victim = None;
-                Killer::Gone
-            }
-            Killer::NotYet | Killer::Gone => unreachable!("it does nothing"),
-        };
+            Ask::AwaitOther(_) => Answer::Reported {
+                killer,
+                ending: ending.is_some(),
+                acked: false,
+            },
+            Ask::Mark(_) | Ask::Kill(_) | Ask::Unmark(_) => return None,
+            Ask::Over(_) => unreachable!("it does nothing"),
+        })
     }
 
-    /// The killer's wait is over.
-    pub fn killer_gives_up(&mut self) {
-        if let Killer::Waits(slot, victim) = self.killer {
-            self.killer = Killer::Unmarks(slot, victim);
+    fn change_for_killer(&mut self, slot: usize, victim: SessionId, ask: Ask) -> Answer {
+        match ask {
+            Ask::Mark(Marker::Slot) => {
+                take(&mut self.markers.kills[slot], KILLER);
+                Answer::Marked(true)
+            }
+            Ask::Mark(Marker::Session) => {
+                self.markers.victim = Some(victim);
+                Answer::Marked(true)
+            }
+            Ask::Kill(session) => {
+                self.end_on_server(u8::try_from(session).unwrap());
+                Answer::Killed(true)
+            }
+            Ask::Unmark(Marker::Slot) => {
+                release(&mut self.markers.kills[slot], KILLER);
+                Answer::Done
+            }
+            Ask::Unmark(Marker::Session) => {
+                self.markers.victim = None;
+                Answer::Done
+            }
+            _ => unreachable!("it changes nothing"),
         }
     }
 
     pub fn killer_dies(&mut self) {
         self.budget.killer_deaths -= 1;
-        self.killer = Killer::Gone;
+        self.killer = KillerPhase::Gone;
         if self.locks_of(KILLER) > 0 {
             self.ending.push(KILLER);
         }
@@ -76,7 +152,8 @@ impl World {
 
     /// Whether it has killed this caller's session for this slot, and waits for the acknowledgement.
     pub fn is_killing(&self, number: usize, slot: usize) -> bool {
-        matches!(self.killer, Killer::Waits(of, victim) if of == slot && caller_of(victim) == number)
+        matches!(self.killer, KillerPhase::Kills(of, victim, killer)
+            if of == slot && caller_of(victim) == number && killer.asked() == Ask::AwaitEnd)
     }
 
     /// Nobody may start a command in a slot while a killed holder's command still runs there.

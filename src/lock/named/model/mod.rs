@@ -1,4 +1,5 @@
-//! Explores the decisions of `queue` and `retaking` in every order of events, against a model of the servers: other sessions' steps
+//! Steps the machines of a named lock (`queue`, `starting`, `retaking`, `releasing`, `acknowledging`, `killer`) in every order of events,
+//! against a model of the servers: other sessions' steps
 //! between any two steps of a statement, `KILL QUERY` at every moment, crashes, cut networks, waits that end, lost sessions, and killers
 //! of holders.
 
@@ -12,7 +13,7 @@ mod world;
 
 use explorer::{explore, explore_at_random, explore_to_rest};
 use locks::{MOST_CALLERS, MOST_SLOTS};
-use state::{Budget, Server, Setting, World};
+use state::{Budget, OnLoss, Server, Setting, World};
 
 fn every_order_of_events(server: Server) {
     let none = Budget::default();
@@ -45,6 +46,7 @@ fn every_order_of_events(server: Server) {
             wakes: true,
             reopens: false,
             checks_kills: true,
+            on_loss: OnLoss::Reacquires,
         };
         for budget in disturbed {
             explore(setting, budget);
@@ -79,16 +81,20 @@ fn every_order_of_losses(server: Server) {
         killer_deaths: 1,
         ..none
     };
-    for (slots, callers, impatient, checks_kills, budget) in [
-        (1, 2, 0, true, lost),
-        (1, 2, 0, true, cut_off),
-        (1, 2, 0, true, killed),
-        (1, 2, 1, true, cut_off),
-        (1, 2, 1, true, killed),
-        (1, 2, 1, false, killed),
-        (2, 2, 0, true, cut_off),
-        (2, 2, 1, true, killed),
-        (2, 2, 1, false, killed),
+    let reacquires = OnLoss::Reacquires;
+    for (slots, callers, impatient, checks_kills, on_loss, budget) in [
+        (1, 2, 0, true, reacquires, lost),
+        (1, 2, 0, true, reacquires, cut_off),
+        (1, 2, 0, true, reacquires, killed),
+        (1, 2, 1, true, reacquires, cut_off),
+        (1, 2, 1, true, reacquires, killed),
+        (1, 2, 1, false, reacquires, killed),
+        (2, 2, 0, true, reacquires, cut_off),
+        (2, 2, 1, true, reacquires, killed),
+        (2, 2, 1, false, reacquires, killed),
+        (1, 2, 0, true, OnLoss::Announces, cut_off),
+        (1, 2, 1, true, OnLoss::Announces, killed),
+        (1, 2, 1, true, OnLoss::Stops, killed),
     ] {
         let setting = Setting {
             server,
@@ -99,6 +105,7 @@ fn every_order_of_losses(server: Server) {
             wakes: true,
             reopens: true,
             checks_kills,
+            on_loss,
         };
         let count = explore_to_rest(setting, budget);
         assert!(count > 10_000, "the model has stopped moving");
@@ -128,6 +135,7 @@ fn every_order_of_a_loss_and_a_kill() {
         wakes: false,
         reopens: true,
         checks_kills: true,
+        on_loss: OnLoss::Reacquires,
     };
     let budget = Budget {
         losses: 1,
@@ -151,6 +159,7 @@ fn random_orders_of_events_for_larger_numbers() {
             wakes: random.bool(),
             reopens: false,
             checks_kills: true,
+            on_loss: OnLoss::Reacquires,
         };
         let budget = Budget {
             kills: random.u8(0..6),
@@ -187,6 +196,9 @@ fn random_orders_of_losses_for_larger_numbers() {
             wakes: random.bool(),
             reopens: true,
             checks_kills: random.bool(),
+            on_loss: *random
+                .choice(&[OnLoss::Reacquires, OnLoss::Announces, OnLoss::Stops])
+                .unwrap(),
         };
         let budget = Budget {
             kills: random.u8(0..3),

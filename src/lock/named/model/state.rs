@@ -1,8 +1,12 @@
 //! The model's state at one moment: the callers, and the locks.
 
 use super::locks::{Lock, MOST_SLOTS, Markers, SessionId};
-use crate::lock::named::queue::{Answer, Plan, Step};
+use crate::lock::named::acknowledging::Acknowledging;
+use crate::lock::named::killer::Killer;
+use crate::lock::named::queue::{Acquiring, Answer, Plan, Step};
+use crate::lock::named::releasing::{Ask, Releasing};
 use crate::lock::named::retaking::{Look, Retaking};
+use crate::lock::named::starting::Starting;
 
 /// Both servers have the same locks. They differ in the effect of `KILL QUERY` on a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +33,19 @@ pub struct Setting {
     pub reopens: bool,
     /// Whether each slot is acquired together with a check of its kill markers.
     pub checks_kills: bool,
+    /// What a holder does with a new session.
+    pub on_loss: OnLoss,
+}
+
+/// What a holder does when it has lost its session, and has a new one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnLoss {
+    /// It reacquires its slot.
+    Reacquires,
+    /// It reacquires its slot, and announces that before it looks.
+    Announces,
+    /// It only searches for a killer, and ends its command.
+    Stops,
 }
 
 impl Setting {
@@ -66,7 +83,7 @@ pub struct World {
     pub ghosts: Vec<SessionId>,
     /// Sessions that the server is ending: it frees their locks one by one.
     pub ending: Vec<SessionId>,
-    pub killer: Killer,
+    pub killer: KillerPhase,
     pub budget: Budget,
 }
 
@@ -74,12 +91,11 @@ impl World {
     pub fn new(setting: Setting, budget: Budget) -> Self {
         let caller = |number| {
             let waits = number < setting.callers - setting.impatient;
+            let slots = u32::try_from(setting.slots_of(number)).unwrap();
+            let plan = Plan::new(slots, waits, setting.checks_kills);
             Caller {
-                plan: Plan::new(
-                    u32::try_from(setting.slots_of(number)).unwrap(),
-                    waits,
-                    setting.checks_kills,
-                ),
+                starting: None,
+                acquiring: Acquiring::after(plan.first(), plan, false, false),
                 phase: Phase::NotYet,
                 killed: false,
                 cut: false,
@@ -87,7 +103,7 @@ impl World {
                 session: u8::try_from(number).unwrap(),
                 asked_on: None,
                 held_on: None,
-                opening: false,
+                is_short: false,
             }
         };
         Self {
@@ -97,7 +113,7 @@ impl World {
             markers: Markers::FREE,
             ghosts: Vec::new(),
             ending: Vec::new(),
-            killer: Killer::NotYet,
+            killer: KillerPhase::NotYet,
             budget,
         }
     }
@@ -106,7 +122,10 @@ impl World {
 #[expect(clippy::struct_excessive_bools, reason = "each may happen alone")]
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Caller {
-    pub plan: Plan,
+    /// Its first questions on a session other than its first.
+    pub starting: Option<Starting>,
+    /// What it asks until it holds a slot.
+    pub acquiring: Acquiring,
     pub phase: Phase,
     /// `KILL QUERY` arrived while its statement was not waiting.
     pub killed: bool,
@@ -120,8 +139,18 @@ pub struct Caller {
     pub asked_on: Option<SessionId>,
     /// The session that held the slot that it lost. It acknowledges only kills of that one.
     pub held_on: Option<SessionId>,
-    /// Whether this is the first question on a session other than its first.
-    pub opening: bool,
+    /// Whether the server keeps its idle session for a moment only.
+    pub is_short: bool,
+}
+
+impl Caller {
+    /// What it wants, on a session that was not asked anything.
+    pub fn forget_session(&mut self) {
+        let plan = self.acquiring.plan;
+        self.starting = None;
+        self.acquiring = Acquiring::after(plan.first(), plan, false, false);
+        self.is_short = false;
+    }
 }
 
 /// The phase of a caller.
@@ -134,11 +163,11 @@ pub enum Phase {
     Answered(Step, Option<Answer>),
     Runs(u8),
     /// It is releasing its slot, and has come this far.
-    Releases(u8, Release),
+    Releases(u8, Releasing, Release),
     /// Its session is lost, and it has no command.
     Reopens,
-    /// On a new session, before it acquires the run id lock again; with its next question.
-    Opens(Step),
+    /// On a new session, before it acquires the run id lock again.
+    Opens,
     /// The server has answered the first question on a new session; with the holder of the run id lock.
     Opened(Step, Answer, Option<SessionId>),
     /// It lost its session while its command runs in this slot.
@@ -148,10 +177,8 @@ pub enum Phase {
     Stops(u8),
     /// Somebody kills it, and it has announced that its command is ending. Whether nobody else held the slot by then.
     Ends(u8, bool),
-    /// The command has ended. Before it withdraws the announcement for this slot, if there is one, and acknowledges the kill.
-    Acks(Option<u8>),
-    /// It waits until the killer has read the acknowledgement, or takes too long.
-    AwaitsKiller,
+    /// It has no command, and acknowledges its kill. It held this slot, if any.
+    Acks(Option<u8>, Acknowledging),
     Gone,
 }
 
@@ -190,18 +217,20 @@ pub enum Slot {
     Null,
 }
 
+/// The progress of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Release {
-    Slot,
-    AskForHead,
-    Wake(u8),
+    /// Before this.
+    Asks(Ask),
+    /// The slot is free. Before it reads who is the head of the queue; with whether the slot was held.
+    AskForHead(bool),
 }
 
-/// The progress of an attempt to reacquire, as in `statements`.
+/// The progress of what a caller asks to reacquire its slot, as in `statements`. Only a look has several steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Retake {
-    /// Before it acquires the run id lock.
-    Open,
+    /// Before anything; a look acquires the run id lock.
+    Start,
     /// Before it checks the kill lock.
     Marker,
     /// Before it checks whether it holds the run id lock.
@@ -217,44 +246,22 @@ pub enum Retake {
     Owner(bool, bool, Option<SessionId>),
     /// The server has answered.
     Looked(Look),
-    AskKiller,
-    AnnounceEnd,
-    Announce(SessionId),
-    EndGhost(SessionId),
-    /// Before it withdraws the announcement.
-    Finish,
 }
 
-/// The progress of the killer.
+/// The phase of the killer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Killer {
+pub enum KillerPhase {
     NotYet,
-    /// Before it acquires the kill lock of this slot, to kill the holder's session.
-    Marks(usize, SessionId),
-    /// Before it acquires the session's kill request lock.
-    Requests(usize, SessionId),
-    /// Before it checks that the holder is still the same.
-    Looks(usize, SessionId),
-    Kills(usize, SessionId),
-    /// It waits for the acknowledgement.
-    Waits(usize, SessionId),
-    /// Before it releases the first, and then the second lock.
-    Unmarks(usize, SessionId),
-    Unrequests(SessionId),
+    /// It kills the holder of this slot: this session.
+    Kills(usize, SessionId, Killer),
     Gone,
 }
 
-impl Killer {
+impl KillerPhase {
     /// The session that it kills.
     pub fn victim(self) -> Option<SessionId> {
         match self {
-            Self::Marks(_, victim)
-            | Self::Requests(_, victim)
-            | Self::Looks(_, victim)
-            | Self::Kills(_, victim)
-            | Self::Waits(_, victim)
-            | Self::Unmarks(_, victim)
-            | Self::Unrequests(victim) => Some(victim),
+            Self::Kills(_, victim, _) => Some(victim),
             Self::NotYet | Self::Gone => None,
         }
     }

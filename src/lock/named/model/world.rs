@@ -1,8 +1,9 @@
 //! The events that may happen next, and the checks of every state.
 
 use super::locks::{Lock, MOST_CALLERS, SessionId, caller_of};
-use super::state::{At, Killer, Phase, Setting, Slot, World};
-use crate::lock::named::queue::{Next, Step};
+use super::state::{At, KillerPhase, Phase, Setting, Slot, World};
+use crate::lock::named::acknowledging;
+use crate::lock::named::queue::{Ask, Outcome, Step};
 
 #[derive(Debug, Clone, Copy)]
 pub enum Event {
@@ -25,6 +26,8 @@ pub enum Event {
     Free(SessionId, usize),
     /// A caller that reacquires its slot stops waiting for the session that holds the slot.
     LosePatience(usize),
+    /// A caller stops waiting for its killer to read the acknowledgement.
+    StopAck(usize),
     /// A killer begins to kill the holder of this slot.
     KillerBegins(usize),
     KillerSteps,
@@ -74,6 +77,11 @@ impl World {
             if self.can_lose_patience(number) {
                 events.push(Event::LosePatience(number));
             }
+            if let Phase::Acks(_, acknowledging) = caller.phase
+                && matches!(acknowledging.asked(), acknowledging::Ask::Await(_))
+            {
+                events.push(Event::StopAck(number));
+            }
         }
         events.extend(self.ghosts.iter().map(|&ghost| Event::Miss(ghost)));
         for &session in &self.ending {
@@ -87,7 +95,7 @@ impl World {
         if self.can_killer_step() {
             events.push(Event::KillerSteps);
         }
-        if matches!(self.killer, Killer::Waits(..)) {
+        if self.can_killer_give_up() {
             events.push(Event::KillerGivesUp);
         }
         if self.killer.victim().is_some() && self.budget.killer_deaths > 0 {
@@ -117,13 +125,11 @@ impl World {
             }
             Event::Expire(number) => {
                 // What it reads when the network is back must not start a command.
-                let caller = &self.callers[number];
-                // After a proof the session's idle timeout is set first, which fails now.
-                if let Phase::Answered(step, answer) = caller.phase
-                    && !matches!(step, Step::Confirm(_))
-                {
-                    let next = caller.plan.next(step, answer, caller.late);
-                    assert!(!matches!(next, Next::Held(_)), "a late grant is believed");
+                let mut caller = self.callers[number].clone();
+                if let Phase::Answered(_, answer) = caller.phase {
+                    let ask = caller.acquiring.next(answer, caller.late);
+                    let is_believed = matches!(ask, Ask::Over(Outcome::Held(_)));
+                    assert!(!is_believed, "a late grant is believed");
                 }
                 self.end_session(number);
             }
@@ -143,8 +149,9 @@ impl World {
             Event::Free(session, which) => self.free_one(session, which),
             Event::LosePatience(number) => self.retake(number, true),
             Event::KillerBegins(slot) => self.killer_begins(slot),
-            Event::KillerSteps => self.killer_steps(),
-            Event::KillerGivesUp => self.killer_gives_up(),
+            Event::StopAck(number) => self.ack_kill(number, true),
+            Event::KillerSteps => self.killer_steps(false),
+            Event::KillerGivesUp => self.killer_steps(true),
             Event::KillerDies => self.killer_dies(),
         }
     }
@@ -238,6 +245,7 @@ impl World {
             | Event::Miss(_)
             | Event::Free(..)
             | Event::LosePatience(_)
+            | Event::StopAck(_)
             | Event::KillerSteps
             | Event::KillerGivesUp => true,
             _ => false,
@@ -254,7 +262,7 @@ impl World {
             }
             _ => false,
         };
-        let is_killer_done = matches!(self.killer, Killer::NotYet | Killer::Gone);
+        let is_killer_done = matches!(self.killer, KillerPhase::NotYet | KillerPhase::Gone);
         is_killer_done
             && self.ghosts.is_empty()
             && self.ending.is_empty()

@@ -1,0 +1,246 @@
+//! Killing a holder (`dblock kill`): what the killer does next. Decisions only, as in `queue`. It acquires marker locks first: they keep
+//! other callers from the slot, and the holder's dblock from reacquiring it.
+
+/// A marker of the killer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Marker {
+    /// The kill lock of the slot.
+    Slot,
+    /// The kill request lock of the holder's session: it says which session is meant, as a later holder of the slot may find the first
+    /// marker. A waiter finds only this one. Another killer may hold it, for another slot of the same session.
+    Session,
+}
+
+/// What to do next on the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Ask {
+    /// Ask at one moment who kills the slot's holder, who announces the end of its command, and who holds the slot.
+    Owners,
+    /// Ask what this session is: the holder's.
+    Holder(u64),
+    /// Limit how long the server keeps the markers of this session when it is idle.
+    LimitIdle,
+    /// Acquire a marker, unless another session holds it.
+    Mark(Marker),
+    /// Ask who holds the first marker.
+    Marked,
+    /// Ask who holds the slot.
+    Slot,
+    /// Kill this session.
+    Kill(u64),
+    /// Ask what the holder's dblock has reported about its command.
+    AwaitEnd,
+    /// Ask whether this session, which was killed, still holds the slot.
+    AwaitSession(u64),
+    /// Ask whether another killer, this session, has finished.
+    AwaitOther(u64),
+    /// Release a marker.
+    Unmark(Marker),
+    /// Nothing: it is decided.
+    Over(Outcome),
+}
+
+/// What the holder's dblock reported about its command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Report {
+    /// It has ended.
+    Ended,
+    /// It is ending, and did not end in time.
+    Ending,
+    /// No report in time.
+    Nothing,
+}
+
+/// The result of a kill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// Nobody holds the slot.
+    Free,
+    /// A dry run: the slot is held.
+    Held,
+    /// The holder released the slot before it could be killed.
+    ReleasedMeanwhile,
+    /// The server refused to kill the session.
+    Refused,
+    /// The holder's session was killed.
+    Killed(Report),
+    /// Another session killed the holder. Whether it is known that the command has ended.
+    EndedByAnother(u64, bool),
+    /// Another session is killing the holder, and did not finish in time.
+    BeingEnded(u64),
+}
+
+/// The server's answer to an [`Ask`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// It is done.
+    Done,
+    /// The sessions that hold the kill lock, the termination lock, and the slot.
+    Owners {
+        killer: Option<u64>,
+        ending: Option<u64>,
+        holder: Option<u64>,
+    },
+    /// Whether the session is dblock's.
+    IsDblock(bool),
+    /// Whether this session holds the marker.
+    Marked(bool),
+    /// The session that holds the lock.
+    Owner(Option<u64>),
+    /// Whether the server has killed the session, or it had ended by itself. If it was lost, its dblock finds the markers on a new one.
+    Killed(bool),
+    /// What was reported about the command: the session that holds the kill lock, whether its end was announced, and whether its end was
+    /// acknowledged.
+    Reported {
+        killer: Option<u64>,
+        ending: bool,
+        acked: bool,
+    },
+}
+
+/// The time that has passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// The wait is over.
+    pub is_over: bool,
+    /// The holder's dblock had enough time to open a new session.
+    pub has_reconnected: bool,
+}
+
+/// A kill of the holder of one slot, on one session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Killer {
+    dry_run: bool,
+    /// The holder's session. Meaningless before it is known.
+    victim: u64,
+    is_dblock: bool,
+    /// Whether the end of the command was announced or acknowledged.
+    was_reported: bool,
+    /// The result, while the markers are released.
+    outcome: Outcome,
+    asked: Ask,
+}
+
+impl Killer {
+    /// It begins. A dry run only finds the holder.
+    pub fn new(dry_run: bool) -> Self {
+        Self {
+            dry_run,
+            victim: 0,
+            is_dblock: false,
+            was_reported: false,
+            outcome: Outcome::Free,
+            asked: Ask::Owners,
+        }
+    }
+
+    /// What to do first, and what was asked last.
+    pub fn asked(self) -> Ask {
+        self.asked
+    }
+
+    /// What follows from the answer to what was asked last.
+    pub fn next(&mut self, answer: Answer, patience: Patience) -> Ask {
+        self.asked = match answer {
+            Answer::Done => self.after_change(),
+            Answer::Owners {
+                killer,
+                ending,
+                holder,
+            } => {
+                self.victim = holder.unwrap_or_default();
+                // While the slot has a kill marker, its holder is only a waiter for the end of the holder before.
+                match (killer.or(ending), holder) {
+                    (Some(other), _) => Ask::AwaitOther(other),
+                    (None, Some(holder)) => Ask::Holder(holder),
+                    (None, None) => Ask::Over(Outcome::Free),
+                }
+            }
+            Answer::IsDblock(is_dblock) => {
+                self.is_dblock = is_dblock;
+                if self.dry_run {
+                    Ask::Over(Outcome::Held)
+                } else {
+                    Ask::LimitIdle
+                }
+            }
+            Answer::Marked(acquired) => match self.asked {
+                Ask::Mark(Marker::Slot) if acquired => Ask::Mark(Marker::Session),
+                Ask::Mark(Marker::Slot) => Ask::Marked,
+                _ => Ask::Slot,
+            },
+            Answer::Owner(owner) => self.after_owner(owner, patience),
+            Answer::Killed(false) => Ask::Over(Outcome::Refused),
+            Answer::Killed(true) if self.is_dblock => Ask::AwaitEnd,
+            Answer::Killed(true) => Ask::AwaitSession(self.victim),
+            Answer::Reported {
+                killer,
+                ending,
+                acked,
+            } => self.after_report(killer, ending, acked, patience),
+        };
+        self.asked
+    }
+
+    fn after_change(self) -> Ask {
+        match self.asked {
+            Ask::LimitIdle => Ask::Mark(Marker::Slot),
+            Ask::Unmark(Marker::Slot) => Ask::Unmark(Marker::Session),
+            Ask::Unmark(Marker::Session) => Ask::Over(self.outcome),
+            // These have another answer.
+            asked => asked,
+        }
+    }
+
+    fn after_owner(&mut self, owner: Option<u64>, patience: Patience) -> Ask {
+        match self.asked {
+            Ask::Marked => Ask::AwaitOther(owner.unwrap_or_default()),
+            Ask::Slot if owner == Some(self.victim) => Ask::Kill(self.victim),
+            // The holder has released the slot meanwhile, or another killer was faster.
+            Ask::Slot => self.finish(Outcome::ReleasedMeanwhile),
+            Ask::AwaitSession(victim) if owner == Some(victim) && !patience.is_over => self.asked,
+            Ask::AwaitSession(victim) if owner == Some(victim) && !self.is_dblock => {
+                self.finish(Outcome::Killed(Report::Nothing))
+            }
+            _ => self.finish(Outcome::Killed(Report::Ended)),
+        }
+    }
+
+    fn after_report(
+        &mut self,
+        killer: Option<u64>,
+        ending: bool,
+        acked: bool,
+        patience: Patience,
+    ) -> Ask {
+        self.was_reported |= ending;
+        match self.asked {
+            Ask::AwaitOther(other) => {
+                self.was_reported |= acked;
+                if !self.dry_run && killer != Some(other) && !ending {
+                    Ask::Over(Outcome::EndedByAnother(other, self.was_reported))
+                } else if self.dry_run || patience.is_over {
+                    Ask::Over(Outcome::BeingEnded(other))
+                } else {
+                    self.asked
+                }
+            }
+            // The holder's dblock learns of the session's end before the server frees the slot.
+            _ if acked => Ask::AwaitSession(self.victim),
+            _ if patience.is_over && self.was_reported => {
+                self.finish(Outcome::Killed(Report::Ending))
+            }
+            // The markers stay until it reports anything, even if the caller does not wait: without them the holder would reacquire the
+            // lock.
+            _ if patience.is_over && patience.has_reconnected => {
+                self.finish(Outcome::Killed(Report::Nothing))
+            }
+            asked => asked,
+        }
+    }
+
+    fn finish(&mut self, outcome: Outcome) -> Ask {
+        self.outcome = outcome;
+        Ask::Unmark(Marker::Slot)
+    }
+}
