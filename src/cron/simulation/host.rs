@@ -291,7 +291,8 @@ impl Turn<'_> {
             .stopped
             .is_some_and(|(_, until)| until <= self.clock)
         {
-            self.host.stopped = None;
+            // The other daemons may count this one as gone.
+            (self.host.stopped, self.host.renew_at) = (None, 0);
         }
         if self.host.stopped.is_none() {
             self.read_grants();
