@@ -185,13 +185,12 @@ impl Request {
         let mut doubts = Doubts::default();
         let mut answered = Some((begun, answer));
         loop {
-            let (asked, opened) = match answered.take() {
-                Some(answered) => answered,
-                None => {
-                    carry_out(session, &open)?;
-                    let first = self.statements.first(starting.step(), self.left());
-                    (Moment::now(), session.run(&first))
-                }
+            let (asked, opened) = if let Some(answered) = answered.take() {
+                answered
+            } else {
+                carry_out(session, &open)?;
+                let first = self.statements.first(starting.step(), self.left());
+                (Moment::now(), session.run(&first))
             };
             let opened = match opened {
                 Ok(opened) => opened,

@@ -235,7 +235,7 @@ impl Killer {
             _ if patience.is_over && patience.has_reconnected => {
                 self.finish(Outcome::Killed(Report::Nothing))
             }
-            asked => asked,
+            _ => self.asked,
         }
     }
 

@@ -51,14 +51,14 @@ fn carry_out_ack(
     session: &mut Session,
     mut ack: impl FnMut(u64, &mut Session) -> Result<(), Fault>,
 ) -> Result<Option<u64>, Fault> {
-    let mut acked = Moment::now();
+    let mut since = Moment::now();
     loop {
         let asked = acknowledging.asked();
         let answer = match asked {
             acknowledging::Ask::Killer => Told::Killer(session.run(marker)?),
             acknowledging::Ask::Ack(killer) => {
                 ack(killer, session)?;
-                acked = Moment::now();
+                since = Moment::now();
                 Told::Done
             }
             acknowledging::Ask::Await(_) => match session.run(marker) {
@@ -68,7 +68,7 @@ fn carry_out_ack(
             },
             acknowledging::Ask::Over(killer) => return Ok(killer),
         };
-        let next = acknowledging.next(answer, acked.elapsed() >= LONGEST_END);
+        let next = acknowledging.next(answer, since.elapsed() >= LONGEST_END);
         match next {
             acknowledging::Ask::Await(_) if next == asked => sleep(LOOK_AGAIN_AT_KILLER),
             // Another killer may wait for the same end, and needs time to see the acknowledgement.

@@ -68,6 +68,8 @@ impl World {
         if was_killed && next == Ask::Unmark(Marker::Slot) && !gives_up {
             let is_free = self.slots[slot].owner != Some(victim);
             assert!(is_free, "the killer has ended a holder that still holds");
+            let has_command = self.has_command(caller_of(victim), slot);
+            assert!(!has_command, "the killer has ended a command that runs");
         }
         self.killer = match next {
             Ask::Over(_) => KillerPhase::Gone,
