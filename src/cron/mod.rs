@@ -30,13 +30,16 @@ mod simulation;
 
 pub use crontab::{Job, Overlap, load, program};
 pub use once::{AlreadyRan, EARLY, Once};
+pub use rules::taken::{
+    Further, OUTAGE, Rescue, SILENCE, end_of_dead, further, is_for, is_gone, is_missed,
+    made_up_from, may_rescue, rescue, search_limit, unsettled,
+};
 pub use rules::{
-    AttemptEnd, Decision, FRESH, Fate, HEAD_START, LARGEST_LAG, LONGEST_SPREAD, Now, RunState,
-    Settlement, UnderWay, age_reference, decide, has_waited, is_attempt_too_late, may_start,
+    AttemptEnd, Decision, FRESH, Fate, LARGEST_LAG, Now, RunState, Settlement, UnderWay, decide,
     next_after, retry,
 };
 pub use schedule::{Schedule, Tick, tick_in_micros};
-pub use spread::{fraction, hash, preferred};
+pub use spread::hash;
 pub use store::{
     Abandon, Claim, DaemonFacts, Definition, Finish, JobRow, LastRun, Listed, ListedDaemon,
     ListedJob, ListedTick, Look, Publish, Register, Retake, Settle, SettleStep, TickRow, UNSEEN,

@@ -7,13 +7,6 @@ use std::{fmt, iter};
 
 use jiff::Timestamp;
 
-#[cfg_attr(
-    not(test),
-    expect(
-        dead_code,
-        reason = "the simulation steps them, and the scheduler those that it calls"
-    )
-)]
 pub mod taken;
 
 use super::Schedule;

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::daemons::is_silent;
 use super::publish::{JobRow, job_values, read_job};
 use crate::cron::rules::LARGEST_LAG;
+use crate::cron::rules::taken::TickFacts;
 use crate::db::sql::{after_seconds, micros, moment, now_micros, seconds_ago};
 use crate::db::{Ask, Fault, LIST, Row, Rows, ask, no_answer, text_literal};
 use crate::schema::{CRON_DAEMONS, CRON_JOBS, CRON_TICKS, RUNS, Tables};
@@ -35,6 +36,16 @@ pub struct TickRow {
 }
 
 impl TickRow {
+    /// What the rules need of it.
+    pub fn facts(&self) -> TickFacts {
+        TickFacts {
+            tick: self.tick,
+            failures: self.failures,
+            start_at: self.start_at,
+            unstarted_at: self.unstarted_at,
+        }
+    }
+
     /// Whether it waits for an earlier tick of its job.
     pub fn is_waiting(&self) -> bool {
         self.daemon.is_none() && self.start_at.is_none()

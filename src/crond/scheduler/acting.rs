@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::super::program;
+use super::Scheduler;
 use super::taking::Wanted;
-use super::view::{Known, micros, shown};
-use super::{LOOK, Scheduler};
+use super::view::{Known, shown};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
-use crate::cron::{Decision, Fate, HEAD_START, Now, Settle, SettleStep, decide, preferred};
+use crate::cron::{Decision, Fate, Now, Settle, SettleStep, decide, is_for};
 use crate::lock::new_id;
 
 /// The number of steps in one transaction.
@@ -36,7 +36,7 @@ impl Scheduler<'_> {
         let room = (self.facts.slots as usize).saturating_sub(self.own.busy());
         let (mut wanted, mut needs_look, mut wake) = (Vec::new(), false, None);
         let mut left = room;
-        self.outage.decide_spread(&self.view.jobs, now);
+        self.outage.count_missed(&self.view.jobs, now);
         let mut unlocked: Option<Moment> = None;
         let mut counted = 0;
         for (at, known) in self.view.jobs.iter().enumerate() {
@@ -62,13 +62,7 @@ impl Scheduler<'_> {
                 continue;
             }
             let key = row.triggered.or(row.next).unwrap_or_default();
-            let here = Now {
-                at: now,
-                is_preferred: self.is_for_me(name, key),
-                has_room: left > 0,
-                back_at: self.outage.made_up_since,
-                made_up_from: self.outage.made_up_from(name),
-            };
+            let here = self.here(name, key, left > 0);
             let job = &known.job;
             match decide(
                 (name, &job.schedule, &job.options),
@@ -78,13 +72,8 @@ impl Scheduler<'_> {
             ) {
                 Decision::Rest(until) => wake = earlier(wake, until),
                 Decision::Settle(settlement) => {
-                    // After a fail-over the trigger's time may be later than the server's clock.
-                    let due = if settlement.settled > now {
-                        now - micros(LOOK)
-                    } else {
-                        settlement.settled
-                    };
-                    if settlement.depends_on_ticks() && self.view.looked < Some(due) {
+                    let looked = self.view.looked;
+                    if looked.is_none_or(|looked| settlement.needs_look(looked, now)) {
                         needs_look = true;
                         continue;
                     }
@@ -157,10 +146,16 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    /// Whether this daemon is the first choice for a tick.
-    pub(super) fn is_for_me(&self, name: &str, tick: i64) -> bool {
+    /// What a rule about a tick needs to know of this daemon.
+    pub(super) fn here(&self, name: &str, tick: i64, has_room: bool) -> Now {
         let all = self.view.daemons.iter().map(String::as_str);
-        preferred(name, tick, all).is_none_or(|daemon| daemon == self.facts.id)
+        Now {
+            at: self.view.now(),
+            is_preferred: is_for(&self.facts.id, name, tick, all),
+            has_room,
+            back_at: self.outage.made_up_since,
+            made_up_from: self.outage.made_up_from(name),
+        }
     }
 
     /// Settles ticks, and starts those of this daemon. Returns whether the server has answered.
@@ -217,15 +212,6 @@ impl Scheduler<'_> {
             }
         }
         Ok(true)
-    }
-
-    /// How long after its start time this daemon leaves a tick to the first choice, in microseconds.
-    pub(super) fn patience(&self, name: &str, tick: i64) -> i64 {
-        if self.is_for_me(name, tick) {
-            0
-        } else {
-            micros(HEAD_START)
-        }
     }
 }
 

@@ -9,16 +9,13 @@ use super::own::{OwnTick, Search, TickLock, claim};
 use super::view::shown;
 use super::{Kept, Scheduler};
 use crate::base::clock::Moment;
-use crate::cron::{Job, Overlap, TickRow};
+use crate::cron::{Job, Overlap, TickRow, search_limit};
 use crate::history::{Journal, RunFacts};
 use crate::lock::rows::{RowLock, RowSpec};
 use crate::lock::{HolderKind, Lease, LockSpec, OnLockLost, Wait};
 
 /// How many runs of a job may overlap, if overlaps are allowed.
 const OVERLAPPING: u32 = 100;
-
-/// A dead host's lock is free when its TTL is over. The server may take this much longer to grant it.
-const MARGIN: Duration = Duration::from_secs(5);
 
 impl Scheduler<'_> {
     /// Begins an attempt of a tick of this daemon: seeks the job's lock. It was taken just before, or was found in the tables.
@@ -34,11 +31,8 @@ impl Scheduler<'_> {
             unstarted_for: self.view.unstarted_for(tick),
         };
         let now = Moment::now();
-        let until = match job.options.overlap {
-            Overlap::Wait => None,
-            _ if attempt.number > 1 => Some(now + job.options.ttl + MARGIN),
-            Overlap::Skip | Overlap::Allow => Some(now),
-        };
+        let limit = search_limit(&job.options, attempt.number);
+        let until = limit.map(|limit| now + limit);
         let search = Search::begin(until, is_just_taken);
         self.add(job, attempt, (TickLock::Sought(search), None), |lock| lock);
     }

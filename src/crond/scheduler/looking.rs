@@ -7,7 +7,7 @@ use super::view::{Known, micros};
 use super::{LOOK, RETIRED_AFTER, Scheduler};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
-use crate::cron::{JobRow, LARGEST_LAG, Look, next_after};
+use crate::cron::{JobRow, LARGEST_LAG, Look, unsettled};
 
 /// Rows that changed this long before the last look are read again: their transactions may have been under way.
 const LOOK_BACK: Duration = Duration::from_secs(5);
@@ -53,12 +53,10 @@ impl Scheduler<'_> {
             known.stale = false;
             // A tick that this daemon computes as due, but the look does not show, was settled by another daemon.
             let agrees = known.agrees();
-            if let Some(row) = known.row.as_mut().filter(|_| agrees) {
-                while let Some(next) = row.next.filter(|next| *next <= seen.now && !is_whole)
-                    && !seen.due.contains(&known.definition.name)
-                {
-                    row.next = next_after(&known.job.schedule, next);
-                }
+            if let Some(row) = known.row.as_mut().filter(|_| agrees && !is_whole)
+                && !seen.due.contains(&known.definition.name)
+            {
+                row.next = unsettled(&known.job.schedule, row.next, seen.now);
             }
         }
         self.view.ticks = seen.ticks;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Scheduler;
 use super::own::TickLock;
 use crate::base::clock::Moment;
-use crate::cron::AttemptEnd;
+use crate::cron::{AttemptEnd, end_of_dead};
 use crate::history::Outcome;
 
 /// How long the server may take to hear of the ends of all of them. After that the others find out by themselves.
@@ -47,18 +47,19 @@ impl Scheduler<'_> {
                 )
             }
             TickLock::Sought(_) | TickLock::Released => {
-                mine.ended(AttemptEnd::Returned, "its dblock was killed", None)
+                let end = end_of_dead(false, self.is_stopped);
+                mine.ended(end, "its dblock was killed", None)
             }
             TickLock::Held(_) | TickLock::Lost(_) if self.is_stopped => {
                 let line =
                     "dblock was asked to end, and killed with its command before that had ended";
                 let run_end = mine.run_end(Outcome::Interrupted, line.to_owned());
-                mine.ended(AttemptEnd::Returned, "", Some(run_end))
+                mine.ended(end_of_dead(true, true), "", Some(run_end))
             }
             TickLock::Held(_) | TickLock::Lost(_) => {
                 let line = "dblock was killed, and its command with it".to_owned();
                 mine.ended(
-                    AttemptEnd::Lost,
+                    end_of_dead(true, false),
                     "",
                     Some(mine.run_end(Outcome::Failed, line)),
                 )

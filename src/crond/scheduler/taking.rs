@@ -10,8 +10,8 @@ use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::cron::{
-    Abandon, AttemptEnd, HEAD_START, Retake, RunState, Settlement, TickRow, age_reference, ask_run,
-    has_waited, is_attempt_too_late, may_start, retry,
+    Abandon, AttemptEnd, Further, Rescue, Retake, RunState, Settlement, TickRow, ask_run, further,
+    may_rescue, rescue,
 };
 use crate::history::DIED;
 use crate::lock::new_id;
@@ -71,44 +71,28 @@ impl Scheduler<'_> {
             if !self.view.jobs[at].agrees() {
                 continue;
             }
+            let has_room = self.own.busy() < self.facts.slots as usize;
+            let here = self.here(&tick.name, tick.tick, has_room);
             if tick.daemon.is_some() {
                 if tick.is_orphan {
                     let since = *self.view.orphans.entry(tick.run.clone()).or_insert(now);
-                    let is_for_me = self.is_for_me(&tick.name, tick.tick);
-                    if self.outage.is_gone(since) && (is_for_me || since + HEAD_START <= now) {
+                    let may_rescue = may_rescue(here.is_preferred, now.since(since));
+                    if self.outage.is_gone(since) && may_rescue {
                         self.rescue(at, tick)?;
                     }
                 }
                 continue;
             }
-            let is_free = if let Some(start) = tick.start_at {
-                let from = start + self.patience(&tick.name, tick.tick);
-                let options = &self.view.jobs[at].job.options;
-                let is_free = may_start(options, tick.failures, from, self.view.now());
-                if !is_free {
-                    wake = wake.into_iter().chain([from]).min();
-                }
-                is_free
-            } else {
-                let all = seen.iter().filter(|other| other.name == tick.name);
-                has_waited(tick.tick, all.map(|other| (other.tick, other.is_waiting())))
-            };
-            if is_free && self.is_too_late(at, tick) {
-                self.abandon(at, tick, None)?;
-            } else if is_free {
-                self.retake(at, tick, tick.failures, None)?;
+            let all = seen.iter().filter(|other| other.name == tick.name);
+            let all = all.map(|other| (other.tick, other.is_waiting()));
+            let options = &self.view.jobs[at].job.options;
+            match further(options, &tick.facts(), all, here) {
+                Further::Rest(until) => wake = wake.into_iter().chain(until).min(),
+                Further::Take => self.retake(at, tick, tick.failures, None)?,
+                Further::Abandon => self.abandon(at, tick, None)?,
             }
         }
         Ok(wake.map(|at| self.view.moment_of(at)))
-    }
-
-    /// Whether the next attempt of a tick is too late, because no host was there for it.
-    fn is_too_late(&self, at: usize, tick: &TickRow) -> bool {
-        let now = age_reference(self.view.now(), self.outage.made_up_since);
-        let options = &self.view.jobs[at].job.options;
-        tick.unstarted_at
-            .or(tick.start_at)
-            .is_some_and(|since| is_attempt_too_late(options, since, now))
     }
 
     /// Abandons a tick whose next attempt is too late.
@@ -153,9 +137,6 @@ impl Scheduler<'_> {
         failures: u32,
         why: Option<&str>,
     ) -> Result<(), Failure> {
-        if self.own.busy() >= self.facts.slots as usize {
-            return Ok(());
-        }
         let (facts, run) = (self.facts, new_id()?);
         let retake = Retake {
             tables: self.tables,
@@ -212,26 +193,29 @@ impl Scheduler<'_> {
         for other in &mut self.view.ticks {
             other.is_orphan &= other.run != tick.run;
         }
-        let end = match self.ask(|session| session.run(&ask))? {
-            None | Some(RunState::Alive) => return Ok(()),
-            Some(RunState::Ended(end)) => end,
-            Some(RunState::Unstarted) => AttemptEnd::Returned,
-            Some(RunState::Gone) => AttemptEnd::Lost,
+        let Some(state) = self.ask(|session| session.run(&ask))? else {
+            return Ok(());
         };
-        let why = matches!(end, AttemptEnd::Lost | AttemptEnd::Returned)
-            .then(|| format!("{}: {DIED}", tick.name));
-        let (options, unstarted_for) = (
-            &self.view.jobs[at].job.options,
-            self.view.unstarted_for(tick),
-        );
-        let (delay, failures) = retry(options, end, tick.failures, unstarted_for);
-        if delay.is_some() && self.is_too_late(at, tick) {
-            return self.abandon(at, tick, why.as_deref());
-        }
-        if delay == Some(Duration::ZERO) {
-            return self.retake(at, tick, failures, why.as_deref());
-        }
-        self.finish(&end_of(tick, end, (delay, failures), why))?;
+        let died = match state {
+            RunState::Alive => false,
+            RunState::Unstarted | RunState::Gone => true,
+            RunState::Ended(end) => matches!(end, AttemptEnd::Lost | AttemptEnd::Returned),
+        };
+        let why = died.then(|| format!("{}: {DIED}", tick.name));
+        let has_room = self.own.busy() < self.facts.slots as usize;
+        let here = self.here(&tick.name, tick.tick, has_room);
+        let options = &self.view.jobs[at].job.options;
+        let (end, next) = match rescue(options, &tick.facts(), state, here) {
+            Rescue::Leave => return Ok(()),
+            Rescue::Take { failures } => return self.retake(at, tick, failures, why.as_deref()),
+            Rescue::Abandon => return self.abandon(at, tick, why.as_deref()),
+            Rescue::Finish {
+                end,
+                delay,
+                failures,
+            } => (end, (delay, failures)),
+        };
+        self.finish(&end_of(tick, end, next, why))?;
         self.view.ticks.retain(|other| other.run != tick.run);
         self.timetable.look_at = self.timetable.look_at.min(Moment::now() + LOOK_AGAIN);
         Ok(())

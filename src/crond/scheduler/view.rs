@@ -103,21 +103,13 @@ impl View {
 
     /// The ticks of a job that are under way.
     pub fn under_way(&self, name: &str) -> UnderWay {
-        let mut found = UnderWay::default();
-        for tick in self.ticks.iter().filter(|tick| tick.name == name) {
-            if tick.is_waiting() {
-                found.has_waiting = true;
-            } else {
-                found.running += 1;
-            }
-        }
-        found
+        let ticks = self.ticks.iter().filter(|tick| tick.name == name);
+        UnderWay::of(ticks.map(TickRow::is_waiting))
     }
 
     /// For how long no attempt of a tick could be started.
     pub fn unstarted_for(&self, tick: &TickRow) -> Duration {
-        let lasting = tick.unstarted_at.map(|since| self.now() - since);
-        Duration::from_micros(u64::try_from(lasting.unwrap_or_default()).unwrap_or_default())
+        tick.facts().unstarted_for(self.now())
     }
 
     /// The names of these jobs, one on each line.
