@@ -780,6 +780,26 @@ both_servers_with_tables! {
         assert!(printed > 0 && printed < 60, "{printed}");
     }
 
+    fn a_signal_at_any_moment_leaves_the_token_to_its_script(server) {
+        let (name, proxy) = (unique("handed"), Proxy::to(server));
+        let token = token(acquire(server, &name).args(["--ttl", "1h"]));
+        // It takes over the token in one statement, whose answer comes late.
+        proxy.delay(Duration::from_millis(20));
+        let begun = Instant::now();
+        run(server, &token).env("DBLOCK_URL", proxy.url()).command(["true"]).output().expect_code(0);
+        let longest = begun.elapsed();
+        for _ in 0..25 {
+            let mut running = run(server, &token).env("DBLOCK_URL", proxy.url()).command(["true"]).spawn();
+            within(longest.mul_f64(fastrand::f64()), || !running.is_running());
+            // It may have ended just now.
+            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(running.pid()), Signal::SIGTERM);
+            let output = running.wait();
+            let next = run(server, &token).command(["true"]).output();
+            assert_eq!(next.code, Some(0), "{output:?} {next:?}");
+        }
+        release(server, &token).output().expect_code(0);
+    }
+
     fn a_signal_ends_the_wait_and_leaves_nothing(server) {
         let (name, account, mut admin) = (unique("signal"), account(server), server.admin());
         let token = token(acquire(server, &name));

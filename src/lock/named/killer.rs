@@ -194,7 +194,8 @@ impl Killer {
 
     fn after_owner(&mut self, owner: Option<u64>, patience: Patience) -> Ask {
         match self.asked {
-            Ask::Marked => Ask::AwaitOther(owner.unwrap_or_default()),
+            // Another killer had the marker just before, and has left the holder alone.
+            Ask::Marked => owner.map_or(Ask::Mark(Marker::Slot), Ask::AwaitOther),
             Ask::Slot if owner == Some(self.victim) => Ask::Kill(self.victim),
             // The holder has released the slot meanwhile, or another killer was faster.
             Ask::Slot => self.finish(Outcome::ReleasedMeanwhile),

@@ -53,9 +53,16 @@ impl RowLock {
             fence: Some(fence),
             ..Grant::default()
         };
+        // Answered or not, the renewal puts this run's command under the grant: that has to be taken back.
+        if !self.claim.may_hold && !caller.on_claim(true) {
+            return Ok(Attempt::Retry(self.connector.pause()));
+        }
+        self.claim.may_hold = true;
         let proved = match self.renew_row() {
             Ok(Renewal::Confirmed(proved)) => proved,
             Ok(Renewal::Lost(cause)) => {
+                self.claim.may_hold = false;
+                caller.on_claim(false);
                 if let Some(holders) = self.of_token.other_command.take() {
                     return Ok(Attempt::Taken(holders));
                 }
@@ -65,6 +72,7 @@ impl RowLock {
             Ok(Renewal::Killed(killer)) => {
                 // No command has started yet.
                 let _ = self.release_row(&[]);
+                self.claim.may_hold = false;
                 let line = format!("{} was ended by {killer}", self.name);
                 return Err(Failure::new(Reason::LockLost, line));
             }

@@ -141,6 +141,7 @@ impl RowLock {
     }
 
     fn try_on(&mut self, names: bool, session: &mut Session) -> Result<Tried, Fault> {
+        self.forget_grant();
         // The session may hold the named locks of other slots, and would be granted each of them again.
         let looks = self.slots > 1 || self.claim.may_hold;
         let mut rows = if looks {
