@@ -11,6 +11,8 @@ use super::{Job, SECOND, START, World, micros};
 /// What happens to a tick.
 #[derive(Debug, Clone)]
 pub(super) enum Event {
+    /// A host takes a tick again.
+    Taken { run: u64, at: i64 },
     /// A host has the lock of an attempt, and may start its command.
     Granted { attempt: u32, at: i64 },
     /// A host starts the command of an attempt.
@@ -31,7 +33,8 @@ pub(super) enum Event {
 impl Event {
     fn at(&self) -> i64 {
         match *self {
-            Self::Granted { at, .. }
+            Self::Taken { at, .. }
+            | Self::Granted { at, .. }
             | Self::Started { at, .. }
             | Self::Ended { at, .. }
             | Self::Expired { at, .. }
@@ -73,8 +76,11 @@ pub(super) struct Record {
 /// The command of an attempt, from its start to when it has ended, or could not rely on its lock any more.
 #[derive(Debug)]
 struct Run {
+    id: u64,
     attempt: u32,
     host: u64,
+    /// When its tick was taken for it; for the first attempt of a tick 0.
+    taken: i64,
     from: i64,
     to: i64,
     end: Option<AttemptEnd>,
@@ -168,8 +174,10 @@ fn runs(events: &[Event]) -> Vec<Run> {
     });
     let runs = starts.map(|(id, attempt, host, from)| {
         let mut found = Run {
+            id,
             attempt,
             host,
+            taken: 0,
             from,
             to: i64::MAX,
             end: None,
@@ -179,6 +187,7 @@ fn runs(events: &[Event]) -> Vec<Run> {
                 Event::Ended { run, end, at } if run == id => {
                     (found.to, found.end) = (found.to.min(at), Some(end));
                 }
+                Event::Taken { run, at } if run == id => found.taken = at,
                 Event::Expired { run, at } if run == id => found.to = found.to.min(at),
                 _ => {}
             }
@@ -204,25 +213,39 @@ fn check_attempts(
     place: &dyn Fn() -> String,
 ) {
     let runs = runs(events);
+    let had_succeeded = |run, by| {
+        let end = world.server.end_of(run);
+        end.is_some_and(|(at, end)| at < by && end == AttemptEnd::Over)
+    };
     for (at, run) in runs.iter().enumerate() {
         for before in &runs[..at] {
             assert!(before.attempt < run.attempt, "attempts: {}", place());
             assert!(before.to <= run.from, "two at once: {}", place());
             assert!(
                 before.end != Some(AttemptEnd::Over)
-                    || had_trouble(world, before.host, before.from, run.from),
+                    || had_trouble(world, before.host, before.from, run.from)
+                        && !had_succeeded(before.id, run.taken),
                 "run again after a success: {}",
                 place()
             );
         }
     }
-    if runs.iter().any(|run| run.end == Some(AttemptEnd::Over)) {
-        return;
-    }
     let refused = events.iter().find_map(|event| match event {
         Event::Refused { at } => Some(*at),
         _ => None,
     });
+    let waits = job.options.overlap == Overlap::Wait;
+    assert!(!waits || refused.is_none(), "did not wait: {}", place());
+    // Others may count as failures, too, and not each of those with trouble does.
+    let is_failure = |run: &&Run| {
+        run.end == Some(AttemptEnd::Failed) && !had_trouble(world, run.host, run.from, i64::MAX)
+    };
+    let failures = runs.iter().filter(is_failure).count();
+    let most = job.options.retries as usize + 1;
+    assert!(failures <= most, "too many attempts: {}", place());
+    if runs.iter().any(|run| run.end == Some(AttemptEnd::Over)) {
+        return;
+    }
     if let Some(at) = refused {
         let mut by_hand = record.by_hand.iter();
         let is_by_hand = by_hand.any(|(from, to)| *from <= at && at <= *to);

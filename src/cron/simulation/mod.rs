@@ -136,7 +136,7 @@ impl World {
             let mut turn = self.turn(*at);
             if turn.host.phase != Phase::Dead && !turn.is_frozen() {
                 turn.live();
-                if turn.is_connected() && turn.random.u8(..2) == 0 {
+                if turn.is_connected() && turn.random.u8(..3) == 0 {
                     turn.look();
                 }
             }
@@ -146,7 +146,7 @@ impl World {
             let mut turn = self.turn(at);
             let acts = matches!(turn.host.phase, Phase::Works | Phase::Ends(_));
             if acts && !turn.is_frozen() && turn.is_connected() {
-                let is_fresh = turn.host.looked.is_none() || turn.random.u8(..3) == 0;
+                let is_fresh = turn.host.looked.is_none() || turn.random.u8(..4) == 0;
                 if is_fresh {
                     turn.look();
                 }
@@ -258,7 +258,7 @@ impl Cases {
                 }
                 Event::Refused { .. } => self.refused += 1,
                 Event::Expired { .. } => self.expired += 1,
-                Event::Granted { .. } | Event::Ended { .. } => {}
+                Event::Taken { .. } | Event::Granted { .. } | Event::Ended { .. } => {}
             }
         }
         self.given_up += record.given_up.len();

@@ -25,8 +25,14 @@ impl Turn<'_> {
                 continue;
             };
             let (run, job) = (attempt.run, &self.jobs[attempt.job]);
-            // A row of the tick is locked. To free the lock matters more.
-            if self.happens(50) {
+            // A row of the tick is locked for a while. To free the lock matters more.
+            let was_locked = self.server.end_of(run).is_some();
+            let is_locked = if was_locked {
+                self.has_trouble && self.random.u8(..8) > 0
+            } else {
+                self.happens(50)
+            };
+            if is_locked {
                 self.server.record(run, end);
                 self.server.release(attempt.job, run);
                 self.host.attempts.push(attempt);

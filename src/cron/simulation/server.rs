@@ -313,6 +313,10 @@ impl Server {
         (tick.start_at, tick.started_at) = (None, None);
         tick.attempt += 1;
         let taken = tick.clone();
+        let at = self.now;
+        let events = &mut self.records[seen.job].events;
+        let of_tick = events.entry(seen.tick).or_default();
+        of_tick.push(Event::Taken { run, at });
         if lost {
             self.record(seen.run, AttemptEnd::Lost);
         }
@@ -376,6 +380,11 @@ impl Server {
             end => end,
         };
         self.ends.entry(run).or_insert((self.now, end));
+    }
+
+    /// When and how a run has ended, as far as that is recorded.
+    pub(super) fn end_of(&self, run: u64) -> Option<(i64, AttemptEnd)> {
+        self.ends.get(&run).copied()
     }
 
     /// Acquires the lock of an attempt, and notes that its command is about to start.
