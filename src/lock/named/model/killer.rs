@@ -1,7 +1,7 @@
 //! The killer of a holder, as in `dblock kill`.
 
 use super::locks::{KILLER, SessionId, caller_of, release, take};
-use super::state::{KillerPhase, World};
+use super::state::{KillerPhase, Phase, World};
 use crate::lock::named::killer::{Answer, Ask, Killer, Marker, Patience};
 
 /// There was not enough time yet.
@@ -156,6 +156,19 @@ impl World {
     pub fn is_killing(&self, number: usize, slot: usize) -> bool {
         matches!(self.killer, KillerPhase::Kills(of, victim, killer)
             if of == slot && caller_of(victim) == number && killer.asked() == Ask::AwaitEnd)
+    }
+
+    /// Whether the killer waits for a report of a caller that reacquires its slot or ends its command.
+    pub fn must_report_to_killer(&self) -> bool {
+        let KillerPhase::Kills(_, victim, killer) = self.killer else {
+            return false;
+        };
+        let caller = &self.callers[caller_of(victim)];
+        let reports = matches!(
+            caller.phase,
+            Phase::Lost(_) | Phase::Retakes(..) | Phase::Ends(..) | Phase::Acks(..)
+        );
+        killer.asked() == Ask::AwaitEnd && caller.held_on == Some(victim) && reports
     }
 
     /// Nobody may start a command in a slot while a killed holder's command still runs there.

@@ -235,7 +235,8 @@ impl World {
         panic!("no end");
     }
 
-    /// Whether the event is not a disturbance, a new caller, or the end of another command.
+    /// Whether the event is not a disturbance, a new caller, or the end of another command. A killer need not give up on a holder that has
+    /// noticed the loss of its session while its command runs.
     pub fn settles_by(&self, event: Event) -> bool {
         match event {
             Event::Step(number) => {
@@ -246,8 +247,8 @@ impl World {
             | Event::Free(..)
             | Event::LosePatience(_)
             | Event::StopAck(_)
-            | Event::KillerSteps
-            | Event::KillerGivesUp => true,
+            | Event::KillerSteps => true,
+            Event::KillerGivesUp => !self.must_report_to_killer(),
             _ => false,
         }
     }
