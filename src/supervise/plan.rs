@@ -127,6 +127,15 @@ pub trait Plan: Sized {
                 self.on_output_over(output, rest);
             }
         }
+        self.runner().peer.send_rest();
+        self.receive()
+    }
+
+    /// Handles the signals that have arrived, and the ends of commands.
+    ///
+    /// # Errors
+    /// As `read(2)`.
+    fn take_signals(&mut self) -> io::Result<()> {
         let mut has_ended = false;
         for _ in 0..MOST_SIGNALS {
             let Some(received) = self.runner().poller.signals.next()? else {
@@ -136,22 +145,29 @@ pub trait Plan: Sized {
             self.on_signal(received);
         }
         if has_ended {
-            // What is heard after the end of a command did not end it.
             self.reap();
         }
-        self.runner().peer.send_rest();
-        self.receive();
         Ok(())
     }
 
-    /// Handles all messages that have arrived, and the end of the process that sends them.
-    fn receive(&mut self) {
-        while self.runner().peer.is_readable() {
+    /// Handles all signals and messages that have arrived, and the end of the process that sends these. Signals come first: what is heard after
+    /// the end of a command did not end it.
+    ///
+    /// # Errors
+    /// As [`Self::take_signals`].
+    fn receive(&mut self) -> io::Result<()> {
+        loop {
+            self.take_signals()?;
+            // A signal may have replaced the process.
+            if !self.runner().peer.is_readable() {
+                break;
+            }
             if let Some((message, descriptor)) = self.runner().peer.receive() {
                 self.on_message(message, descriptor);
             }
         }
         self.reap_peer();
+        Ok(())
     }
 
     /// Reaps the process with the session, if it has ended.

@@ -207,7 +207,7 @@ impl Coordinator<'_> {
             self.runner.peer.heard_at = Moment::now();
         }
         // It may have sent something that was not read.
-        self.receive();
+        let _ = self.receive();
         if self.runner.peer.is_there() && self.runner.peer.heard_at.elapsed() > LONGEST_HANG {
             self.read_last_messages();
             self.on_peer_gone(&format!(
