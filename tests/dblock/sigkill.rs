@@ -457,11 +457,12 @@ fn a_keeper_that_cannot_wait_for_events_is_replaced() {
         let holder = server.holder(&name);
         holder.is_some() && holder != before
     });
+    run.wait_stderr("was reacquired", SOON);
     assert!(runs(command), "{}", run.stderr());
     send(command, Signal::SIGTERM);
     let end = run.wait_within(SOON);
     end.expect_signal(Signal::SIGTERM)
-        .expect_said(["cannot wait: Invalid argument", "was reacquired"]);
+        .expect_said(["cannot wait: Invalid argument"]);
 }
 
 /// What hides the processes of others.
