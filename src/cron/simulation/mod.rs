@@ -285,11 +285,14 @@ fn simulate(seed: u64, hosts: usize, jobs: usize, seconds: i64, cases: &mut Case
     world.trouble = 0;
     for _ in 0..7200 {
         world.step();
-        let rows = &world.server.rows;
-        if rows
-            .iter()
-            .all(|row| row.next > Some(until) && row.triggered.is_none())
+        let is_settled = |row: &Row| row.next > Some(until) && row.triggered.is_none();
+        // What has become of a command is known when its host is there again.
+        if world.server.rows.iter().all(is_settled)
             && world.server.ticks.iter().all(|tick| tick.tick > until)
+            && world
+                .hosts
+                .iter()
+                .all(|host| host.frozen_until <= world.clock)
         {
             break;
         }
