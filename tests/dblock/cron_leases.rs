@@ -195,6 +195,23 @@ both_servers! {
         end(first);
     }
 
+    fn a_host_that_wakes_after_another_has_its_tick_ends_its_command_also_where_runs_may_overlap(server) {
+        let crontab = Crontab::new(server, &job("--ttl 6s --kill-after 1s --overlap allow", STAYS));
+        let first = crontab.start(&["--grace", "0s"]);
+        crontab.due("job");
+        let command: i32 = crontab.eventually_lines(1)[0].parse().unwrap();
+        let scheduler = scheduler_of(first.pid()).expect("it has one");
+        // The daemon wakes first: its scheduler would kill the command of one that is stopped.
+        let asleep = [first.pid(), scheduler, command].map(Frozen::new);
+        let second = crontab.start(&["--grace", "0s"]);
+        let other: i32 = crontab.eventually_lines(2)[1].parse().unwrap();
+        drop(asleep);
+        eventually("the first command is ended", SOON, || !runs(command));
+        assert!(runs(other));
+        end(second);
+        end(first);
+    }
+
     fn a_tick_that_waits_for_a_lock_does_not_ask_who_holds_it(server) {
         let crontab = Crontab::new(server, &job("--overlap wait", "echo >>{}"));
         let proxy = Proxy::to(server);
