@@ -53,12 +53,18 @@ impl RowLock {
             fence: Some(fence),
             ..Grant::default()
         };
+        let is_new = self.session.is_none();
+        let session = match self.reach() {
+            Ok(session) => session,
+            Err(Fault::Final(failure)) => return Err(failure),
+            Err(fault) => return Ok(Attempt::Retry(self.pause_after(&fault, caller))),
+        };
         // Answered or not, the renewal puts this run's command under the grant: that has to be taken back.
         if !self.claim.may_hold && !caller.on_claim(true) {
             return Ok(Attempt::Retry(self.connector.pause()));
         }
         self.claim.may_hold = true;
-        let proved = match self.renew_row() {
+        let proved = match self.renew_row_on(session, is_new) {
             Ok(Renewal::Confirmed(proved)) => proved,
             Ok(Renewal::Lost(cause)) => {
                 self.claim.may_hold = false;
@@ -99,7 +105,11 @@ impl RowLock {
     /// Renews the row on some server, and returns what the row shows.
     pub(super) fn renew_row(&mut self) -> Result<Renewal, Fault> {
         let is_new = self.session.is_none();
-        let mut session = self.reach()?;
+        let session = self.reach()?;
+        self.renew_row_on(session, is_new)
+    }
+
+    fn renew_row_on(&mut self, mut session: Session, is_new: bool) -> Result<Renewal, Fault> {
         let asking = Asking {
             // The others on a shared session must be renewed, too.
             patience: if self.shares_session {
