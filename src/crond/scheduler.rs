@@ -189,10 +189,6 @@ impl<'a> Duty<'a> for Scheduler<'a> {
     type Sent = FromScheduler;
     type Received = ToScheduler;
 
-    fn parent(&mut self) -> &mut Parent<'a, FromScheduler, ToScheduler> {
-        &mut self.coordinator
-    }
-
     fn parent_and_session(
         &mut self,
     ) -> (

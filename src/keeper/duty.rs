@@ -10,15 +10,12 @@ use super::parent::{Event, Parent};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 
-/// What is special to a run, a worker or a daemon. The last three methods are the same for all.
+/// What is special to a run, a worker or a daemon. The last methods are the same for all.
 pub trait Duty<'a> {
     /// What the other process is told.
     type Sent: Serialize;
     /// What the other process says.
     type Received: DeserializeOwned;
-
-    /// The other process.
-    fn parent(&mut self) -> &mut Parent<'a, Self::Sent, Self::Received>;
 
     /// The other process, and the session, which becomes readable when the server has ended it; `None`: there is no session.
     fn parent_and_session(
@@ -57,6 +54,11 @@ pub trait Duty<'a> {
 
     /// Gives back what the dead had: its commands are gone.
     fn give_back(&mut self);
+
+    /// The other process.
+    fn parent(&mut self) -> &mut Parent<'a, Self::Sent, Self::Received> {
+        self.parent_and_session().0
+    }
 
     /// Works until the other process ends this one, or has died.
     ///

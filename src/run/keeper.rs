@@ -148,10 +148,6 @@ impl<'a> Duty<'a> for Keeper<'a> {
     type Sent = FromKeeper;
     type Received = ToKeeper;
 
-    fn parent(&mut self) -> &mut Parent<'a, FromKeeper, ToKeeper> {
-        &mut self.supervisor
-    }
-
     fn parent_and_session(
         &mut self,
     ) -> (

@@ -138,10 +138,6 @@ impl<'a> Duty<'a> for Claimer<'a> {
     type Sent = FromClaimer;
     type Received = ToClaimer;
 
-    fn parent(&mut self) -> &mut Parent<'a, FromClaimer, ToClaimer> {
-        &mut self.coordinator
-    }
-
     fn parent_and_session(
         &mut self,
     ) -> (

@@ -3,10 +3,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
-use std::time::Duration;
 
 use super::super::rules::taken::{OUTAGE, SILENCE, end_of_dead};
 use super::super::rules::{AttemptEnd, Row};
+use super::attempt::{Attempt, State};
 use super::check::Event;
 use super::server::{Entry, Server};
 use super::{Job, SECOND, micros};
@@ -23,44 +23,6 @@ const LONGEST_LEAVE: i64 = 30 * SECOND;
 
 /// The longest interval of renewals.
 const RENEWAL: i64 = 10 * SECOND;
-
-/// An attempt of a tick.
-#[derive(Clone)]
-pub(super) struct Attempt {
-    pub(super) job: usize,
-    pub(super) tick: i64,
-    pub(super) run: u64,
-    pub(super) number: u32,
-    pub(super) failures: u32,
-    pub(super) unstarted_for: Duration,
-    pub(super) state: State,
-}
-
-#[derive(Clone)]
-pub(super) enum State {
-    /// Its lock is sought since then. The tick may have been taken just before.
-    Sought { since: i64, is_just_taken: bool },
-    /// Its lock was confirmed last then, and the coordinator has not read that it was granted.
-    Granted { confirmed: i64 },
-    /// Its command runs, and will end then in this way.
-    Runs {
-        confirmed: i64,
-        until: i64,
-        end: AttemptEnd,
-    },
-    /// It has ended, and that is not recorded.
-    Ended(AttemptEnd),
-}
-
-impl Attempt {
-    pub(super) fn has_ended(&self) -> bool {
-        matches!(self.state, State::Ended(_))
-    }
-
-    fn is_sought(&self) -> bool {
-        matches!(self.state, State::Sought { .. })
-    }
-}
 
 /// What becomes of a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 //! frozen and cut off, answers are lost, the server is away, and people trigger, pause and resume jobs, in an order from a seed. What a
 //! daemon does is decided by the program's own rules. A checker that only knows the contract examines each tick.
 
+mod attempt;
 mod check;
 mod host;
 mod scheduler;
@@ -10,8 +11,9 @@ mod server;
 use std::fmt::Write;
 use std::time::Duration;
 
+use attempt::State;
 use check::{Event, Record, Skipped, check};
-use host::{Host, Phase, State, Trouble, Turn};
+use host::{Host, Phase, Trouble, Turn};
 use server::{Entry, Server};
 
 use super::crontab::Options;

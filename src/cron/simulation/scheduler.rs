@@ -8,8 +8,9 @@ use super::super::rules::taken::{
     search_limit,
 };
 use super::super::rules::{AttemptEnd, Decision, Fate, Now, RunState, UnderWay, decide, retry};
+use super::attempt::{Attempt, State};
 use super::check::Event;
-use super::host::{Attempt, Phase, State, Turn};
+use super::host::{Phase, Turn};
 use super::server::{Entry, Tried};
 use super::{SECOND, micros};
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::super::crontab::Overlap;
 use super::super::rules::taken::{TickFacts, unsettled};
 use super::super::rules::{AttemptEnd, Fate, LARGEST_LAG, Row, RunState, Settlement, resume};
+use super::attempt::Attempt;
 use super::check::{Event, Record, Skipped};
-use super::host::Attempt;
 use super::{Job, SECOND, micros};
 
 /// How long a daemon counts as alive after its last renewal.
