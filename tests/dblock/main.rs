@@ -33,6 +33,7 @@ mod cron_memory;
 mod cron_rules;
 mod cron_run;
 mod cron_service;
+mod cron_together;
 mod documents;
 mod documents_hostile;
 mod done;

@@ -73,11 +73,15 @@ impl Search {
         self.until.is_some_and(|until| until <= Moment::now())
     }
 
+    /// Whether nothing was tried yet.
+    pub fn is_first(&self) -> bool {
+        self.pause == FIRST_PAUSE
+    }
+
     /// Whether the tick was taken so short a time ago that no other daemon can have taken it since. They do when this one has been silent for
     /// the tick's TTL.
     pub fn is_recent(&self, ttl: Duration) -> bool {
-        let is_first = self.pause == FIRST_PAUSE;
-        self.is_just_taken && is_first && self.begun.elapsed() < ttl / 4
+        self.is_just_taken && self.is_first() && self.begun.elapsed() < ttl / 4
     }
 }
 

@@ -1,30 +1,61 @@
 //! Records the ends of attempts, and releases their locks.
 
 use super::super::message::{EndedAttempt, FromScheduler};
-use super::Scheduler;
 use super::own::{OwnTick, TickLock};
+use super::{LOCKS_AT_ONCE, Scheduler};
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::cron::{AttemptEnd, Finish, RunState, ask_run, in_transaction};
 use crate::db::Fault;
 use crate::history::RunEnd;
+use crate::lock::rows::release_together;
 
 impl Scheduler<'_> {
     /// Records the ends of attempts, and releases their locks. What cannot be recorded now is retried soon.
     pub(super) fn record_ends(&mut self) -> Result<(), Failure> {
         let mut later = Vec::new();
-        for mut ended in std::mem::take(&mut self.own.ended) {
-            if self.find_end(&mut ended)? && self.finish(&ended)? {
-                self.view.ticks.retain(|tick| tick.run != ended.run);
-                self.own.forget(&ended.run);
-                self.coordinator.say(FromScheduler::Recorded(ended.run));
+        let all = std::mem::take(&mut self.own.ended);
+        for part in all.chunks(LOCKS_AT_ONCE) {
+            let done = self.finish_together(part);
+            for (ended, is_done) in part.iter().zip(done) {
+                let mut ended = ended.clone();
+                if is_done || self.find_end(&mut ended)? && self.finish(&ended)? {
+                    self.view.ticks.retain(|tick| tick.run != ended.run);
+                    self.own.forget(&ended.run);
+                    self.coordinator.say(FromScheduler::Recorded(ended.run));
+                } else {
+                    later.push(ended);
+                }
                 self.renew_if_due()?;
-            } else {
-                later.push(ended);
             }
         }
         self.own.record_later(later);
         Ok(())
+    }
+
+    /// Records the ends of attempts that have their locks, and releases these, all in one transaction. Returns which are done.
+    fn finish_together(&mut self, all: &[EndedAttempt]) -> Vec<bool> {
+        let mut done = vec![false; all.len()];
+        let (mut places, mut runs, mut also) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, ended) in all.iter().enumerate() {
+            let mine = self.own.by_run.get(&ended.run);
+            if ended.end == AttemptEnd::Lost || !mine.is_some_and(OwnTick::has_row) {
+                continue;
+            }
+            places.push(place);
+            runs.push(ended.run.clone());
+            also.push(self.finish_statements(ended));
+        }
+        if runs.is_empty() {
+            return done;
+        }
+        let released = self.on_locks(&runs, |locks, server, session| {
+            release_together(locks, &also, server, session)
+        });
+        for (place, is_released) in places.into_iter().zip(released.into_iter().flatten()) {
+            done[place] = is_released;
+        }
+        done
     }
 
     /// Finds out whether somebody has ended by force an attempt that only knows that its lock was lost. `false`: that is unknown.
@@ -42,31 +73,16 @@ impl Scheduler<'_> {
 
     /// Records an end, and releases the lock of the attempt in the same transaction. Returns whether that is done.
     pub(super) fn finish(&mut self, ended: &EndedAttempt) -> Result<bool, Failure> {
-        let run_end = self.records(ended);
-        let finish = |records: &[String]| {
-            let finish = Finish {
-                tables: self.tables,
-                name: &ended.name,
-                tick: ended.tick,
-                run: &ended.run,
-                retry: ended.retry,
-                end: ended.end,
-                failures: ended.failures,
-                why: ended.why.as_deref(),
-                records,
-            };
-            finish.statements()
-        };
+        let all = self.finish_statements(ended);
         let has_lock = self
             .own
             .by_run
             .get(&ended.run)
             .is_some_and(OwnTick::may_have_row);
         if !has_lock {
-            let batch = in_transaction("cron finish", finish(&run_end));
+            let batch = in_transaction("cron finish", all);
             return Ok(self.ask(|session| session.run_batch(&batch))?.is_some());
         }
-        let all = finish(&run_end);
         match self.release(&ended.run, &all) {
             None | Some(Err(Fault::Gone(_))) => Ok(false),
             Some(Ok(_)) => Ok(true),
@@ -78,7 +94,7 @@ impl Scheduler<'_> {
             Some(Err(fault)) => {
                 self.met_lock = matches!(fault, Fault::Conflict(_));
                 self.coordinator.note(Level::Info, &fault.to_string());
-                self.release_only(&ended.run, &run_end);
+                self.release_only(&ended.run, &self.records(ended));
                 Ok(false)
             }
         }
@@ -99,6 +115,22 @@ impl Scheduler<'_> {
             self.note_answer();
         }
         Some(released)
+    }
+
+    /// The statements that end an attempt.
+    fn finish_statements(&self, ended: &EndedAttempt) -> Vec<String> {
+        let finish = Finish {
+            tables: self.tables,
+            name: &ended.name,
+            tick: ended.tick,
+            run: &ended.run,
+            retry: ended.retry,
+            end: ended.end,
+            failures: ended.failures,
+            why: ended.why.as_deref(),
+            records: &self.records(ended),
+        };
+        finish.statements()
     }
 
     /// The statements that record in the history how a run ended.

@@ -4,16 +4,17 @@ use std::time::Duration;
 
 use super::super::message::FromScheduler;
 use super::own::{OwnTick, Search, TickLock, claim, run_end};
-use super::{LOOK, Scheduler};
+use super::{LOCKS_AT_ONCE, LOOK, Scheduler};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::base::text::shown;
-use crate::cron::AttemptEnd;
+use crate::cron::{AttemptEnd, Overlap};
 use crate::db::{Ask, Fault};
 use crate::history::Outcome;
 use crate::isolated::link::cut;
-use crate::lock::rows::Tried;
+use crate::lock::rows::{Tried, acquire_together};
+use crate::lock::{Grant, Lease};
 
 impl Scheduler<'_> {
     /// Seeks the locks that are sought. Returns when that is due again.
@@ -25,14 +26,20 @@ impl Scheduler<'_> {
         let mut sought: Vec<_> = sought.collect();
         // First come, first served.
         sought.sort();
-        for (next, _, run) in sought {
-            if next > Moment::now() {
-                continue;
+        let now = Moment::now();
+        let due = sought.into_iter().filter(|(next, ..)| *next <= now);
+        let due: Vec<String> = due.map(|(.., run)| run).collect();
+        if self.is_stopped {
+            due.iter().for_each(|run| self.give_back(run));
+        }
+        for part in due.chunks(LOCKS_AT_ONCE) {
+            if self.is_stopped || self.coordinator.awaits_acknowledgement() {
+                break;
             }
-            if self.is_stopped {
-                self.give_back(&run);
-            } else if !self.coordinator.awaits_acknowledgement() {
-                self.seek(&run)?;
+            self.seek_together(part)?;
+            self.renew_if_due()?;
+            for run in part {
+                self.seek(run)?;
                 self.renew_if_due()?;
             }
         }
@@ -54,10 +61,37 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Makes one attempt to acquire a lock, and has the coordinator start the command.
+    /// Acquires those of these locks that nobody else holds, all in one transaction, and has the coordinator start the commands. The others
+    /// are sought one by one.
+    fn seek_together(&mut self, runs: &[String]) -> Result<(), Failure> {
+        let is_free = |mine: &OwnTick| {
+            let is_first = mine.search().is_some_and(Search::is_first);
+            is_first && mine.job.options.overlap != Overlap::Allow
+        };
+        let free = runs.iter().filter(|run| {
+            let mine = self.own.by_run.get(*run);
+            mine.is_some_and(is_free)
+        });
+        let free: Vec<String> = free.cloned().collect();
+        if free.is_empty() {
+            return Ok(());
+        }
+        let acquired = self.on_locks(&free, acquire_together);
+        for (run, acquired) in free.iter().zip(acquired.into_iter().flatten()) {
+            if let Some((grant, lease)) = acquired {
+                self.use_lock(run, grant, lease)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes one attempt to acquire a lock, if it is still to be sought, and has the coordinator start the command.
     fn seek(&mut self, run: &str) -> Result<(), Failure> {
-        let ends = self.own.by_run.get(run).and_then(OwnTick::search);
-        let ends = ends.is_some_and(Search::is_over);
+        let search = self.own.by_run.get(run).and_then(OwnTick::search);
+        let Some(search) = search.filter(|search| search.next <= Moment::now()) else {
+            return Ok(());
+        };
+        let ends = search.is_over();
         let Some(tried) = self.on_lock(run, |lock| lock.try_at_once(ends)) else {
             self.seek_later(run, None);
             return Ok(());
@@ -66,32 +100,7 @@ impl Scheduler<'_> {
             Ok(None) => self.seek_later(run, None),
             Ok(Some(Tried::Held(grant, lease))) => {
                 self.note_answer();
-                let confirmed = self.is_still_mine(run, lease.ttl)?;
-                let Some(mine) = self.own.by_run.get_mut(run) else {
-                    return Ok(());
-                };
-                match confirmed {
-                    None => self.seek_later(run, None),
-                    Some(false) => {
-                        mine.state = TickLock::Held(lease);
-                        let shown = &mine.attempt.shown;
-                        let why = format!("was given to another host for {shown}");
-                        let line = format!("{} {why}; not run", mine.job.name);
-                        let ended = mine.ended(
-                            AttemptEnd::Over,
-                            &why,
-                            Some(run_end(Outcome::Skipped, line)),
-                        );
-                        self.take_in(ended);
-                    }
-                    Some(true) => {
-                        (mine.state, mine.started) = (TickLock::Held(lease), Some(Moment::now()));
-                        let attempt = mine.attempt.clone();
-                        self.timetable.renew_at = self.timetable.renew_at.min(lease.next_renewal());
-                        self.coordinator
-                            .say(FromScheduler::Start(attempt, grant, lease));
-                    }
-                }
+                self.use_lock(run, grant, lease)?;
             }
             Ok(Some(Tried::Taken(holders))) => {
                 self.note_answer();
@@ -113,6 +122,34 @@ impl Scheduler<'_> {
             Err(fault) => {
                 self.coordinator.note(Level::Info, &fault.to_string());
                 self.seek_later(run, Some(&fault.to_string()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The lock is granted: has the coordinator start the command, if the tick is still this daemon's.
+    fn use_lock(&mut self, run: &str, grant: Grant, lease: Lease) -> Result<(), Failure> {
+        let confirmed = self.is_still_mine(run, lease.ttl)?;
+        let Some(mine) = self.own.by_run.get_mut(run) else {
+            return Ok(());
+        };
+        match confirmed {
+            None => self.seek_later(run, None),
+            Some(false) => {
+                mine.state = TickLock::Held(lease);
+                let shown = &mine.attempt.shown;
+                let why = format!("was given to another host for {shown}");
+                let line = format!("{} {why}; not run", mine.job.name);
+                let end = Some(run_end(Outcome::Skipped, line));
+                let ended = mine.ended(AttemptEnd::Over, &why, end);
+                self.take_in(ended);
+            }
+            Some(true) => {
+                (mine.state, mine.started) = (TickLock::Held(lease), Some(Moment::now()));
+                let attempt = mine.attempt.clone();
+                self.timetable.renew_at = self.timetable.renew_at.min(lease.next_renewal());
+                self.coordinator
+                    .say(FromScheduler::Start(attempt, grant, lease));
             }
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! The session, which the locks of all ticks share, and statements on it.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use super::Scheduler;
@@ -139,6 +140,34 @@ impl Scheduler<'_> {
             .lend(|session| lock.on(session, server, work));
         if self.connection.session().is_some() {
             self.outage.note_heard();
+        }
+        done
+    }
+
+    /// Lends the session to the locks of these runs, in this order. `None`: there is no session, or it has ended.
+    pub(super) fn on_locks<T>(
+        &mut self,
+        runs: &[String],
+        work: impl FnOnce(&mut [&mut RowLock], SharedServer, &mut Session) -> Result<T, Fault>,
+    ) -> Option<T> {
+        self.prepare_to_ask();
+        let server = self.shared.server?;
+        let mut found = HashMap::new();
+        for (run, mine) in &mut self.own.by_run {
+            if runs.contains(run) {
+                found.insert(run, &mut mine.lock);
+            }
+        }
+        let in_order = runs.iter().filter_map(|run| found.remove(run));
+        let mut locks: Vec<&mut RowLock> = in_order.collect();
+        let lent = self.connection.lend(|mut session| {
+            let done = work(&mut locks, server, &mut session).ok();
+            let session = done.is_some().then_some(session);
+            (done, session)
+        });
+        let done = lent.flatten();
+        if done.is_some() {
+            self.note_answer();
         }
         done
     }

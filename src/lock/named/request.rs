@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::fitness::{Fitness, ServerTraits, Unfit};
 use super::queue::{Answer, Plan};
 use super::statements::{
-    Statements, release_once, set_idle_timeout, shorten_idle_timeout, take_lock_now,
+    Statements, release_once, set_idle_timeout, shorten_idle_timeout, take_lock_now, try_slots,
 };
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
@@ -153,7 +153,13 @@ impl Request {
         mark: Option<&str>,
         session: &mut Session,
     ) -> Result<bool, Fault> {
-        session.run(&self.statements.try_slot(slot, mark))
+        let taken = session.run(&try_slots(&[self.taking_slot(slot, mark)]))?;
+        Ok(taken == [true])
+    }
+
+    /// The expression that takes the lock of one slot, if it is free, and with it the lock `mark`: for [`try_slots`].
+    pub fn taking_slot(&self, slot: u32, mark: Option<&str>) -> String {
+        self.statements.taking_slot(slot, mark)
     }
 
     /// Announces that the killed holder of a slot ends its command. Until this session ends, or withdraws the announcement, nobody else

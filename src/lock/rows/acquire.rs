@@ -457,7 +457,7 @@ impl RowLock {
         Ok(Answer::Written(write_id, written))
     }
 
-    fn claiming(
+    pub(super) fn claiming(
         &self,
         change: Change,
         rows: &[SlotState],

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use super::change::Change;
 use super::holding::{Hold, Next, OwnGrant, Released, Renewed};
 use super::row_lock::{Queue, RowLock, gone};
 use super::state::SlotState;
+use super::statements::Write;
 use super::step::{Answer, Step, Written};
 use super::token_end::TokenEnd;
 use crate::base::clock::Moment;
@@ -167,7 +169,7 @@ impl RowLock {
     }
 
     /// Takes the decisions about the grant a step further.
-    fn step<T>(&mut self, step: impl FnOnce(&mut Hold, &OwnGrant) -> T) -> T {
+    pub(super) fn step<T>(&mut self, step: impl FnOnce(&mut Hold, &OwnGrant) -> T) -> T {
         let mut hold = self.hold;
         let next = step(&mut hold, &self.own_grant());
         self.hold = hold;
@@ -334,17 +336,7 @@ impl RowLock {
             return Ok(released == Released::Done);
         }
         let mut session = self.reach()?;
-        let mark = self.mark();
-        // In the same packet: a waiter for the named lock then has nothing else to wait for.
-        let named = self
-            .server
-            .named_slot
-            .map(|named| self.request.release_statement(named, mark.as_deref()));
-        let asking = Asking {
-            also: [also, &self.on_end_of_grant()].concat(),
-            release: named,
-            patience,
-        };
+        let asking = self.asking_to_release(also, patience);
         let decided = self.decide(next, Hold::after_release, &asking, &mut session);
         let Decided {
             result, queue_head, ..
@@ -358,14 +350,42 @@ impl RowLock {
         if self.grant.fence.is_none() {
             self.claim.may_hold = false;
         }
-        self.server.named_slot = None;
-        self.withdraw_announcements(&mut session);
-        if let Some(head) = queue_head {
-            // If this account may not wake the head, the head checks again by itself.
-            let _ = Request::wake(head, &mut session);
-        }
+        self.after_release(queue_head, &mut session);
         self.session = Some(session);
         Ok(result == Released::Done)
+    }
+
+    fn asking_to_release(&self, also: &[String], patience: Duration) -> Asking {
+        let mark = self.mark();
+        // In the same packet: a waiter for the named lock then has nothing else to wait for.
+        let named = self
+            .server
+            .named_slot
+            .map(|named| self.request.release_statement(named, mark.as_deref()));
+        Asking {
+            also: [also, &self.on_end_of_grant()].concat(),
+            release: named,
+            patience,
+        }
+    }
+
+    /// The write of a release with this lock's statements, the named lock and these statements of others.
+    pub(super) fn releasing(&self, change: Change, also: &[String]) -> Write {
+        let asking = self.asking_to_release(also, Duration::ZERO);
+        let write = self
+            .statements
+            .write(change, self.write_id, &self.terms(&asking.also));
+        write.and_release(asking.release)
+    }
+
+    /// The row is released, and the named lock: wakes the head of the queue, if there is one.
+    pub(super) fn after_release(&mut self, queue_head: Option<u64>, session: &mut Session) {
+        self.server.named_slot = None;
+        self.withdraw_announcements(session);
+        if let Some(head) = queue_head {
+            // If this account may not wake the head, the head checks again by itself.
+            let _ = Request::wake(head, session);
+        }
     }
 
     /// The statements of this lock in the transaction of its release.

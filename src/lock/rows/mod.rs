@@ -19,6 +19,7 @@ mod sharing;
 mod state;
 mod statements;
 mod step;
+mod together;
 mod token;
 mod token_end;
 
@@ -28,5 +29,6 @@ pub use kill::{Ended, Freed, RowKilling, RowOutcome, RowVictim};
 pub use probe::{RowProbe, TablesFound, clock_of};
 pub use row_lock::{RowLock, RowSpec};
 pub use sharing::{SharedServer, Tried, announce_all, ask_kills, renew_all};
+pub use together::{acquire_together, release_together};
 pub use token::{Token, owner_of};
 pub use token_end::{RecordTokenEnd, TokenEnd};

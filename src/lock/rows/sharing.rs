@@ -53,7 +53,7 @@ pub enum Tried {
 }
 
 /// A lock of which nobody asks whether it is still wanted.
-struct Nobody;
+pub(super) struct Nobody;
 
 impl Caller for Nobody {
     fn on_server(&self, _: &str) {}
@@ -99,10 +99,15 @@ impl RowLock {
         server: SharedServer,
         work: impl FnOnce(&mut Self) -> T,
     ) -> (T, Option<Session>) {
-        (self.server.queue, self.server.clock) = (server.queue, Some(server.clock));
+        self.use_server(server);
         self.session = Some(session);
         let done = work(self);
         (done, self.session.take())
+    }
+
+    /// The session that it is lent is one with this server.
+    pub(super) fn use_server(&mut self, server: SharedServer) {
+        (self.server.queue, self.server.clock) = (server.queue, Some(server.clock));
     }
 
     /// Acquires it, unless others hold it. With `names`, finds out who they are, for which the server goes through all its sessions. `None`:

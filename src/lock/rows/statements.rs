@@ -2,6 +2,7 @@
 //! that proves nothing, as a node of a cluster may lag: a look at the rows decides, in the same packet or later. Rows are found only by
 //! their primary key.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use super::change::Change;
@@ -94,7 +95,7 @@ impl Statements {
     /// A write, and a look at the result: at the row of a grant, or at all slots if a grant is sought.
     pub fn write(&self, change: Change, write_id: u64, terms: &Terms) -> Write {
         match change {
-            Change::Create { slot } => Write::before_look(vec![self.create(slot)], 0, &self.look()),
+            Change::Create { slot } => Write::of_one(self.create(slot)).before_look(&self.look()),
             Change::Take { slot } => self.take(slot, "owner IS NULL", write_id, terms),
             Change::TakeOver { slot, fence } => {
                 self.take(slot, &format!("fence = {fence}"), write_id, terms)
@@ -108,7 +109,7 @@ impl Statements {
             Change::Renew { slot, fence } => {
                 let update = self.renewal(change, slot, fence, write_id, terms);
                 let update = named("renew row", update);
-                Write::before_look(vec![update], 0, &self.look_at_slot(slot))
+                Write::of_one(update).before_look(&self.look_at_slot(slot))
             }
             Change::HandBack { slot, fence } => {
                 let update = self.renewal(change, slot, fence, write_id, terms);
@@ -204,19 +205,14 @@ impl Statements {
             lasting(&ttl),
             self.place(slot),
         );
-        let named = |sql: &str| named("take row", sql);
-        let mut statements: Vec<String> = terms.proof.map(str::to_owned).into_iter().collect();
-        if terms.also.is_empty() {
-            statements.push(named(&update));
-            let update_at = statements.len() - 1;
-            return Write::before_look(statements, update_at, &self.look());
-        }
-        statements.push(named("START TRANSACTION"));
-        let update_at = statements.len();
-        statements.push(named(&update));
-        statements.extend(terms.also.iter().cloned());
-        statements.push(named("COMMIT"));
-        Write::before_look(statements, update_at, &self.look())
+        let update = named("take row", update);
+        let write = if terms.also.is_empty() {
+            Write::of_one(update)
+        } else {
+            let all = std::iter::once(update).chain(terms.also.iter().cloned());
+            Write::in_transaction("take row", all.collect(), 0)
+        };
+        write.after(terms.proof).before_look(&self.look())
     }
 
     /// A command that runs under a token relies on the TTL that it was given, so nobody shortens that. MariaDB may assign simultaneously:
@@ -269,22 +265,14 @@ impl Statements {
     /// Without a look, as another caller may be granted the slot right after the commit. A script's other statements come first, because
     /// they read the row while the script has it. A run's come later, because the next waiter for the named lock needs the row first.
     fn transaction(what: &str, terms: &Terms, update: &str) -> Write {
-        let named = |sql: &str| named(what, sql);
-        let mut statements = vec![named("START TRANSACTION")];
         let update_at = if terms.kind == HolderKind::Run {
-            1
+            0
         } else {
-            1 + terms.also.len()
+            terms.also.len()
         };
-        statements.extend(terms.also.iter().cloned());
-        statements.insert(update_at, named(update));
-        statements.push(named("COMMIT"));
-        Write {
-            update: update_at,
-            look: None,
-            release: None,
-            statements,
-        }
+        let mut all = terms.also.to_vec();
+        all.insert(update_at, named(what, update));
+        Write::in_transaction(what, all, update_at)
     }
 
     /// Asks the owner of a slot with this fence to end. Keeps the time of the first request, as the owner may have known since then.
@@ -296,7 +284,7 @@ impl Statements {
             self.is_own(slot, fence)
         );
         let request = named("request kill", request);
-        Write::before_look(vec![request], 0, &self.look_at_slot(slot))
+        Write::of_one(request).before_look(&self.look_at_slot(slot))
     }
 
     /// Takes a slot with this fence from its owner without asking, if this condition still holds. Runs the statement to `record` that in
@@ -319,22 +307,21 @@ impl Statements {
             ),
             Only::Always => String::new(),
         };
-        let named = |sql: &str| named("free row", sql);
-        let free = named(&format!(
+        let free = format!(
             "{} WHERE {}{condition}",
             self.freeing(write_id),
             self.is_own(slot, fence)
-        ));
+        );
+        let free = named("free row", free);
         let is_freed = format!("owner IS NULL AND fence = {fence} AND write_id = {write_id}");
-        let (statements, update_at) = match record {
-            None => (vec![free], 0),
+        let write = match record {
+            None => Write::of_one(free),
             Some(record) => {
                 let record = self.if_row(&record, slot, &is_freed);
-                let (begin, end) = (named("START TRANSACTION"), named("COMMIT"));
-                (vec![begin, free, record, end], 1)
+                Write::in_transaction("free row", vec![free, record], 0)
             }
         };
-        Write::before_look(statements, update_at, &self.look_at_slot(slot))
+        write.before_look(&self.look_at_slot(slot))
     }
 
     /// Adds a condition to a statement that ends with one: that this holds for the row of a slot.
@@ -382,6 +369,8 @@ fn lasting(ttl: &str) -> String {
 /// A write, and a look at the result.
 pub struct Write {
     statements: Vec<String>,
+    /// Which of them are in its transaction, without those that begin and end it.
+    in_transaction: Range<usize>,
     /// The index of the one that changes the row.
     update: usize,
     /// The index of the look, if there is one.
@@ -391,20 +380,51 @@ pub struct Write {
 }
 
 impl Write {
-    fn before_look(mut statements: Vec<String>, update: usize, look: &Ask<Vec<SlotState>>) -> Self {
-        statements.push(look.sql().to_owned());
+    fn of_one(statement: String) -> Self {
         Self {
-            update,
-            look: Some(statements.len() - 1),
+            statements: vec![statement],
+            in_transaction: 0..1,
+            update: 0,
+            look: None,
             release: None,
-            statements,
         }
+    }
+
+    /// These statements in one transaction with this name. That with the index `update` changes the row.
+    fn in_transaction(what: &str, mut statements: Vec<String>, update: usize) -> Self {
+        statements.insert(0, named(what, "START TRANSACTION"));
+        let in_transaction = 1..statements.len();
+        statements.push(named(what, "COMMIT"));
+        Self {
+            in_transaction,
+            update: update + 1,
+            statements,
+            look: None,
+            release: None,
+        }
+    }
+
+    /// Adds a statement in front.
+    fn after(mut self, first: Option<&str>) -> Self {
+        if let Some(first) = first {
+            self.statements.insert(0, first.to_owned());
+            self.update += 1;
+            self.in_transaction = self.in_transaction.start + 1..self.in_transaction.end + 1;
+        }
+        self
+    }
+
+    fn before_look(mut self, look: &Ask<Vec<SlotState>>) -> Self {
+        self.look = Some(self.statements.len());
+        self.statements.push(look.sql().to_owned());
+        self
     }
 
     /// Adds a look inside the transaction, before the commit.
     fn look_before_commit(mut self, look: &Ask<Vec<SlotState>>) -> Self {
-        let commit = self.statements.len() - 1;
+        let commit = self.in_transaction.end;
         self.statements.insert(commit, look.sql().to_owned());
+        self.in_transaction.end += 1;
         self.look = Some(commit);
         self
     }
@@ -423,7 +443,10 @@ impl Write {
     pub fn and_release(mut self, release: Option<String>) -> Self {
         let Some(release) = release else { return self };
         let at = match self.look {
-            None => self.update + 1,
+            None => {
+                self.in_transaction.end += 1;
+                self.update + 1
+            }
             Some(_) => self.statements.len(),
         };
         self.statements.insert(at, release);
@@ -445,18 +468,40 @@ impl Write {
             if replies.len() < self.needed() {
                 return Err(fault.unwrap_or_else(no_answer));
             }
-            let reply = |at: Option<usize>| at.and_then(|at| replies.get(at));
-            let update = &replies[self.update];
-            let has_changed = update.changed > 0;
-            let rows = reply(self.look).map(|look| look.rows().all(SlotState::read));
-            let queue_head =
-                reply(self.release).map(|released| released.rows().optional(|row| row.at(1)));
-            Ok(Written {
-                rows: rows.transpose()?.unwrap_or_default(),
-                has_changed,
-                fence: update.insert_id.filter(|_| has_changed),
-                queue_head: queue_head.transpose()?.flatten().flatten(),
-            })
+            self.read(replies, 0)
+        })
+    }
+
+    /// Several writes without looks in one transaction, and the reader of the answers to all of them.
+    pub fn together(writes: &[Self]) -> Batch<'_, Vec<Written>> {
+        let of_each = |write: &Self| write.statements[write.in_transaction.clone()].to_vec();
+        let all: Vec<String> = writes.iter().flat_map(of_each).collect();
+        let all = Self::in_transaction("write rows", all, 0);
+        let first = all.in_transaction.start;
+        Batch::written(all.statements).read_all(move |replies| {
+            let mut replies = &replies[first..];
+            let written = writes.iter().map(|write| {
+                let (own, rest) = replies.split_at(write.in_transaction.len());
+                replies = rest;
+                write.read(own, write.in_transaction.start)
+            });
+            written.collect()
+        })
+    }
+
+    /// Reads the answers, from that to the statement with the index `first` on.
+    fn read(&self, replies: &[Reply], first: usize) -> Result<Written, Fault> {
+        let reply = |at: Option<usize>| at.and_then(|at| replies.get(at - first));
+        let update = &replies[self.update - first];
+        let has_changed = update.changed > 0;
+        let rows = reply(self.look).map(|look| look.rows().all(SlotState::read));
+        let queue_head =
+            reply(self.release).map(|released| released.rows().optional(|row| row.at(1)));
+        Ok(Written {
+            rows: rows.transpose()?.unwrap_or_default(),
+            has_changed,
+            fence: update.insert_id.filter(|_| has_changed),
+            queue_head: queue_head.transpose()?.flatten().flatten(),
         })
     }
 }

@@ -16,7 +16,7 @@ pub use answers::Opened;
 use answers::{Asked, KILLED, KillMarker, ReacquireAnswer, Released};
 pub use plain::{
     NO_SUCH_SESSION, NOT_YOURS, ask_owners, kill_session, release_once, take_lock, take_lock_now,
-    take_locks_now,
+    take_locks_now, try_slots,
 };
 use time_limits::{keep_session, seconds, statement_limit};
 pub use time_limits::{set_idle_timeout, shorten_idle_timeout};
@@ -326,16 +326,13 @@ impl Statements {
         ]
     }
 
-    /// Takes one slot if it is free and nobody kills its holder, and then this `mark`, another lock. Returns whether that succeeded.
-    pub fn try_slot(&self, slot: u32, mark: Option<&str>) -> Ask<'static, bool> {
-        let mut acquire = self.acquire(slot as usize, "0");
-        if let Some(mark) = mark {
-            let mark = text_literal(mark);
-            acquire = format!("{acquire} AND (GET_LOCK({mark}, 0) OR 1)");
+    /// Takes one slot if it is free and nobody kills its holder, and then this `mark`, another lock. The value is 1 if that succeeded.
+    pub fn taking_slot(&self, slot: u32, mark: Option<&str>) -> String {
+        let acquire = self.acquire(slot as usize, "0");
+        match mark.map(text_literal) {
+            Some(mark) => format!("{acquire} AND (GET_LOCK({mark}, 0) OR 1)"),
+            None => acquire,
         }
-        ask("try slot", format!("SELECT {acquire}"), |rows| {
-            Ok(rows.value::<i64>()? == Some(1))
-        })
     }
 
     /// Acquires one slot without waiting, unless an older session holds the run id lock. The second column is who holds the slot

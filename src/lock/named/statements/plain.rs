@@ -18,6 +18,20 @@ pub fn take_lock_now(lock: &str) -> Ask<'static, Option<bool>> {
     take_lock(lock, Duration::ZERO)
 }
 
+/// Takes slots, each by [its expression](super::Statements::taking_slot). Returns which of them were taken.
+pub fn try_slots(slots: &[String]) -> Ask<'static, Vec<bool>> {
+    let number = slots.len();
+    ask(
+        "try slot",
+        format!("SELECT {}", slots.join(", ")),
+        move |rows| {
+            let row = rows.one()?;
+            let taken = (0..number).map(|column| Ok(row.at::<Option<i64>>(column)? == Some(1)));
+            taken.collect()
+        },
+    )
+}
+
 /// Acquires locks that only this process asks for, by their names on the server.
 pub fn take_locks_now(locks: &[String]) -> Ask<'static, ()> {
     let locks = locks
