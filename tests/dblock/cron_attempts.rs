@@ -10,8 +10,8 @@ use nix::unistd::chdir;
 
 use crate::harness::crontab::{commands_of, end, job, scheduler_of};
 use crate::harness::{
-    Crontab, Frozen, Kind, PASSWORD, Running, SOON, Server, both_servers, eventually, quoted, send,
-    within,
+    Crontab, Frozen, Kind, PASSWORD, Running, SOON, Server, allow_files, both_servers, eventually,
+    quoted, send, within,
 };
 
 both_servers! {
@@ -130,6 +130,29 @@ both_servers! {
         fs::write(crontab.path("record.go"), "").unwrap();
         crontab.eventually_idle();
         assert_eq!(crontab.count("dblock_runs WHERE outcome = 'ran' AND exit_code = 0 AND message IS NULL AND started_at IS NOT NULL"), 2);
+        end(host);
+    }
+
+    fn a_command_that_its_host_cannot_start_is_tried_less_and_less_often(server) {
+        let crontab = Crontab::new(server, &job("--deadline 1h", "echo run >>{}"));
+        let mut host = crontab.start(&["--grace", "0s"]);
+        let open = fs::read_dir(format!("/proc/{}/fd", host.pid())).unwrap();
+        let numbers = open.map(|file| file.unwrap().file_name().into_string().unwrap().parse::<u32>().unwrap());
+        // The system refuses the pipes for another command.
+        allow_files(host.pid(), numbers.max().unwrap() + 1);
+        crontab.due("job");
+        host.wait_stderr("; again in 10s", SOON);
+        crontab.eventually_row("dblock_cron_ticks WHERE daemon IS NULL AND attempt = 1");
+        // As if that had gone on for longer.
+        crontab.tables.sql(
+            "UPDATE dblock_cron_ticks SET unstarted_at = unstarted_at - INTERVAL 2 MINUTE, start_at = UTC_TIMESTAMP(6)",
+        );
+        host.wait_stderr("; again in 2m", SOON);
+        crontab.eventually_row("dblock_cron_ticks WHERE daemon IS NULL AND attempt = 2");
+        allow_files(host.pid(), 1000);
+        crontab.tables.sql("UPDATE dblock_cron_ticks SET start_at = UTC_TIMESTAMP(6)");
+        assert_eq!(crontab.eventually_lines(1), ["run"]);
+        crontab.eventually_idle();
         end(host);
     }
 

@@ -310,6 +310,9 @@ impl Server {
         let run = self.new_id();
         let tick = self.unchanged(seen)?;
         (tick.run, tick.daemon, tick.failures) = (run, Some(daemon), failures);
+        if tick.started_at.is_some() {
+            tick.unstarted_at = None;
+        }
         (tick.start_at, tick.started_at) = (None, None);
         tick.attempt += 1;
         let taken = tick.clone();
@@ -362,6 +365,8 @@ impl Server {
                 found.start_at = Some(now + micros(delay));
                 if end == AttemptEnd::Unstarted {
                     found.unstarted_at.get_or_insert(now);
+                } else {
+                    found.unstarted_at = None;
                 }
             }
             Some(_) => {}
@@ -406,7 +411,7 @@ impl Server {
             return Tried::Taken;
         }
         if let Some(tick) = self.tick_of(attempt.tick, attempt.run) {
-            (tick.started_at, tick.unstarted_at) = (Some(now), None);
+            tick.started_at = Some(now);
             let granted = Event::Granted {
                 attempt: attempt.number,
                 at: now,

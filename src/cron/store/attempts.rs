@@ -61,7 +61,8 @@ impl Retake<'_> {
         let mut statements = vec![
             "BEGIN".to_owned(),
             format!(
-                "UPDATE {ticks} SET run = {}, daemon = {}, attempt = attempt + 1, failures = {}, start_at = NULL, started_at = NULL \
+                "UPDATE {ticks} SET run = {}, daemon = {}, attempt = attempt + 1, failures = {}, start_at = NULL, \
+                 unstarted_at = IF(started_at IS NULL, unstarted_at, NULL), started_at = NULL \
                  WHERE {} AND daemon <=> {daemon} AND started_at <=> {}",
                 text_literal(self.run),
                 text_literal(&self.daemon.id),
@@ -196,7 +197,8 @@ impl Finish<'_> {
                 match self.end {
                     AttemptEnd::Unstarted =>
                         "unstarted_at = COALESCE(unstarted_at, UTC_TIMESTAMP(6)), ",
-                    _ => "",
+                    // Its command was started.
+                    _ => "unstarted_at = NULL, ",
                 },
                 self.failures,
                 after(delay)
@@ -275,7 +277,7 @@ impl Claim {
     /// Notes that the command is about to start, if this run still has the tick. Then the statement changes one row.
     pub fn confirm(&self, tables: &Tables, name: &str, run: &str) -> String {
         let start = format!(
-            "UPDATE {} SET started_at = UTC_TIMESTAMP(6), unstarted_at = NULL WHERE {}",
+            "UPDATE {} SET started_at = UTC_TIMESTAMP(6) WHERE {}",
             tables.of(&CRON_TICKS),
             key(name, self.tick, run)
         );

@@ -163,6 +163,8 @@ pub(super) struct OwnTicks {
     pub by_run: HashMap<String, OwnTick>,
     /// The ends that are not recorded.
     pub ended: Vec<EndedAttempt>,
+    /// How many of these, the first, could not be recorded yet.
+    tried: usize,
     /// When it is tried to record them, and how long the pause after that is.
     record_at: Moment,
     record_pause: Duration,
@@ -176,6 +178,7 @@ impl OwnTicks {
         Self {
             by_run: HashMap::new(),
             ended: Vec::new(),
+            tried: 0,
             record_at: Moment::START,
             record_pause: LOOK_AGAIN,
             over: VecDeque::with_capacity(REMEMBERED),
@@ -208,6 +211,13 @@ impl OwnTicks {
         (!self.ended.is_empty()).then_some(self.record_at)
     }
 
+    /// Takes the ends that are not recorded: those that could not be, and the new ones.
+    pub fn take_ended(&mut self) -> (Vec<EndedAttempt>, Vec<EndedAttempt>) {
+        let mut tried = std::mem::take(&mut self.ended);
+        let new = tried.split_off(std::mem::take(&mut self.tried));
+        (tried, new)
+    }
+
     /// These ends could not be recorded: it is tried again soon.
     pub fn record_later(&mut self, mut later: Vec<EndedAttempt>) {
         if later.is_empty() {
@@ -216,6 +226,7 @@ impl OwnTicks {
             self.record_at = Moment::now() + self.record_pause;
             self.record_pause = (self.record_pause * 2).min(LOOK);
         }
+        self.tried = later.len();
         later.append(&mut self.ended);
         self.ended = later;
     }

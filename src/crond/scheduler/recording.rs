@@ -14,12 +14,18 @@ impl Scheduler<'_> {
     /// Records the ends of attempts, and releases their locks. What cannot be recorded now is retried soon.
     pub(super) fn record_ends(&mut self) -> Result<(), Failure> {
         let mut later = Vec::new();
-        let all = std::mem::take(&mut self.own.ended);
-        for part in all.chunks(LOCKS_AT_ONCE) {
-            let done = self.finish_together(part);
-            for (ended, is_done) in part.iter().zip(done) {
+        let (tried, new) = self.own.take_ended();
+        let alone = tried.chunks(1).map(|part| (part, false));
+        let together = new.chunks(LOCKS_AT_ONCE).map(|part| (part, true));
+        for (part, is_together) in alone.chain(together) {
+            let mut done = Vec::new();
+            if is_together {
+                done = self.finish_together(part);
+                self.renew_if_due()?;
+            }
+            for ended in part {
                 let mut ended = ended.clone();
-                if is_done || self.find_end(&mut ended)? && self.finish(&ended)? {
+                if done.contains(&ended.run) || self.find_end(&mut ended)? && self.finish(&ended)? {
                     self.view.ticks.retain(|tick| tick.run != ended.run);
                     self.own.forget(&ended.run);
                     self.coordinator.say(FromScheduler::Recorded(ended.run));
@@ -33,27 +39,36 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    /// Records the ends of attempts that have their locks, and releases these, all in one transaction. Returns which are done.
-    fn finish_together(&mut self, all: &[EndedAttempt]) -> Vec<bool> {
-        let mut done = vec![false; all.len()];
-        let (mut places, mut runs, mut also) = (Vec::new(), Vec::new(), Vec::new());
-        for (place, ended) in all.iter().enumerate() {
+    /// Records the ends of attempts that have their locks, and releases these, all in one transaction. Returns the runs for which that is
+    /// done.
+    fn finish_together(&mut self, all: &[EndedAttempt]) -> Vec<String> {
+        let has_row = |ended: &&EndedAttempt| {
             let mine = self.own.by_run.get(&ended.run);
-            if ended.end == AttemptEnd::Lost || !mine.is_some_and(OwnTick::has_row) {
-                continue;
-            }
-            places.push(place);
-            runs.push(ended.run.clone());
-            also.push(self.finish_statements(ended));
+            ended.end != AttemptEnd::Lost && mine.is_some_and(OwnTick::has_row)
+        };
+        let mut all: Vec<&EndedAttempt> = all.iter().filter(has_row).collect();
+        // All daemons write in the same order, so that they do not wait for one another in a circle.
+        all.sort_by(|one, other| (&one.name, &one.run).cmp(&(&other.name, &other.run)));
+        all.dedup_by(|one, other| one.run == other.run);
+        if all.is_empty() {
+            return Vec::new();
         }
-        if runs.is_empty() {
-            return done;
-        }
+        let also: Vec<Vec<String>> = all
+            .iter()
+            .map(|ended| self.finish_statements(ended))
+            .collect();
+        let runs: Vec<String> = all.iter().map(|ended| ended.run.clone()).collect();
         let released = self.on_locks(&runs, |locks, server, session| {
             release_together(locks, &also, server, session)
         });
-        for (place, is_released) in places.into_iter().zip(released.into_iter().flatten()) {
-            done[place] = is_released;
+        let released = released.into_iter().flatten();
+        let done: Vec<String> = runs
+            .into_iter()
+            .zip(released)
+            .filter_map(|(run, is_released)| is_released.then_some(run))
+            .collect();
+        if !done.is_empty() {
+            self.note_answer();
         }
         done
     }

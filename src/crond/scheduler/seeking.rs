@@ -37,8 +37,10 @@ impl Scheduler<'_> {
                 break;
             }
             self.seek_together(part)?;
-            self.renew_if_due()?;
             for run in part {
+                if self.coordinator.awaits_acknowledgement() {
+                    break;
+                }
                 self.seek(run)?;
                 self.renew_if_due()?;
             }
@@ -61,26 +63,28 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Acquires those of these locks that nobody else holds, all in one transaction, and has the coordinator start the commands. The others
-    /// are sought one by one.
+    /// Acquires those of these locks that nobody else holds, all in one transaction, and has the coordinator start the commands. What was
+    /// tried before, or has several slots, is sought by itself.
     fn seek_together(&mut self, runs: &[String]) -> Result<(), Failure> {
-        let is_free = |mine: &OwnTick| {
+        let goes_together = |mine: &OwnTick| {
             let is_first = mine.search().is_some_and(Search::is_first);
             is_first && mine.job.options.overlap != Overlap::Allow
         };
-        let free = runs.iter().filter(|run| {
+        let together = runs.iter().filter(|run| {
             let mine = self.own.by_run.get(*run);
-            mine.is_some_and(is_free)
+            mine.is_some_and(goes_together)
         });
-        let free: Vec<String> = free.cloned().collect();
-        if free.is_empty() {
+        let together: Vec<String> = together.cloned().collect();
+        if together.is_empty() {
             return Ok(());
         }
-        let acquired = self.on_locks(&free, acquire_together);
-        for (run, acquired) in free.iter().zip(acquired.into_iter().flatten()) {
+        let acquired = self.on_locks(&together, acquire_together);
+        for (run, acquired) in together.iter().zip(acquired.into_iter().flatten()) {
             if let Some((grant, lease)) = acquired {
+                self.note_answer();
                 self.use_lock(run, grant, lease)?;
             }
+            self.renew_if_due()?;
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The session, which the locks of all ticks share, and statements on it.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::time::Duration;
 
 use super::Scheduler;
@@ -160,14 +161,20 @@ impl Scheduler<'_> {
         }
         let in_order = runs.iter().filter_map(|run| found.remove(run));
         let mut locks: Vec<&mut RowLock> = in_order.collect();
-        let lent = self.connection.lend(|mut session| {
-            let done = work(&mut locks, server, &mut session).ok();
-            let session = done.is_some().then_some(session);
-            (done, session)
-        });
+        let connector = Rc::clone(&self.connection.connector);
+        let lent =
+            self.connection
+                .lend(|mut session| match work(&mut locks, server, &mut session) {
+                    Ok(done) => (Some(done), Some(session)),
+                    Err(fault) => {
+                        session.tell(Level::Info, &format!("{session}: {fault}"));
+                        connector.try_last(&session);
+                        (None, None)
+                    }
+                });
         let done = lent.flatten();
         if done.is_some() {
-            self.note_answer();
+            self.outage.note_heard();
         }
         done
     }

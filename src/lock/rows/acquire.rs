@@ -5,14 +5,14 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::change::Change;
-use super::claim::{Claim, Claimant, Next};
+use super::claim::{Claim, ClaimEnd, Claimant};
 use super::clock::{Clock, disagreement};
 use super::holding::Hold;
 use super::prepare::prepare_and_ask;
 use super::row_lock::{CONFLICT_PAUSE, Queue, RowLock, gone};
 use super::state::SlotState;
 use super::statements::{Terms, Write, ask_clock};
-use super::step::{Answer, Step, Written};
+use super::step::{Answer, Next, Step, Written};
 use super::token_end::TokenEnd;
 use crate::base::clock::{Moment, by_chance};
 use crate::base::exit::{Failure, Reason};
@@ -286,7 +286,7 @@ impl RowLock {
         caller: &dyn Caller,
     ) -> Result<Option<Decision>, Fault> {
         let next = self.advance(&[], caller, Claim::begin)?;
-        if next == Next::Queue {
+        if next == Next::Over(ClaimEnd::Queue) {
             return Ok(None);
         }
         session.answer_within(self.limit()).map_err(gone)?;
@@ -345,8 +345,8 @@ impl RowLock {
         &mut self,
         slots: &[u32],
         caller: &dyn Caller,
-        step: impl FnOnce(&mut Claim, &Claimant) -> Next,
-    ) -> Result<Next, Fault> {
+        step: impl FnOnce(&mut Claim, &Claimant) -> Next<ClaimEnd>,
+    ) -> Result<Next<ClaimEnd>, Fault> {
         let mut claim = self.claim;
         let next = step(&mut claim, &self.claimant(slots));
         let may_hold = claim.may_hold;
@@ -370,7 +370,7 @@ impl RowLock {
     /// is one.
     pub(super) fn carry_out(
         &mut self,
-        mut next: Next,
+        mut next: Next<ClaimEnd>,
         slots: &[u32],
         proof: Option<&str>,
         session: &mut Session,
@@ -387,7 +387,7 @@ impl RowLock {
                     }
                     step
                 }
-                Next::Held { slot, fence } => {
+                Next::Over(ClaimEnd::Held { slot, fence }) => {
                     let grant = Grant {
                         slot,
                         connection_id: session.handshake_id(),
@@ -396,7 +396,7 @@ impl RowLock {
                     let (ttl, proved) = (self.ttl, sent);
                     return Ok(Claimed::Held(grant, Lease { ttl, proved }));
                 }
-                Next::Queue | Next::Taken => {
+                Next::Over(ClaimEnd::Queue) | Next::Over(ClaimEnd::Taken) => {
                     self.note_locked_row(false, caller);
                     return Ok(Claimed::Taken(rows));
                 }
@@ -425,7 +425,9 @@ impl RowLock {
             })?;
             match answer {
                 Answer::Rows(seen) | Answer::Written(_, Written { rows: seen, .. }) => rows = seen,
-                Answer::Refused if next == Next::Queue => return Ok(Claimed::Taken(rows)),
+                Answer::Refused if next == Next::Over(ClaimEnd::Queue) => {
+                    return Ok(Claimed::Taken(rows));
+                }
                 Answer::Refused => sleep(by_chance(CONFLICT_PAUSE)),
             }
         }

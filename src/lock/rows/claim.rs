@@ -3,13 +3,11 @@
 
 use super::change::Change;
 use super::state::SlotState;
-use super::step::{Answer, Step, Written};
+use super::step::{Answer, Next, Step, Written};
 
-/// What to do next.
+/// What a claim comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Next {
-    /// Ask the server.
-    Ask(Step),
+pub enum ClaimEnd {
     /// This caller holds this slot, and the latest write proves it.
     Held { slot: u32, fence: u64 },
     /// It holds none: wait in the queue, if there is one, and then claim a slot.
@@ -57,43 +55,43 @@ pub struct Claim {
 
 impl Claim {
     /// Begins on a new session. An earlier claim whose answer was lost comes first: the head of the queue would wait for its end.
-    pub fn begin(&mut self, claimant: &Claimant) -> Next {
+    pub fn begin(&mut self, claimant: &Claimant) -> Next<ClaimEnd> {
         if self.may_hold || claimant.owner_name.is_some() {
             self.find()
         } else {
-            Next::Queue
+            Next::Over(ClaimEnd::Queue)
         }
     }
 
     /// Claims only a slot that this caller already holds or may take over.
-    pub fn find(&mut self) -> Next {
+    pub fn find(&mut self) -> Next<ClaimEnd> {
         self.start(Aim::Own, Step::Look)
     }
 
     /// Claims one of the claimant's slots, and first tries the best.
-    pub fn take(&mut self, claimant: &Claimant) -> Next {
+    pub fn take(&mut self, claimant: &Claimant) -> Next<ClaimEnd> {
         let slot = claimant.slots[0];
         self.start(Aim::Any, claimant.write(Change::Take { slot }))
     }
 
     /// Claims one of the claimant's slots. Looks first, as others probably hold them.
-    pub fn look(&mut self) -> Next {
+    pub fn look(&mut self) -> Next<ClaimEnd> {
         self.start(Aim::Any, Step::Look)
     }
 
     /// Claims a slot that the queue has granted, by a write that also proves that. What may be held was settled before.
-    pub fn take_granted(&mut self, slot: u32) -> Next {
+    pub fn take_granted(&mut self, slot: u32) -> Next<ClaimEnd> {
         self.start(Aim::Granted, Step::WriteOnly(Change::Take { slot }))
     }
 
-    fn start(&mut self, aim: Aim, step: Step) -> Next {
+    fn start(&mut self, aim: Aim, step: Step) -> Next<ClaimEnd> {
         self.aim = aim;
         self.unclear = None;
         self.turn_to(Next::Ask(step))
     }
 
     /// What follows from the answer.
-    pub fn next(&mut self, claimant: &Claimant, answer: &Answer) -> Next {
+    pub fn next(&mut self, claimant: &Claimant, answer: &Answer) -> Next<ClaimEnd> {
         let next = match (self.asked, answer) {
             (Some(Step::WriteOnly(change)), Answer::Written(write_id, written)) => {
                 self.after_write(change, *write_id, written)
@@ -105,18 +103,18 @@ impl Claim {
                 let write_id = self.unclear.take();
                 self.after_rows(claimant, rows, write_id)
             }
-            (_, Answer::Refused) if self.aim == Aim::Granted => Next::Queue,
+            (_, Answer::Refused) if self.aim == Aim::Granted => Next::Over(ClaimEnd::Queue),
             (_, Answer::Refused) => Next::Ask(Step::Look),
         };
         self.turn_to(next)
     }
 
     /// What follows from a write without a look.
-    fn after_write(&mut self, change: Change, write_id: u64, written: &Written) -> Next {
+    fn after_write(&mut self, change: Change, write_id: u64, written: &Written) -> Next<ClaimEnd> {
         match (change.granted(), written.fence) {
-            (Some(slot), Some(fence)) => Next::Held { slot, fence },
+            (Some(slot), Some(fence)) => Next::Over(ClaimEnd::Held { slot, fence }),
             // Without its proof the write does nothing.
-            _ if self.aim == Aim::Granted => Next::Queue,
+            _ if self.aim == Aim::Granted => Next::Over(ClaimEnd::Queue),
             _ => {
                 self.unclear = Some(write_id);
                 Next::Ask(Step::Look)
@@ -124,24 +122,29 @@ impl Claim {
         }
     }
 
-    fn after_rows(&self, claimant: &Claimant, rows: &[SlotState], write_id: Option<u64>) -> Next {
+    fn after_rows(
+        &self,
+        claimant: &Claimant,
+        rows: &[SlotState],
+        write_id: Option<u64>,
+    ) -> Next<ClaimEnd> {
         let seeks_any = self.aim == Aim::Any;
         let slots = if seeks_any { claimant.slots } else { &[] };
         match (Claimant { slots, ..*claimant }).next(rows, write_id) {
-            Next::Taken if !seeks_any => Next::Queue,
+            Next::Over(ClaimEnd::Taken) if !seeks_any => Next::Over(ClaimEnd::Queue),
             next => next,
         }
     }
 
     /// Notes what comes next. A look leaves open whether a slot is held.
-    fn turn_to(&mut self, next: Next) -> Next {
+    fn turn_to(&mut self, next: Next<ClaimEnd>) -> Next<ClaimEnd> {
         (self.asked, self.may_hold) = match next {
             Next::Ask(step @ (Step::Write(change) | Step::WriteOnly(change))) => {
                 (Some(step), change.may_hold())
             }
             Next::Ask(step) => (Some(step), self.may_hold),
-            Next::Held { .. } => (None, true),
-            Next::Queue | Next::Taken => (None, false),
+            Next::Over(ClaimEnd::Held { .. }) => (None, true),
+            Next::Over(ClaimEnd::Queue) | Next::Over(ClaimEnd::Taken) => (None, false),
         };
         next
     }
@@ -149,14 +152,14 @@ impl Claim {
 
 impl Claimant<'_> {
     /// What follows from the `rows`, read after a write with the number `write_id`, or before any write.
-    fn next(&self, rows: &[SlotState], write_id: Option<u64>) -> Next {
+    fn next(&self, rows: &[SlotState], write_id: Option<u64>) -> Next<ClaimEnd> {
         let row = |slot: u32| rows.iter().find(|row| row.slot == slot);
         let is_own = |row: &&SlotState| row.owner.as_deref() == Some(self.owner);
         // In any slot, as an earlier claim of this caller may have been carried out late.
         if let Some(own) = rows.iter().find(is_own) {
             let (slot, fence) = (own.slot, own.fence);
             return if write_id == Some(own.write_id) {
-                Next::Held { slot, fence }
+                Next::Over(ClaimEnd::Held { slot, fence })
             } else {
                 // An earlier write got the slot, and its answer was lost. Only a write proves that it is still held: rows that are only
                 // read may be old.
@@ -187,7 +190,9 @@ impl Claimant<'_> {
                 Some(_) => {}
             }
         }
-        expired.map_or(Next::Taken, |change| Next::Ask(self.write(change)))
+        expired.map_or(Next::Over(ClaimEnd::Taken), |change| {
+            Next::Ask(self.write(change))
+        })
     }
 
     /// A grant of the only slot needs no look: there is no other row to read.

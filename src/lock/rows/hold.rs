@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::change::Change;
-use super::holding::{Hold, Next, OwnGrant, Released, Renewed};
+use super::holding::{Hold, OwnGrant, Released, Renewed};
 use super::row_lock::{Queue, RowLock, gone};
 use super::state::SlotState;
 use super::statements::Write;
-use super::step::{Answer, Step, Written};
+use super::step::{Answer, Next, Step, Written};
 use super::token_end::TokenEnd;
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};

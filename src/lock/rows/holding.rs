@@ -3,16 +3,7 @@
 
 use super::change::Change;
 use super::state::SlotState;
-use super::step::{Answer, Step};
-
-/// What to do next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Next<T> {
-    /// Ask the server.
-    Ask(Step),
-    /// Nothing: this is the result.
-    Over(T),
-}
+use super::step::{Answer, Next, Step};
 
 /// The result of a renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

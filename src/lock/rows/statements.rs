@@ -468,36 +468,47 @@ impl Write {
             if replies.len() < self.needed() {
                 return Err(fault.unwrap_or_else(no_answer));
             }
-            self.read(replies, 0)
+            let reply = |at: Option<usize>| at.and_then(|at| replies.get(at));
+            Written::read(&replies[self.update], reply(self.look), reply(self.release))
         })
     }
 
-    /// Several writes without looks in one transaction, and the reader of the answers to all of them.
+    /// Several writes without looks in one transaction, and the reader of the answers to all of them. The named locks are released last:
+    /// before that the server may refuse any of the writes, and roll back all.
     pub fn together(writes: &[Self]) -> Batch<'_, Vec<Written>> {
-        let of_each = |write: &Self| write.statements[write.in_transaction.clone()].to_vec();
-        let all: Vec<String> = writes.iter().flat_map(of_each).collect();
-        let all = Self::in_transaction("write rows", all, 0);
+        let of_write = |write: &Self| {
+            let own = write.in_transaction.clone();
+            let own = own.filter(|at| Some(*at) != write.release);
+            own.map(|at| write.statements[at].clone())
+                .collect::<Vec<_>>()
+        };
+        let release_of = |write: &Self| write.release.map(|at| write.statements[at].clone());
+        let all = writes.iter().flat_map(of_write);
+        let all = all.chain(writes.iter().filter_map(release_of));
+        let all = Self::in_transaction("write rows", all.collect(), 0);
         let first = all.in_transaction.start;
         Batch::written(all.statements).read_all(move |replies| {
-            let mut replies = &replies[first..];
+            let mut own = first;
+            let mut release = replies.len() - 1 - writes.iter().filter_map(release_of).count();
             let written = writes.iter().map(|write| {
-                let (own, rest) = replies.split_at(write.in_transaction.len());
-                replies = rest;
-                write.read(own, write.in_transaction.start)
+                let released = write.release.map(|_| &replies[release]);
+                release += usize::from(released.is_some());
+                let update = &replies[own + write.update - write.in_transaction.start];
+                own += write.in_transaction.len() - usize::from(released.is_some());
+                Written::read(update, None, released)
             });
             written.collect()
         })
     }
+}
 
-    /// Reads the answers, from that to the statement with the index `first` on.
-    fn read(&self, replies: &[Reply], first: usize) -> Result<Written, Fault> {
-        let reply = |at: Option<usize>| at.and_then(|at| replies.get(at - first));
-        let update = &replies[self.update - first];
+impl Written {
+    /// Reads the answers to a write, to the look after it, and to the release of the named lock.
+    fn read(update: &Reply, look: Option<&Reply>, released: Option<&Reply>) -> Result<Self, Fault> {
         let has_changed = update.changed > 0;
-        let rows = reply(self.look).map(|look| look.rows().all(SlotState::read));
-        let queue_head =
-            reply(self.release).map(|released| released.rows().optional(|row| row.at(1)));
-        Ok(Written {
+        let rows = look.map(|look| look.rows().all(SlotState::read));
+        let queue_head = released.map(|released| released.rows().optional(|row| row.at(1)));
+        Ok(Self {
             rows: rows.transpose()?.unwrap_or_default(),
             has_changed,
             fence: update.insert_id.filter(|_| has_changed),

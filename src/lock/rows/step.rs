@@ -26,6 +26,15 @@ impl Step {
     }
 }
 
+/// What a machine does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Next<T> {
+    /// Ask the server.
+    Ask(Step),
+    /// Nothing: this is the result.
+    Over(T),
+}
+
 /// The server's answer. Without one the session is lost, and a write may still be carried out.
 #[derive(Debug)]
 pub enum Answer {

@@ -1,12 +1,12 @@
 //! Several locks of one slot that share a session, acquired or released in one transaction, so that the server waits for its disk once. What
 //! is not decided that way, each lock finds out by itself: its row is not there, or another's, or a write was in conflict.
 
-use super::claim::{Claim, Next};
-use super::holding::{Hold, Next as HoldNext, Released};
+use super::claim::{Claim, ClaimEnd};
+use super::holding::{Hold, Released};
 use super::row_lock::{Queue, RowLock};
 use super::sharing::{Nobody, SharedServer};
 use super::statements::Write;
-use super::step::{Answer, Step, Written};
+use super::step::{Answer, Next, Step, Written};
 use crate::base::clock::Moment;
 use crate::base::log::Level;
 use crate::db::{Fault, Session, roll_back};
@@ -58,7 +58,7 @@ pub fn acquire_together(
         let next = lock.advance(&[ONLY_SLOT], &Nobody, |claim, claimant| {
             claim.next(claimant, &answer)
         })?;
-        if let Next::Held { slot, fence } = next {
+        if let Next::Over(ClaimEnd::Held { slot, fence }) = next {
             lock.grant = Grant {
                 slot,
                 connection_id: session.handshake_id(),
@@ -92,6 +92,12 @@ fn take_named_locks(
     let taken = match session.run(&try_slots(&conditions.collect::<Vec<_>>())) {
         Ok(taken) => Some(taken),
         Err(fault @ Fault::Gone(_)) => return Err(fault),
+        Err(Fault::NoNamedLocks(_)) => {
+            for lock in locks.iter_mut() {
+                lock.server.queue = Queue::None;
+            }
+            return Ok(Some(vec![true; locks.len()]));
+        }
         Err(_) => None,
     };
     // What is not needed after all, the lock releases by itself.
@@ -117,7 +123,7 @@ pub fn release_together(
     let (mut writes, mut asked) = (Vec::new(), Vec::new());
     for (at, (lock, also)) in locks.iter_mut().zip(also).enumerate() {
         lock.use_server(server);
-        let HoldNext::Ask(Step::WriteOnly(change)) = lock.step(Hold::release) else {
+        let Next::Ask(Step::WriteOnly(change)) = lock.step(Hold::release) else {
             continue;
         };
         let write_id = lock.next_write_id();
@@ -133,16 +139,13 @@ pub fn release_together(
         let (lock, queue_head) = (&mut *locks[at], written.queue_head);
         let answer = Answer::Written(write_id, written);
         let next = lock.step(|hold, grant| hold.after_release(grant, &answer));
-        if next == HoldNext::Over(Released::Done) {
-            lock.server.named_slot = None;
-            lock.after_release(queue_head, session);
-            released[at] = true;
-        }
+        lock.after_release(queue_head, session);
+        released[at] = next == Next::Over(Released::Done);
     }
     Ok(released)
 }
 
-/// Carries out these writes in one transaction; `None`: none of them.
+/// Carries out these writes in one transaction; `None`: the server has refused one, and has carried out none of them, as far as is known.
 fn write_together(writes: &[Write], session: &mut Session) -> Result<Option<Vec<Written>>, Fault> {
     if writes.is_empty() {
         return Ok(Some(Vec::new()));

@@ -3,9 +3,9 @@
 
 use super::state::{At, Broken, Caller, Flight, Ghost, OWNER_NAME, Phase, Row, World, owner};
 use crate::lock::rows::change::Change;
-use crate::lock::rows::claim::{self, Claim, Claimant};
-use crate::lock::rows::holding::{self, Hold, OwnGrant, Released, Renewed};
-use crate::lock::rows::step::{Answer, Step};
+use crate::lock::rows::claim::{Claim, ClaimEnd, Claimant};
+use crate::lock::rows::holding::{Hold, OwnGrant, Released, Renewed};
+use crate::lock::rows::step::{Answer, Next, Step};
 
 /// The slots to claim.
 const SLOTS: [u32; 2] = [0, 1];
@@ -47,7 +47,11 @@ impl World {
     }
 
     /// Begins a caller's claim, or takes it a step further.
-    pub fn claim(&mut self, number: u8, step: impl FnOnce(&mut Claim, &Claimant) -> claim::Next) {
+    pub fn claim(
+        &mut self,
+        number: u8,
+        step: impl FnOnce(&mut Claim, &Claimant) -> Next<ClaimEnd>,
+    ) {
         let by_name = self.gives_name(number) && !self.is_broken(Broken::TakesOverByName);
         let claimant = Claimant {
             owner: owner(number),
@@ -66,9 +70,9 @@ impl World {
         }
         let quits = self.caller(number).quits;
         match next {
-            claim::Next::Ask(step) => self.send(number, step, before),
-            claim::Next::Queue => self.claim(number, Claim::take),
-            claim::Next::Taken => {
+            Next::Ask(step) => self.send(number, step, before),
+            Next::Over(ClaimEnd::Queue) => self.claim(number, Claim::take),
+            Next::Over(ClaimEnd::Taken) => {
                 let seen = before.expect("it asked").rows();
                 let is_held = |row: &Row| row.owner.is_some() && row.left > 0;
                 let are_held = seen[..self.setting.slots].iter().all(is_held);
@@ -79,7 +83,7 @@ impl World {
                     self.caller(number).phase = Phase::Waits;
                 }
             }
-            claim::Next::Held { slot, fence } => {
+            Next::Over(ClaimEnd::Held { slot, fence }) => {
                 let write = before.expect("it asked");
                 assert!(write.has_changed, "what is only read counts as held");
                 self.hold(number, slot, fence, write);
@@ -152,10 +156,10 @@ impl World {
         self.go_on_renewing(number, next, None);
     }
 
-    fn go_on_renewing(&mut self, number: u8, next: holding::Next<Renewed>, before: Option<Flight>) {
+    fn go_on_renewing(&mut self, number: u8, next: Next<Renewed>, before: Option<Flight>) {
         match next {
-            holding::Next::Ask(step) => self.send(number, step, before),
-            holding::Next::Over(renewed) => {
+            Next::Ask(step) => self.send(number, step, before),
+            Next::Over(renewed) => {
                 self.renewed(number, renewed, before.expect("it asked"));
             }
         }
@@ -212,18 +216,13 @@ impl World {
         self.go_on_releasing(number, next, None);
     }
 
-    fn go_on_releasing(
-        &mut self,
-        number: u8,
-        next: holding::Next<Released>,
-        before: Option<Flight>,
-    ) {
+    fn go_on_releasing(&mut self, number: u8, next: Next<Released>, before: Option<Flight>) {
         let released = match next {
-            holding::Next::Ask(Step::LookAt(_)) if self.is_broken(Broken::BelievesUnchanged) => {
+            Next::Ask(Step::LookAt(_)) if self.is_broken(Broken::BelievesUnchanged) => {
                 Released::NotHeld
             }
-            holding::Next::Ask(step) => return self.send(number, step, before),
-            holding::Next::Over(released) => released,
+            Next::Ask(step) => return self.send(number, step, before),
+            Next::Over(released) => released,
         };
         let has_changed = before.is_some_and(|before| before.has_changed);
         let is_believed = released == Released::Done || !has_changed;
