@@ -115,8 +115,8 @@ impl<'a, T> Ask<'a, T> {
     }
 }
 
-/// The server's answer to one of several statements.
-#[derive(Debug)]
+/// The server's answer to a statement.
+#[derive(Debug, Default)]
 pub struct Reply {
     pub(super) rows: Vec<Row>,
     /// How many rows it has changed.

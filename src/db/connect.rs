@@ -1,35 +1,19 @@
 //! Connecting to a server: the hosts in order, and every address of a name, until one accepts the login.
 
-mod address;
-mod login;
-mod password;
-
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::io;
-use std::time::Duration;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
-use mysql::{LocalInfileHandler, OptsBuilder};
-
+use super::address::Address;
 use super::fault::Fault;
+use super::mysql::Account;
 use super::session::Session;
 use super::target::{ConnectOptions, Target};
-use super::tls::{Tls, check_public_key};
 use crate::base::clock::by_chance;
 use crate::base::exit::Failure;
 use crate::base::log::{Level, Listener};
-use crate::base::user::os_user;
-use address::Address;
-
-/// TCP keep-alive. A session that is gone, or that a load balancer has forgotten, becomes an error within a minute, or a quarter of the
-/// TTL if that is less, so there is time to find another server. It also keeps a NAT's entry alive. Idle time and interval are a third of
-/// that.
-const USER_TIMEOUT: Duration = Duration::from_secs(60);
-const SHORTEST_USER_TIMEOUT: Duration = Duration::from_secs(3);
-const KEEPALIVE_PROBES: u32 = 2;
-
-/// The most bytes of a packet. It is set here so that the crate does not ask the server; dblock's own statements are far shorter.
-const PACKET_LIMIT: usize = 1024 * 1024;
+use crate::base::text::shown;
 
 /// The pause between rounds. After a full server the pause doubles each time, up to the longest one or a part of the answer limit. Half
 /// of it is random, so that clients which were refused at the same time do not return at the same time.
@@ -40,10 +24,7 @@ const PART_OF_LIMIT: u32 = 8;
 /// The servers and the account to connect with.
 pub struct Connector {
     targets: Vec<Target>,
-    user: String,
-    account: OptsBuilder,
-    has_password: bool,
-    tls: Tls,
+    account: Account,
     listener: Listener,
     attempt_limit: Cell<Duration>,
     /// How many rounds in a row have found a full server.
@@ -79,45 +60,10 @@ impl Connector {
         idle_limit: Duration,
         listener: Listener,
     ) -> Result<Self, Failure> {
-        let password = password::read(&settings.password, &listener)?;
-        let user = match &settings.user {
-            Some(user) => user.clone(),
-            None => os_user()?,
-        };
-        if let Some(key) = &settings.tls.server_public_key {
-            check_public_key(key)?;
-        }
-        let millis = |span: Duration| u32::try_from(span.as_millis()).unwrap_or(u32::MAX);
-        let user_timeout = (idle_limit / 4).clamp(SHORTEST_USER_TIMEOUT, USER_TIMEOUT);
-        let keepalive = user_timeout / 3;
-        let has_password = password
-            .as_deref()
-            .is_some_and(|password| !password.is_empty());
-        let account = OptsBuilder::new()
-            .user(Some(user.clone()))
-            .pass(password.as_deref())
-            // By default the crate would switch from a loopback address to the socket that the server names. Through a tunnel that is the
-            // socket of another server.
-            .prefer_socket(false)
-            .connect_attrs(Some(attributes))
-            .server_key_path(settings.tls.server_public_key.clone())
-            .max_allowed_packet(Some(PACKET_LIMIT))
-            .stmt_cache_size(0)
-            // A server may answer any statement with a request for a local file. If that is refused, the session is not used any more.
-            .local_infile_handler(Some(LocalInfileHandler::new(|_, _| {
-                Err(io::Error::other("it asks for a file of this host's"))
-            })))
-            .tcp_keepalive_time_ms(Some(millis(keepalive)))
-            .tcp_keepalive_probe_interval_secs(u32::try_from(keepalive.as_secs()).ok())
-            .tcp_keepalive_probe_count(Some(KEEPALIVE_PROBES))
-            .tcp_user_timeout_ms(Some(millis(user_timeout)));
         let servers = u32::try_from(settings.targets.len()).unwrap_or(u32::MAX);
         Ok(Self {
             targets: settings.targets.clone(),
-            user,
-            account,
-            has_password,
-            tls: Tls::new(&settings.tls, &settings.targets, &listener)?,
+            account: Account::new(settings, attributes, idle_limit, &listener)?,
             listener,
             // A little less than its share, so that there is time to report the cause of a failure.
             attempt_limit: Cell::new(settings.connect_timeout.mul_f64(0.95) / servers),
@@ -328,5 +274,36 @@ impl Connector {
             }
         }
         Err(outcome.unwrap_or_else(|| Fault::Gone("the name has no address".to_owned())))
+    }
+
+    /// Opens a session with the server at this address, with this limit for each answer.
+    fn try_address(
+        &self,
+        target: &Target,
+        address: &Address,
+        limit: Duration,
+    ) -> Result<Session, Fault> {
+        let server = address.shown(target);
+        let tell = |line: &str| self.tell_once(Level::Info, line);
+        tell(&format!("connecting to {server}"));
+        let begun = Instant::now();
+        let wire = self
+            .account
+            .log_in(target, (address, &server), limit, &tell)?;
+        let opened_in = begun.elapsed();
+        let how = wire
+            .encryption()
+            .map(|encryption| format!(" ({encryption})"));
+        let how = how.unwrap_or_default();
+        tell(&format!(
+            "connected to {server}{how} in {}",
+            shown(opened_in)
+        ));
+        let names = (target.to_string(), server);
+        let mut session = Session::new(wire, names, opened_in, Rc::clone(&self.listener))?;
+        if session.encryption().is_some() && self.account.doubts_answers() {
+            session.prove_where_answers_come_from(limit)?;
+        }
+        Ok(session)
     }
 }

@@ -1,10 +1,13 @@
-//! A session with a MySQL or MariaDB server (the `mysql` crate): the hosts to try, login, TLS, statements out, typed answers and faults
-//! in. Knows nothing of locks.
+//! A session with a server: the hosts to try, login, TLS, statements out, typed answers and faults in. What is written for one
+//! driver is in a folder of its own. Knows nothing of locks.
 
+mod address;
 mod ask;
 pub mod cluster;
 mod connect;
 mod fault;
+mod mysql;
+mod password;
 mod peer;
 mod row;
 pub mod server_facts;
@@ -13,12 +16,14 @@ pub mod sql;
 mod target;
 mod tls;
 mod tls_error;
+mod wire;
 
 pub use ask::{
     Ask, Batch, LIST, Reply, ask, ask_value, ask_values, batch, command, named, roll_back,
 };
 pub use connect::{Connector, PassedOver};
-pub use fault::{Fault, NO_PRIVILEGE, NO_TABLE, may_pass};
+pub use fault::{Fault, may_pass};
+pub use mysql::{NO_PRIVILEGE, NO_TABLE};
 pub use peer::{
     ALL_ATTRIBUTES, Claims, Client, OWN_ATTRIBUTES, PROGRAM, claims, client, short_address,
 };

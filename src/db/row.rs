@@ -2,54 +2,78 @@
 //! none is expected.
 
 use std::ops::Deref;
+use std::rc::Rc;
 
 use super::fault::Fault;
 use crate::base::exit::{Failure, Reason};
 
 /// A row of an answer.
 #[derive(Debug)]
-pub struct Row(pub(super) mysql::Row);
+pub struct Row {
+    /// The names of the columns, which all rows of an answer share.
+    pub(super) columns: Rc<[String]>,
+    /// The values, as text; `None`: NULL.
+    pub(super) values: Vec<Sent>,
+}
 
-/// A value as the server sent it.
-pub struct Sent<'a>(&'a mysql::Value);
+/// A value as a server sent it: its text; `None`: NULL.
+pub(super) type Sent = Option<Vec<u8>>;
 
 /// What a column is read as. A number must fit, and a flag is 0 or 1. In a text, which others may have written, invalid UTF-8 is replaced.
 /// An `Option` is for a column that may be NULL.
 pub trait Value: Sized {
-    /// Reads a value; `None`: it is of another type.
-    fn read(sent: &Sent) -> Option<Self>;
+    /// Reads the text of a value; `None`: it is of another type.
+    fn read(text: &[u8]) -> Option<Self>;
+
+    /// Reads NULL; `None`: it must not be NULL.
+    fn null() -> Option<Self> {
+        None
+    }
 }
 
 impl<T: Value> Value for Option<T> {
-    fn read(sent: &Sent) -> Option<Self> {
-        match sent.0 {
-            mysql::Value::NULL => Some(None),
-            _ => T::read(sent).map(Some),
-        }
+    fn read(text: &[u8]) -> Option<Self> {
+        T::read(text).map(Some)
+    }
+
+    fn null() -> Option<Self> {
+        Some(None)
+    }
+}
+
+impl Value for Vec<u8> {
+    fn read(text: &[u8]) -> Option<Self> {
+        Some(text.to_vec())
     }
 }
 
 impl Value for String {
-    fn read(sent: &Sent) -> Option<Self> {
-        let bytes = Vec::<u8>::read(sent)?;
-        Some(
-            String::from_utf8(bytes)
-                .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()),
-        )
+    fn read(text: &[u8]) -> Option<Self> {
+        Some(Self::from_utf8_lossy(text).into_owned())
     }
 }
 
-macro_rules! values {
+impl Value for bool {
+    fn read(text: &[u8]) -> Option<Self> {
+        match text {
+            b"0" => Some(false),
+            b"1" => Some(true),
+            _ => None,
+        }
+    }
+}
+
+macro_rules! numbers {
     ($($type:ty),*) => {
         $(impl Value for $type {
-            fn read(sent: &Sent) -> Option<Self> {
-                mysql::from_value_opt(sent.0.clone()).ok()
+            fn read(text: &[u8]) -> Option<Self> {
+                std::str::from_utf8(text).ok()?.parse().ok()
             }
         })*
     };
 }
 
-values!(bool, u8, u16, u32, u64, i32, i64, usize, f64, Vec<u8>);
+numbers!(u8, u16, u32, u64, i32, i64, usize, f64);
 
 /// The columns of a row from the first on, read by their place: for an answer whose columns have no names, as that to `SHOW`. A
 /// column that the row does not have is NULL, as one in a version comment that the server ignores.
@@ -81,10 +105,9 @@ impl Row {
     /// # Errors
     /// [`Fault::Final`] for a value of another type, for NULL unless an `Option` is read, and for a column that is not there.
     pub fn get<T: Value>(&self, column: &str) -> Result<T, Fault> {
-        let mut columns = self.0.columns_ref().iter();
-        let at = columns.position(|one| one.name_ref() == column.as_bytes());
-        let sent = at.and_then(|at| self.0.as_ref(at));
-        let value = sent.and_then(|sent| T::read(&Sent(sent)));
+        let at = self.columns.iter().position(|one| one == column);
+        let sent = at.and_then(|at| self.values.get(at));
+        let value = sent.and_then(read);
         value.ok_or_else(|| unexpected(column))
     }
 
@@ -101,9 +124,13 @@ impl Row {
     /// # Errors
     /// As [`Row::get`].
     pub fn at<T: Value>(&self, place: usize) -> Result<T, Fault> {
-        let sent = self.0.as_ref(place).unwrap_or(&mysql::Value::NULL);
-        T::read(&Sent(sent)).ok_or_else(|| unexpected(&format!("column {}", place + 1)))
+        let sent = self.values.get(place).unwrap_or(&None);
+        read(sent).ok_or_else(|| unexpected(&format!("column {}", place + 1)))
     }
+}
+
+fn read<T: Value>(sent: &Sent) -> Option<T> {
+    sent.as_deref().map_or_else(T::null, T::read)
 }
 
 fn unexpected(column: &str) -> Fault {

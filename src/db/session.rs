@@ -5,29 +5,21 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
-use mysql::Conn;
-use mysql::prelude::Queryable;
-use native_tls::Agreed;
-use nix::sys::socket::{SockaddrStorage, getpeername, getsockopt, setsockopt, sockopt};
-use nix::sys::time::{TimeVal, TimeValLike};
+use nix::sys::socket::{SockaddrStorage, getpeername};
 
 use super::ask::{Ask, Batch, Reply, ask};
 use super::fault::Fault;
-use super::row::{Row, Rows};
-use super::tls;
+use super::row::Rows;
+use super::wire::{Failed, Wire, limit_reading};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
 
-/// How long the answer to the second statement of a packet may come after that to the first.
-const PROMISED: Duration = Duration::from_secs(2);
-
 /// A session. Its locks live as long as it does. Dropping it logs out from the server.
 pub struct Session {
-    conn: Conn,
+    wire: Box<dyn Wire>,
     target: String,
     server: String,
     opened_in: Duration,
-    agreed: Option<Agreed>,
     listener: Listener,
     /// Whether each statement of a batch is sent in its own packet.
     is_one_by_one: bool,
@@ -36,21 +28,19 @@ pub struct Session {
 }
 
 impl Session {
-    /// Wraps a connection that is ready for statements, with the server's name as given and as shown, and the `agreed` TLS. Removes the
-    /// handshake's limit on reading, as a statement that waits for a lock may take hours. Keeps the limit on writing.
+    /// Wraps a connection that is ready for statements, with the server's name as given and as shown. Removes the handshake's limit on
+    /// reading, as a statement that waits for a lock may take hours. Keeps the limit on writing.
     pub(super) fn new(
-        conn: Conn,
+        wire: Box<dyn Wire>,
         (target, server): (String, String),
         opened_in: Duration,
-        agreed: Option<Agreed>,
         listener: Listener,
     ) -> Result<Self, Fault> {
         let session = Self {
-            conn,
+            wire,
             target,
             server,
             opened_in,
-            agreed,
             listener,
             is_one_by_one: false,
             ended: None,
@@ -65,10 +55,19 @@ impl Session {
     /// # Errors
     /// After a [`Fault::Gone`] of the connection the session fails every statement with the same fault.
     pub fn run<T>(&mut self, ask: &Ask<T>) -> Result<T, Fault> {
+        let reply = self.send(ask)?.map_err(|(fault, _)| fault)?;
+        ask.read(reply.rows())
+    }
+
+    /// Sends a statement. `Err`: the server has refused it.
+    fn send<T>(&mut self, ask: &Ask<T>) -> Result<Result<Reply, (Fault, u16)>, Fault> {
         self.begin(ask.sql())?;
-        let rows = self.rows(ask);
-        let rows = rows.map_err(|error| self.failed(error))?;
-        ask.read(Rows(&rows))
+        let mut replies = Vec::new();
+        let sent = self.wire.send(ask.sql(), ask.most_rows(), &mut replies);
+        if let Err(failed) = sent {
+            return self.refused(failed).map(Err);
+        }
+        Ok(Ok(replies.into_iter().next().unwrap_or_default()))
     }
 
     /// Notes that a statement is sent, unless the session has ended.
@@ -80,14 +79,18 @@ impl Session {
         Ok(())
     }
 
-    /// The fault of a statement. Unless the server answered, the session has ended.
-    fn failed(&mut self, error: mysql::Error) -> Fault {
-        let is_answer = matches!(error, mysql::Error::MySqlError(_));
-        let fault = Fault::of_statement(error);
-        if !is_answer || matches!(fault, Fault::Gone(_)) {
-            self.ended.get_or_insert_with(|| fault.to_string());
+    /// A statement has failed: the fault and the number of a server that has refused it. Otherwise the session has ended.
+    fn refused(&mut self, failed: Failed) -> Result<(Fault, u16), Fault> {
+        match failed {
+            Failed {
+                fault,
+                number: Some(number),
+            } if !matches!(fault, Fault::Gone(_)) => Ok((fault, number)),
+            Failed { fault, .. } => {
+                self.ended.get_or_insert_with(|| fault.to_string());
+                Err(fault)
+            }
         }
-        fault
     }
 
     /// Sends a statement that changes rows. Returns how many it has changed.
@@ -95,8 +98,8 @@ impl Session {
     /// # Errors
     /// As [`Session::run`].
     pub fn change(&mut self, command: &Ask<()>) -> Result<u64, Fault> {
-        self.run(command)?;
-        Ok(self.conn.affected_rows())
+        let reply = self.send(command)?.map_err(|(fault, _)| fault)?;
+        Ok(reply.changed)
     }
 
     /// As [`Session::run`], but a refusal of the server is returned as its error number.
@@ -104,35 +107,26 @@ impl Session {
     /// # Errors
     /// The session must be dropped.
     pub fn try_run<T>(&mut self, ask: &Ask<T>) -> Result<Result<T, u16>, Fault> {
-        self.begin(ask.sql())?;
-        let error = match self.rows(ask) {
-            Ok(rows) => return ask.read(Rows(&rows)).map(Ok),
-            Err(error) => error,
-        };
-        let refused = match &error {
-            mysql::Error::MySqlError(error) => Some(error.code),
-            _ => None,
-        };
-        match (self.failed(error), refused) {
-            (fault @ Fault::Gone(_), _) | (fault, None) => Err(fault),
-            (_, Some(code)) => Ok(Err(code)),
+        match self.send(ask)? {
+            Ok(reply) => ask.read(reply.rows()).map(Ok),
+            Err((_, number)) => Ok(Err(number)),
         }
     }
 
     /// Sends two statements in one packet: one that changes the session, and one that does not wait. Returns the answer to the second.
     ///
-    /// A `KILL QUERY` during the first makes both servers skip the second after they have announced its result. If the result does not
-    /// follow soon, the session is given up.
+    /// If that does not follow soon after the first, the session is given up.
     ///
     /// # Errors
     /// As [`Session::run`].
     pub fn run_both<T>(&mut self, first: &Ask<()>, second: &Ask<T>) -> Result<T, Fault> {
         let statements = format!("{}; {}", first.sql(), second.sql());
         self.begin(&statements)?;
-        let row = self.second_row(&statements);
-        let row = row.map_err(|error| self.failed(error))?;
-        let rows: Vec<Row> = row.into_iter().collect();
-        second.read(Rows(&rows))
+        let row = match self.wire.send_both(&statements) {
+            Ok(row) => row,
+            Err(failed) => return Err(self.refused(failed)?.0),
+        };
+        second.read(Rows(row.as_slice()))
     }
 
     /// Sends several statements in one packet, or [one by one](Session::send_one_by_one), and reads their answers. The only limit between
@@ -150,8 +144,8 @@ impl Session {
         let mut fault = None;
         for packet in packets {
             let sent = self.begin(&packet).and_then(|()| {
-                let read = self.read_replies(&packet, &mut replies);
-                read.map_err(|error| self.failed(error))
+                let sent = self.wire.send(&packet, usize::MAX, &mut replies);
+                sent.or_else(|failed| Err(self.refused(failed)?.0))
             });
             if let Err(failed) = sent {
                 fault = Some(failed);
@@ -168,27 +162,6 @@ impl Session {
         self.is_one_by_one = true;
     }
 
-    fn read_replies(&mut self, statements: &str, replies: &mut Vec<Reply>) -> mysql::Result<()> {
-        let mut all = self.conn.query_iter(statements)?;
-        while let Some(one) = all.iter() {
-            let changed = one.affected_rows();
-            let insert_id = one.last_insert_id().filter(|id| *id > 0);
-            let rows = one.map(|row| row.map(Row));
-            replies.push(Reply {
-                rows: rows.collect::<mysql::Result<_>>()?,
-                changed,
-                insert_id,
-            });
-        }
-        Ok(())
-    }
-
-    fn rows<T>(&mut self, ask: &Ask<T>) -> mysql::Result<Vec<Row>> {
-        let result = self.conn.query_iter(ask.sql())?;
-        let rows = result.take(ask.most_rows());
-        rows.map(|row| row.map(Row)).collect()
-    }
-
     /// Limits the wait for each answer from now on. For sessions whose statements no longer wait for a lock.
     ///
     /// # Errors
@@ -197,7 +170,7 @@ impl Session {
         limit_reading(self.as_fd(), limit)
     }
 
-    /// Has the server repeat a random number. The crate still holds what arrived in clear text before TLS, right after the server's
+    /// Has the server repeat a random number. A driver may still hold what arrived in clear text before TLS, right after the server's
     /// greeting, and would read it as the first answers: an attacker in between could grant a lock that way. `limit` is for the answer.
     ///
     /// # Errors
@@ -218,8 +191,8 @@ impl Session {
     }
 
     /// The encryption of the session, such as `TLSv1.3, TLS_AES_256_GCM_SHA384`; `None`: not encrypted.
-    pub fn encryption(&self) -> Option<String> {
-        self.agreed.map(tls::in_use)
+    pub fn encryption(&self) -> Option<&str> {
+        self.wire.encryption()
     }
 
     /// Passes a line on to the session's listener.
@@ -234,7 +207,7 @@ impl Session {
 
     /// The connection id from the handshake. Behind a proxy it is the proxy's.
     pub fn handshake_id(&self) -> u64 {
-        u64::from(self.conn.connection_id())
+        self.wire.id()
     }
 
     /// How long connecting and logging in took, without resolving the name.
@@ -244,42 +217,23 @@ impl Session {
 
     /// The shortest round trip that the kernel has measured; `None` on a local socket. Connecting takes one.
     pub fn network_round_trip(&self) -> Option<Duration> {
-        network_round_trip(self.conn.as_raw_fd())
+        network_round_trip(self.as_fd().as_raw_fd())
     }
 
     /// Whether the connection is TCP, not a local socket.
     pub fn is_tcp(&self) -> bool {
-        let peer = getpeername::<SockaddrStorage>(self.conn.as_raw_fd());
+        let peer = getpeername::<SockaddrStorage>(self.as_fd().as_raw_fd());
         peer.is_ok_and(|peer| peer.as_sockaddr_in().is_some() || peer.as_sockaddr_in6().is_some())
     }
 
     /// Whether the server is on this host: by its socket, or the loopback.
     pub fn is_local(&self) -> bool {
-        let Ok(peer) = getpeername::<SockaddrStorage>(self.conn.as_raw_fd()) else {
+        let Ok(peer) = getpeername::<SockaddrStorage>(self.as_fd().as_raw_fd()) else {
             return false;
         };
         let v4 = peer.as_sockaddr_in().map(|peer| peer.ip().is_loopback());
         let v6 = peer.as_sockaddr_in6().map(|peer| peer.ip().is_loopback());
         v4.or(v6).unwrap_or(true)
-    }
-
-    fn second_row(&mut self, statements: &str) -> mysql::Result<Option<Row>> {
-        let descriptor = self.conn.as_raw_fd();
-        // SAFETY: the connection is not closed before the end of this function.
-        let socket = unsafe { BorrowedFd::borrow_raw(descriptor) };
-        let limit = getsockopt(&socket, sockopt::ReceiveTimeout).map_err(io::Error::from)?;
-        let mut results = self.conn.query_iter(statements)?;
-        limit_reading(socket, PROMISED)?;
-        let mut row = Ok(None);
-        while let (Ok(_), Some(result)) = (&row, results.iter()) {
-            row = result.last().map(|row| row.map(Row)).transpose();
-        }
-        drop(results);
-        // After any other error the session cannot be used, and nothing may wait for it.
-        if matches!(row, Ok(_) | Err(mysql::Error::MySqlError(_))) {
-            setsockopt(&socket, sockopt::ReceiveTimeout, &limit).map_err(io::Error::from)?;
-        }
-        row
     }
 }
 
@@ -308,22 +262,10 @@ fn network_round_trip(descriptor: RawFd) -> Option<Duration> {
     (status == 0 && info.tcpi_min_rtt > 0).then(|| Duration::from_micros(info.tcpi_min_rtt.into()))
 }
 
-/// Limits the wait for each answer; zero: no limit. A shorter limit than the kernel can count to is the shortest, and not none.
-fn limit_reading(socket: BorrowedFd, limit: Duration) -> io::Result<()> {
-    let limit = if limit.is_zero() {
-        limit
-    } else {
-        limit.max(Duration::from_micros(1))
-    };
-    let limit = TimeVal::microseconds(i64::try_from(limit.as_micros()).unwrap_or(i64::MAX));
-    Ok(setsockopt(&socket, sockopt::ReceiveTimeout, &limit)?)
-}
-
 impl AsFd for Session {
     /// Between statements it becomes readable only when the server has ended the session.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the connection owns the descriptor for as long as the session is borrowed.
-        unsafe { BorrowedFd::borrow_raw(self.conn.as_raw_fd()) }
+        self.wire.as_fd()
     }
 }
 

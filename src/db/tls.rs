@@ -8,13 +8,11 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use mysql::SslOpts;
-use native_tls::Agreed;
 use rustls::client::Resumption;
 use rustls::crypto::ring;
 use rustls::pki_types::ServerName;
 use rustls::sign::SingleCertAndKey;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{CipherSuite, ClientConfig, ProtocolVersion, RootCertStore};
 
 use super::fault::Fault;
 use super::target::{SslMode, Target, TlsOptions};
@@ -52,11 +50,15 @@ impl Tls {
         Ok(Self { mode, config })
     }
 
-    /// The TLS options of the `mysql` crate for the next connection, to this address of the host with this name. `None`: no TLS.
+    /// What rustls is to do for a connection to this address of the host with this name, and the name to verify; `None`: no TLS.
     ///
     /// # Errors
     /// [`Fault::Untrusted`] if no certificate can be for that host.
-    pub fn prepare_tls(&self, host: &str, address: IpAddr) -> Result<Option<SslOpts>, Fault> {
+    pub fn prepare(
+        &self,
+        host: &str,
+        address: IpAddr,
+    ) -> Result<Option<(Arc<ClientConfig>, ServerName<'static>)>, Fault> {
         let Some(config) = &self.config else {
             return Ok(None);
         };
@@ -71,8 +73,7 @@ impl Tls {
             }
             Err(_) => ServerName::IpAddress(address.into()),
         };
-        native_tls::prepare_tls(Arc::clone(config), name);
-        Ok(Some(SslOpts::default()))
+        Ok(Some((Arc::clone(config), name)))
     }
 
     /// Whether any connection is encrypted.
@@ -148,8 +149,8 @@ fn refusal(line: String) -> Failure {
 }
 
 /// The agreed version and cipher, in the servers' notation: `TLSv1.3, TLS_AES_256_GCM_SHA384`.
-pub fn in_use(agreed: Agreed) -> String {
-    let version = format!("{:?}", agreed.version).replace('_', ".");
-    let suite = format!("{:?}", agreed.suite).replace("TLS13_", "TLS_");
+pub fn in_use(version: ProtocolVersion, suite: CipherSuite) -> String {
+    let version = format!("{version:?}").replace('_', ".");
+    let suite = format!("{suite:?}").replace("TLS13_", "TLS_");
     format!("{version}, {suite}")
 }

@@ -22,6 +22,17 @@ pub enum Address {
 }
 
 impl Address {
+    /// The server, as the user named it, with the address of a name.
+    pub fn shown(&self, target: &Target) -> String {
+        match (self, target) {
+            (Self::Tcp(ip, _), Target::Tcp(name, _)) if *name != ip.to_string() => {
+                format!("{target} ({ip})")
+            }
+            (Self::Tcp(..), _) => target.to_string(),
+            (Self::Socket(path), _) => path.display().to_string(),
+        }
+    }
+
     /// The addresses of a target: all those of a name, in the resolver's order.
     ///
     /// # Errors

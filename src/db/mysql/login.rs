@@ -2,82 +2,65 @@
 
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use mysql::{Conn, DriverError, Opts, OptsBuilder};
+use mysql::{Conn, DriverError, Opts, OptsBuilder, SslOpts};
 use native_tls::Agreed;
 
-use super::Connector;
-use super::address::Address;
+use super::account::Account;
+use super::fault::{is_about_the_account, of_connecting};
+use super::wire::MySqlWire;
 use crate::base::exit::{Failure, Reason};
-use crate::base::log::Level;
-use crate::base::text::shown;
-use crate::db::fault::{Fault, is_about_the_account};
-use crate::db::session::Session;
+use crate::db::address::Address;
+use crate::db::fault::Fault;
 use crate::db::target::Target;
 use crate::db::tls;
+use crate::db::wire::Wire;
 
 /// The server's error for a wrong password, or an unknown account.
 const WRONG_PASSWORD: u16 = 1045;
 
-impl Connector {
-    /// Opens a session with the server at this address, with this limit for each answer.
-    pub(super) fn try_address(
+impl Account {
+    /// Connects to the server at this address, which is shown so, and logs in. `limit` is for each answer. Each step is told.
+    ///
+    /// # Errors
+    /// Any fault of connecting.
+    pub fn log_in(
         &self,
         target: &Target,
-        address: &Address,
+        (address, server): (&Address, &str),
         limit: Duration,
-    ) -> Result<Session, Fault> {
+        tell: &dyn Fn(&str),
+    ) -> Result<Box<dyn Wire>, Fault> {
         let options = self
-            .account
+            .options
             .clone()
             .read_timeout(Some(limit))
             .write_timeout(Some(limit));
-        let (options, server) = match address {
+        let options = match address {
             Address::Tcp(ip, port) => {
                 let host = if ip.is_ipv6() {
                     format!("[{ip}]")
                 } else {
                     ip.to_string()
                 };
-                let server = match target {
-                    Target::Tcp(name, _) if *name != ip.to_string() => format!("{target} ({ip})"),
-                    _ => target.to_string(),
-                };
-                (
-                    options
-                        .ip_or_hostname(Some(host))
-                        .tcp_port(*port)
-                        .tcp_connect_timeout(Some(limit)),
-                    server,
-                )
+                options
+                    .ip_or_hostname(Some(host))
+                    .tcp_port(*port)
+                    .tcp_connect_timeout(Some(limit))
             }
-            Address::Socket(path) => {
-                let path = path.display().to_string();
-                (options.socket(Some(path.clone())), path)
-            }
+            Address::Socket(path) => options.socket(Some(path.display().to_string())),
         };
-        self.tell_once(Level::Info, &format!("connecting to {server}"));
-        let begun = Instant::now();
-        let (conn, agreed) = self.open(target, address, &options, &server)?;
-        let opened_in = begun.elapsed();
-        let how = agreed.map_or_else(String::new, |agreed| format!(" ({})", tls::in_use(agreed)));
-        self.tell_once(
-            Level::Info,
-            &format!("connected to {server}{how} in {}", shown(opened_in)),
-        );
-        let mut session = Session::new(
+        let (conn, agreed) = self.open(target, (address, server), &options, tell)?;
+        Ok(Box::new(MySqlWire {
             conn,
-            (target.to_string(), server),
-            opened_in,
-            agreed,
-            Rc::clone(&self.listener),
-        )?;
-        if agreed.is_some() && self.tls.is_verified() {
-            session.prove_where_answers_come_from(limit)?;
-        }
-        Ok(session)
+            encryption: agreed.map(|agreed| tls::in_use(agreed.version, agreed.suite)),
+        }))
+    }
+
+    /// Whether it is to be proved that the first answers are those of the server that has proved who it is: the crate does not see to it.
+    pub fn doubts_answers(&self) -> bool {
+        self.tls.is_verified()
     }
 
     /// Connects with TLS, or without it if that is allowed and the server has none. After a TLS failure it never connects without: an
@@ -85,22 +68,21 @@ impl Connector {
     fn open(
         &self,
         target: &Target,
-        address: &Address,
+        (address, server): (&Address, &str),
         options: &OptsBuilder,
-        server: &str,
+        tell: &dyn Fn(&str),
     ) -> Result<(Conn, Option<Agreed>), Fault> {
-        let failed = |error| Fault::of_connecting(error, server, &self.user);
+        let failed = |error| of_connecting(error, server, &self.user);
         let host = match (target, address) {
             (Target::Tcp(host, _), Address::Tcp(ip, _)) if self.tls.is_used() => Some((host, *ip)),
             _ => None,
         };
         if host.is_some() {
-            match self.log_in(options, host)? {
+            match self.attempt(options, host)? {
                 Err(mysql::Error::DriverError(DriverError::TlsNotSupported))
                     if self.tls.is_optional() =>
                 {
-                    let line = format!("{server} offers no TLS; connecting without");
-                    self.tell_once(Level::Info, &line);
+                    tell(&format!("{server} offers no TLS; connecting without"));
                 }
                 opened => {
                     let conn = opened.map_err(failed)?;
@@ -113,7 +95,7 @@ impl Connector {
                 }
             }
         }
-        Ok((self.log_in(options, None)?.map_err(failed)?, None))
+        Ok((self.attempt(options, None)?.map_err(failed)?, None))
     }
 
     /// Logs in, and retries if the crate may have spoilt the login: the crate drops a zero at the end of the server's random number as if
@@ -123,14 +105,14 @@ impl Connector {
     ///
     /// The crate also panics if a server asks for PARSEC and there is no password. HMAC fills up a short key with zeros, so a password of
     /// one zero byte is the same as none there: send that, and let the server decide.
-    fn log_in(
+    fn attempt(
         &self,
         options: &OptsBuilder,
         with_tls_at: Option<(&String, IpAddr)>,
     ) -> Result<mysql::Result<Conn>, Fault> {
         let attempt = |options: OptsBuilder| {
             let options = match with_tls_at {
-                Some((host, ip)) => options.ssl_opts(self.tls.prepare_tls(host, ip)?),
+                Some((host, ip)) => options.ssl_opts(self.prepare_tls(host, ip)?),
                 None => options,
             };
             let connect = || Conn::new(Opts::from(options));
@@ -163,5 +145,14 @@ impl Connector {
             Ok(connected) => connected,
             Err(_) => Err(mysql::Error::MySqlError(refused)),
         })
+    }
+
+    /// The TLS options of the crate for the next connection, to this address of the host with this name; `None`: no TLS.
+    fn prepare_tls(&self, host: &str, address: IpAddr) -> Result<Option<SslOpts>, Fault> {
+        let prepared = self.tls.prepare(host, address)?;
+        Ok(prepared.map(|(config, name)| {
+            native_tls::prepare_tls(config, name);
+            SslOpts::default()
+        }))
     }
 }

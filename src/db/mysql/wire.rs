@@ -1,0 +1,146 @@
+//! A connection of the `mysql` crate.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+use mysql::prelude::{Protocol, Queryable};
+use mysql::{Conn, DriverError, ResultSet};
+use nix::sys::socket::{getsockopt, setsockopt, sockopt};
+
+use super::fault::of_statement;
+use crate::db::ask::Reply;
+use crate::db::row::Row;
+use crate::db::wire::{Failed, Wire, limit_reading};
+
+/// How long the answer to the second statement of a packet may come after that to the first.
+const PROMISED: Duration = Duration::from_secs(2);
+
+/// A connection that is logged in.
+pub struct MySqlWire {
+    /// The crate's.
+    pub conn: Conn,
+    /// How it is encrypted.
+    pub encryption: Option<String>,
+}
+
+impl Wire for MySqlWire {
+    fn send(
+        &mut self,
+        statements: &str,
+        most_rows: usize,
+        replies: &mut Vec<Reply>,
+    ) -> Result<(), Failed> {
+        self.read_replies(statements, most_rows, replies)
+            .map_err(failed)
+    }
+
+    /// A `KILL QUERY` during the first statement makes both servers skip the second after they have announced its result.
+    fn send_both(&mut self, statements: &str) -> Result<Option<Row>, Failed> {
+        self.second_row(statements).map_err(failed)
+    }
+
+    fn id(&self) -> u64 {
+        u64::from(self.conn.connection_id())
+    }
+
+    fn encryption(&self) -> Option<&str> {
+        self.encryption.as_deref()
+    }
+}
+
+impl MySqlWire {
+    fn read_replies(
+        &mut self,
+        statements: &str,
+        most_rows: usize,
+        replies: &mut Vec<Reply>,
+    ) -> mysql::Result<()> {
+        let mut all = self.conn.query_iter(statements)?;
+        while let Some(one) = all.iter() {
+            let changed = one.affected_rows();
+            let insert_id = one.last_insert_id().filter(|id| *id > 0);
+            replies.push(Reply {
+                rows: rows(one, most_rows)?,
+                changed,
+                insert_id,
+            });
+        }
+        Ok(())
+    }
+
+    fn second_row(&mut self, statements: &str) -> mysql::Result<Option<Row>> {
+        let descriptor = self.conn.as_raw_fd();
+        // SAFETY: the connection is not closed before the end of this function.
+        let socket = unsafe { BorrowedFd::borrow_raw(descriptor) };
+        let limit = getsockopt(&socket, sockopt::ReceiveTimeout).map_err(io::Error::from)?;
+        let mut results = self.conn.query_iter(statements)?;
+        limit_reading(socket, PROMISED)?;
+        let mut row = Ok(None);
+        while let (Ok(_), Some(result)) = (&row, results.iter()) {
+            row = last_row(result);
+        }
+        drop(results);
+        // After any other error the session cannot be used, and nothing may wait for it.
+        if matches!(row, Ok(_) | Err(mysql::Error::MySqlError(_))) {
+            setsockopt(&socket, sockopt::ReceiveTimeout, &limit).map_err(io::Error::from)?;
+        }
+        row
+    }
+}
+
+/// The first rows of an answer, at most so many.
+fn rows<P: Protocol>(result: ResultSet<P>, most_rows: usize) -> mysql::Result<Vec<Row>> {
+    let columns = names(&result);
+    let rows = result.take(most_rows);
+    rows.map(|row| read(&columns, row?)).collect()
+}
+
+fn last_row<P: Protocol>(mut result: ResultSet<P>) -> mysql::Result<Option<Row>> {
+    let columns = names(&result);
+    let last = result.try_fold(None, |_, row| row.map(Some))?;
+    last.map(|row| read(&columns, row)).transpose()
+}
+
+/// The names of an answer's columns.
+fn names<P: Protocol>(result: &ResultSet<P>) -> Rc<[String]> {
+    let columns = result.columns();
+    let columns = columns.as_ref().iter();
+    columns
+        .map(|column| column.name_str().into_owned())
+        .collect()
+}
+
+/// Statements without parameters are answered in texts.
+fn read(columns: &Rc<[String]>, row: mysql::Row) -> mysql::Result<Row> {
+    let text = |value| match value {
+        mysql::Value::NULL => Ok(None),
+        mysql::Value::Bytes(text) => Ok(Some(text)),
+        _ => Err(mysql::Error::from(DriverError::UnexpectedPacket)),
+    };
+    Ok(Row {
+        columns: Rc::clone(columns),
+        values: row
+            .unwrap()
+            .into_iter()
+            .map(text)
+            .collect::<mysql::Result<_>>()?,
+    })
+}
+
+fn failed(error: mysql::Error) -> Failed {
+    let number = match &error {
+        mysql::Error::MySqlError(error) => Some(error.code),
+        _ => None,
+    };
+    let fault = of_statement(error);
+    Failed { fault, number }
+}
+
+impl AsFd for MySqlWire {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the connection owns the descriptor for as long as it is borrowed.
+        unsafe { BorrowedFd::borrow_raw(self.conn.as_raw_fd()) }
+    }
+}
