@@ -129,6 +129,8 @@ impl Scheduler<'_> {
                 single.extend(part);
             }
             self.renew_if_due()?;
+            // Their commands need not wait for the rest.
+            self.seek_locks()?;
         }
         for one in single.into_iter().chain(&alone) {
             self.renew_if_due()?;
