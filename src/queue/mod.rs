@@ -49,6 +49,6 @@ pub use reach::{For, being_deleted, missing_queue, no_such_queue, open, reach};
 pub use rescue::rescue;
 pub use show::{Details, show};
 pub use status::{Count, MINUTES, StatusItem, Summary, Worker, status};
-pub use turn::{EndedUnit, JobEnd, LONGEST_ERROR, Turn, TurnOver, Unit, Want, ask_running};
+pub use turn::{EndedUnit, JobEnd, LONGEST_ERROR, Turn, TurnAnswer, Unit, Want, ask_running};
 pub use wake::wake_lock;
 pub use worker::{WorkerFacts, deregister, find_registration, register, renew};

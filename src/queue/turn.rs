@@ -114,7 +114,7 @@ pub struct Want {
 
 /// The server's answer to a turn.
 #[derive(Debug, Default)]
-pub struct TurnOver {
+pub struct TurnAnswer {
     /// The worker's row.
     pub standing: WorkerStatus,
     /// The claimed units, with the payloads of single jobs; `None`: there is no such job. For a block it is the payload of its first job,
@@ -236,7 +236,7 @@ impl WorkerStatus {
 
 impl Turn<'_> {
     /// Carries it out.
-    pub fn batch(&self) -> Batch<'static, TurnOver> {
+    pub fn batch(&self) -> Batch<'static, TurnAnswer> {
         let longer_timeout = self.was_idle.then(|| {
             let set = format!("SET SESSION wait_timeout = {}", self.queue.ttl.as_secs());
             named("queue session", set)
@@ -269,19 +269,19 @@ impl Turn<'_> {
         let wants = self.want.is_some();
         statements.extend(wants.then_some(claimed));
         Batch::written(statements).read_all(move |replies| match replies {
-            [.., standing, claimed] if wants => TurnOver::read(standing.rows(), claimed.rows()),
-            [.., standing] => Ok(TurnOver {
+            [.., standing, claimed] if wants => TurnAnswer::read(standing.rows(), claimed.rows()),
+            [.., standing] => Ok(TurnAnswer {
                 standing: WorkerStatus::read(standing.rows())?,
-                ..TurnOver::default()
+                ..TurnAnswer::default()
             }),
             [] => Err(no_answer()),
         })
     }
 
     /// Looks it up, after its answer was lost.
-    pub fn look_up(&self) -> Batch<'static, TurnOver> {
+    pub fn look_up(&self) -> Batch<'static, TurnAnswer> {
         batch("queue ask turn", self.outcome().to_vec()).read_all(|replies| match replies {
-            [standing, claimed] => TurnOver::read(standing.rows(), claimed.rows()),
+            [standing, claimed] => TurnAnswer::read(standing.rows(), claimed.rows()),
             _ => Err(no_answer()),
         })
     }
@@ -322,7 +322,7 @@ impl Unit {
     }
 }
 
-impl TurnOver {
+impl TurnAnswer {
     fn read(standing: Rows, claimed: Rows) -> Result<Self, Fault> {
         let mut units: Vec<(i32, Unit, Option<Stored>)> = claimed.all(|row| {
             let priority = row.get("priority")?;

@@ -81,7 +81,7 @@ impl First {
 pub struct FirstAnswer(Option<Opened>);
 
 /// The state of a request on one session.
-pub enum Turn {
+pub enum Waited {
     /// The request is decided.
     Over(Decision),
     /// After a wait the session was granted this slot, but that is not proved yet.
@@ -243,8 +243,8 @@ impl Request {
         turns: Option<Turns>,
     ) -> Result<Decision, Fault> {
         match self.advance(session, opening, caller, turns, false)? {
-            Turn::Over(decision) => Ok(decision),
-            Turn::Unproved(..) => Err(Fault::Gone("the slot is not proved".to_owned())),
+            Waited::Over(decision) => Ok(decision),
+            Waited::Unproved(..) => Err(Fault::Gone("the slot is not proved".to_owned())),
         }
     }
 
@@ -258,7 +258,7 @@ impl Request {
         session: &mut Session,
         opening: &Opening,
         caller: &dyn Caller,
-    ) -> Result<Turn, Fault> {
+    ) -> Result<Waited, Fault> {
         self.advance(session, opening, caller, None, self.slots == 1)
     }
 
@@ -275,7 +275,7 @@ impl Request {
         caller: &dyn Caller,
         mut turns: Option<Turns>,
         leaves_proof: bool,
-    ) -> Result<Turn, Fault> {
+    ) -> Result<Waited, Fault> {
         let mut turn_begun = Moment::now();
         let (mut doubts, mut said) = (Doubts::default(), false);
         let Opening {
@@ -345,15 +345,15 @@ impl Request {
                         waits: acquiring.is_waiting(),
                         ..opening.clone()
                     };
-                    return Ok(Turn::Unproved(slot, granted));
+                    return Ok(Waited::Unproved(slot, granted));
                 }
                 Next::Over(Outcome::Held(grant)) => {
                     let lease = Lease { ttl, proved: asked };
-                    return Ok(Turn::Over(Decision::Held(grant, lease)));
+                    return Ok(Waited::Over(Decision::Held(grant, lease)));
                 }
                 Next::Over(Outcome::Taken) => {
                     let holders = self.taken(session, caller)?;
-                    return Ok(Turn::Over(Decision::Taken(holders)));
+                    return Ok(Waited::Over(Decision::Taken(holders)));
                 }
                 Next::Over(Outcome::GiveWay) => {
                     let cause = "its holder was cut off, and is reacquiring it";

@@ -20,7 +20,7 @@ mod retaking;
 mod starting;
 mod statements;
 
-pub use acquire::{Decision, First, FirstAnswer, Opening, Turn, Turns};
+pub use acquire::{Decision, First, FirstAnswer, Opening, Turns, Waited};
 pub use census::{Census, Found, Holding, Reported, Waiter};
 pub use fitness::Unfit;
 pub use inspect::{Inspector, reach};

@@ -19,7 +19,7 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::db::{Fault, Session, no_answer};
-use crate::lock::named::{Decision, Opening, Request, Turn, Turns};
+use crate::lock::named::{Decision, Opening, Request, Turns, Waited};
 use crate::lock::{Attempt, Caller, Grant, Holder, HolderKind, Holders, Lease};
 
 /// The pause between a lost session and the next attempt.
@@ -172,8 +172,8 @@ impl RowLock {
         let mut slots: Vec<u32> = (0..self.slots).collect();
         if let Some(opening) = opening {
             let decision = match self.wait_in_queue(session, opening, caller)? {
-                Turn::Over(decision) => decision,
-                Turn::Unproved(slot, granted) => {
+                Waited::Over(decision) => decision,
+                Waited::Unproved(slot, granted) => {
                     if let Some(held) = self.claim_and_prove(slot, &granted, session, caller)? {
                         return Ok(held);
                     }
@@ -237,7 +237,7 @@ impl RowLock {
         session: &mut Session,
         opening: &Opening,
         caller: &dyn Caller,
-    ) -> Result<Turn, Fault> {
+    ) -> Result<Waited, Fault> {
         if self.server.queue != Queue::OfThisServer {
             return self.request.take_unproved(session, opening, caller);
         }
@@ -253,7 +253,7 @@ impl RowLock {
             after: &mut look_at_node,
         };
         let taken = self.request.take(session, opening, caller, Some(turns))?;
-        Ok(Turn::Over(taken))
+        Ok(Waited::Over(taken))
     }
 
     /// Claims the slot whose named lock was granted after a wait, if the same packet proves the grant. `None`: nothing was claimed, so

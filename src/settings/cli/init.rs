@@ -39,7 +39,7 @@ pub const SETTINGS: &[Setting] = &[
 const HELP: &str = "\
 Run it once before you use any of these: run with --durable, --once-at, --once-per, --record or --token, acquire, renew, release,
 history, cron, queue. Other locks need no table. You can run it again, on several hosts at once, and while other dblocks work.
-Its account needs CREATE, SELECT, INSERT and UPDATE on the database, and ALTER to upgrade tables. Accounts that use the tables
+Its account needs CREATE, SELECT, INSERT, UPDATE and DELETE on the database, and ALTER to upgrade tables. Accounts that use the tables
 need SELECT, INSERT, UPDATE and DELETE there: init says what its own account lacks, and prints the grant for the others.
 
 Exit codes: 0 the tables are current; 78 they are not (--check), they belong to a newer dblock or another program, or bad

@@ -9,7 +9,7 @@ use super::{Claimer, LOOK_INTERVAL, Stop};
 use crate::base::clock::{Moment, chance_below};
 use crate::keeper::{LONGEST_PAUSE, SHORTEST_PAUSE, sleep_longer};
 use crate::queue::{
-    Claim, EndedUnit, Exchange, JobEnd, Marks, Turn, TurnAsk, TurnOver, Verdict, Want,
+    Claim, EndedUnit, Exchange, JobEnd, Marks, Turn, TurnAnswer, TurnAsk, Verdict, Want,
     ask_candidates, ask_shards,
 };
 
@@ -69,7 +69,7 @@ impl Claimer<'_> {
         // Before a worker that drains the queue ends, it looks once more: a claim skips what others have locked.
         if !waits && claimed == 0 && want > 0 && self.spec.until != Until::Stopped && self.look()? {
             self.claiming.fruitless_pause = sleep_longer(self.claiming.fruitless_pause);
-            return self.send_in_time(&FromClaimer::TurnOver { nothing_due: false }, None);
+            return self.send_in_time(&FromClaimer::TurnAnswer { nothing_due: false }, None);
         }
         while waits && claimed == 0 && !self.claiming.is_stuck {
             if self.coordinator.has_message() {
@@ -93,7 +93,7 @@ impl Claimer<'_> {
         if is_last && nothing_due && claimed == 0 && self.spec.until == Until::Drained {
             self.pay_debt()?;
         }
-        self.send_in_time(&FromClaimer::TurnOver { nothing_due }, None)?;
+        self.send_in_time(&FromClaimer::TurnAnswer { nothing_due }, None)?;
         self.keep_pace()
     }
 
@@ -228,7 +228,7 @@ impl Claimer<'_> {
     }
 
     /// Carries out a turn exactly once. If its outcome is in doubt, it looks that up.
-    pub(super) fn carry_out(&mut self, want: Option<&Want>) -> Result<TurnOver, Stop> {
+    pub(super) fn carry_out(&mut self, want: Option<&Want>) -> Result<TurnAnswer, Stop> {
         let ended = std::mem::take(&mut self.outcomes.ended);
         let worker = self.worker()?;
         let (number, queue, last) = (worker.number, worker.queue.clone(), worker.turn);

@@ -5,7 +5,7 @@ use super::super::payload;
 use super::{Claimer, Stop};
 use crate::base::exit::{Failure, Reason};
 use crate::base::text::in_words;
-use crate::queue::{EndedUnit, JobEnd, Stored, TurnOver, Unit, read_block, read_piece};
+use crate::queue::{EndedUnit, JobEnd, Stored, TurnAnswer, Unit, read_block, read_piece};
 use std::fs::File;
 use std::io::{Seek, Write};
 use std::os::fd::AsFd;
@@ -37,7 +37,7 @@ pub(super) const JOBS_READ: usize = 500;
 impl Claimer<'_> {
     /// Reads the payloads of the claimed units, and sends all to the coordinator. Returns how many jobs. If there is no room for payloads,
     /// it returns the rest, and the worker ends.
-    pub(super) fn pass_on(&mut self, over: &TurnOver) -> Result<u32, Stop> {
+    pub(super) fn pass_on(&mut self, over: &TurnAnswer) -> Result<u32, Stop> {
         let (mut jobs, mut units) = (0, 0);
         if over.claimed.is_empty() {
             return Ok(0);
@@ -60,7 +60,7 @@ impl Claimer<'_> {
     /// Counts the sent jobs and units. A queue's units are either all blocks or all single jobs.
     fn pass_on_each(
         &mut self,
-        over: &TurnOver,
+        over: &TurnAnswer,
         jobs: &mut u32,
         units: &mut usize,
     ) -> Result<(), Stop> {
