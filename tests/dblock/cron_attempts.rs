@@ -138,7 +138,7 @@ both_servers! {
         let host = crontab.start(&["--grace", "0s"]);
         // The system refuses the pipes for another command.
         let is_free = |number: &u32| fs::read_link(format!("/proc/{}/fd/{number}", host.pid())).is_err();
-        allow_files(host.pid(), (0..).find(is_free).unwrap() + 1);
+        allow_files(host.pid(), (0..1000).find(is_free).unwrap() + 1);
         crontab.due("job");
         crontab.eventually_row("dblock_cron_ticks WHERE daemon IS NULL AND attempt = 1");
         // As if that had gone on for longer.

@@ -75,7 +75,7 @@ pub fn tls(session: &Session, mode: SslMode) -> Finding {
             ),
         };
     };
-    let found = Finding::ok("TLS", &how).with("encrypted", true);
+    let found = Finding::ok("TLS", how).with("encrypted", true);
     match mode {
         SslMode::VerifyIdentity => found.with("verified", "identity"),
         SslMode::VerifyCa => found.with("verified", "ca"),

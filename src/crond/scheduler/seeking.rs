@@ -30,7 +30,9 @@ impl Scheduler<'_> {
         let due = sought.into_iter().filter(|(next, ..)| *next <= now);
         let due: Vec<String> = due.map(|(.., run)| run).collect();
         if self.is_stopped {
-            due.iter().for_each(|run| self.give_back(run));
+            for run in &due {
+                self.give_back(run);
+            }
         }
         for part in due.chunks(LOCKS_AT_ONCE) {
             if self.is_stopped || self.coordinator.awaits_acknowledgement() {

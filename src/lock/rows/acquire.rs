@@ -396,7 +396,7 @@ impl RowLock {
                     let (ttl, proved) = (self.ttl, sent);
                     return Ok(Claimed::Held(grant, Lease { ttl, proved }));
                 }
-                Next::Over(ClaimEnd::Queue) | Next::Over(ClaimEnd::Taken) => {
+                Next::Over(ClaimEnd::Queue | ClaimEnd::Taken) => {
                     self.note_locked_row(false, caller);
                     return Ok(Claimed::Taken(rows));
                 }

@@ -144,7 +144,7 @@ impl Claim {
             }
             Next::Ask(step) => (Some(step), self.may_hold),
             Next::Over(ClaimEnd::Held { .. }) => (None, true),
-            Next::Over(ClaimEnd::Queue) | Next::Over(ClaimEnd::Taken) => (None, false),
+            Next::Over(ClaimEnd::Queue | ClaimEnd::Taken) => (None, false),
         };
         next
     }
