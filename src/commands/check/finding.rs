@@ -1,10 +1,11 @@
 //! The findings about a server, as a table for people and as JSON for programs.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::base::text::printable;
 
@@ -50,6 +51,27 @@ pub struct Finding {
     advice: Option<String>,
     /// Further members for programs, by their names.
     data: Vec<(String, Member)>,
+}
+
+/// A finding for programs.
+#[derive(Debug, Serialize)]
+pub struct FindingJson<'a> {
+    check: &'a str,
+    verdict: Verdict,
+    value: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<&'a str>,
+    /// The further members.
+    #[serde(flatten)]
+    data: BTreeMap<&'a str, Value>,
+}
+
+/// All findings about a server, for programs.
+#[derive(Debug, Serialize)]
+pub struct FindingsJson<'a> {
+    server: String,
+    verdict: Verdict,
+    findings: Vec<FindingJson<'a>>,
 }
 
 /// The value of a member for programs.
@@ -118,20 +140,23 @@ impl Finding {
     }
 
     /// All of it for programs.
-    pub fn for_programs(&self) -> Value {
-        let mut json = json!({ "check": self.check, "verdict": self.verdict, "value": self.value });
-        if let Some(advice) = &self.advice {
-            json["advice"] = json!(advice);
-        }
-        for (key, member) in &self.data {
-            json[key] = match member {
-                Member::Flag(flag) => json!(flag),
-                Member::Count(count) => json!(count),
-                Member::Fraction(fraction) => json!(fraction),
-                Member::Text(text) => json!(text),
+    pub fn for_programs(&self) -> FindingJson<'_> {
+        let data = self.data.iter().map(|(key, member)| {
+            let value = match member {
+                Member::Flag(flag) => Value::from(*flag),
+                Member::Count(count) => Value::from(*count),
+                Member::Fraction(fraction) => Value::from(*fraction),
+                Member::Text(text) => Value::from(text.as_str()),
             };
+            (key.as_str(), value)
+        });
+        FindingJson {
+            check: &self.check,
+            verdict: self.verdict,
+            value: &self.value,
+            advice: self.advice.as_deref(),
+            data: data.collect(),
         }
-        json
     }
 
     /// The name of the check, for people.
@@ -169,9 +194,12 @@ impl Findings {
     }
 
     /// What `--json` prints, as `docs/check.schema.json` says.
-    pub fn for_programs(&self) -> Value {
-        let findings: Vec<_> = self.all.iter().map(Finding::for_programs).collect();
-        json!({ "server": printable(&self.server), "verdict": self.verdict(), "findings": findings })
+    pub fn for_programs(&self) -> FindingsJson<'_> {
+        FindingsJson {
+            server: printable(&self.server),
+            verdict: self.verdict(),
+            findings: self.all.iter().map(Finding::for_programs).collect(),
+        }
     }
 
     /// The verdict, and one or more lines for each finding.

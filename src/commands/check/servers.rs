@@ -334,7 +334,8 @@ mod tests {
             Clock::new(micros, Moment::START, answered)
         };
         let said = |found: Option<Finding>| {
-            let found = found.expect("two clocks").for_programs();
+            let found = found.expect("two clocks");
+            let found = serde_json::to_value(found.for_programs()).expect("JSON");
             (found["value"].clone(), found["verdict"].clone())
         };
         assert!(clocks(&[("a", at(0, 0))]).is_none());
@@ -369,7 +370,8 @@ mod tests {
             (-20, " s ahead of the server's", false),
         ] {
             let server = Clock::new(micros + seconds * 1_000_000, moment, moment);
-            let found = host_clock(server).for_programs();
+            let found = host_clock(server);
+            let found = serde_json::to_value(found.for_programs()).expect("JSON");
             assert!(found["value"].as_str().expect("a text").ends_with(value));
             assert_eq!(found["verdict"], "ok");
             assert_eq!(found["advice"].is_string(), has_advice);
