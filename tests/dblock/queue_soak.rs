@@ -12,7 +12,8 @@ use nix::unistd::Pid;
 
 use crate::harness::jobs::{claimer_of, commands_of, lines};
 use crate::harness::{
-    HeldUp, Jobs, Kind, Running, SOON, Server, Time, eventually, quoted, soak_settings, within,
+    HeldUp, Jobs, Kind, Running, SOON, Server, Time, eventually, in_time, quoted, soak_settings,
+    within,
 };
 
 /// Workers of each queue.
@@ -139,6 +140,21 @@ impl<'a> Site<'a> {
         self.jobs.work(&args).sh(&self.script).spawn()
     }
 
+    /// What is left to do, and what the workers say.
+    fn left(&self) -> String {
+        let states = self.jobs.states();
+        let unit = "job, last_job, shard, attempt, fence, due_at";
+        let rows: Vec<String> = self.jobs.rows(&format!(
+            "SELECT CONCAT_WS(' ', 'due', {unit}) FROM dblock_due UNION ALL \
+             SELECT CONCAT_WS(' ', 'delayed', {unit}) FROM dblock_delayed UNION ALL \
+             SELECT CONCAT_WS(' ', 'running', {unit}, worker, turn, claimed_at) FROM dblock_running UNION ALL \
+             SELECT CONCAT_WS(' ', 'dead', {unit}) FROM dblock_dead UNION ALL \
+             SELECT CONCAT_WS(' ', 'worker', worker, pid, turn, expires_at, gone_at, UTC_TIMESTAMP(6)) FROM dblock_workers"
+        ));
+        let said: Vec<String> = self.workers.iter().map(Running::stderr).collect();
+        format!("{states:?}\n{}\n{}", rows.join("\n"), said.join("\n---\n"))
+    }
+
     /// What is wrong with the records of one queue.
     fn wrong(&self, held_up: &HeldUp) -> Vec<String> {
         let mut wrong = Vec::new();
@@ -212,9 +228,8 @@ fn soak(kind: Kind) {
     let deeds = strike(&server, &mut sites, seconds, &mut random);
     std::fs::write(folder.path().join(CALM), "").expect("a file");
     for site in &sites {
-        eventually("all jobs are done", Duration::from_secs(60), || {
-            site.jobs.states() == [0; 4]
-        });
+        let is_done = in_time(Duration::from_secs(60), || site.jobs.states() == [0; 4]);
+        assert!(is_done, "not all jobs are done: {}", site.left());
     }
     for site in &mut sites {
         for worker in &site.workers {
