@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 
 use crate::harness::{
     Dblock, PASSWORD, Packet, Proxy, Records, Running, SOON, Server, both_locks, both_servers,
-    eventually, eventually_gone, holder, quoted, send, slack, unique, waiters, within,
+    each_lock, eventually, eventually_gone, holder, quoted, send, slack, unique, waiters, within,
 };
 use crate::pools::slot_on_server;
 
@@ -532,9 +532,12 @@ both_locks! {
             assert!((least..=most).contains(&asked), "{asked} statements in {seconds} s of {callers} callers");
         }
     }
+}
 
+// Three thousand processes each. The durable one takes the named locks, too.
+each_lock! {
     fn a_thousand_slots_are_filled_and_emptied(server) {
-        // In turn: each of the four starts three thousand processes.
+        // In turn.
         static TURN: Mutex<()> = Mutex::new(());
         let _turn = TURN.lock();
         let server = &Server::private_with(server.kind, &["--max-connections=1100", "--table-open-cache=400"]);
