@@ -140,6 +140,21 @@ impl<'a> Site<'a> {
         self.jobs.work(&args).sh(&self.script).spawn()
     }
 
+    /// Starts workers in place of those that have ended: they were killed, or the server was away for their connect timeout, as on a machine
+    /// that is so busy that it starts again slowly.
+    fn revive(&mut self, random: &mut fastrand::Rng) {
+        for one in 0..WORKERS {
+            if self.workers[one].is_running() {
+                continue;
+            }
+            let worker = self.start_worker(random);
+            let ended = std::mem::replace(&mut self.workers[one], worker).wait();
+            if ended.code != Some(69) {
+                ended.expect_signal(Signal::SIGKILL);
+            }
+        }
+    }
+
     /// What is left to do, and what the workers say.
     fn left(&self) -> String {
         let states = self.jobs.states();
@@ -227,8 +242,11 @@ fn soak(kind: Kind) {
     let held_up = HeldUp::watch(&server);
     let deeds = strike(&server, &mut sites, seconds, &mut random);
     std::fs::write(folder.path().join(CALM), "").expect("a file");
-    for site in &sites {
-        let is_done = in_time(Duration::from_secs(60), || site.jobs.states() == [0; 4]);
+    for site in &mut sites {
+        let is_done = in_time(Duration::from_secs(60), || {
+            site.revive(&mut random);
+            site.jobs.states() == [0; 4]
+        });
         assert!(is_done, "not all jobs are done: {}", site.left());
     }
     for site in &mut sites {
@@ -289,13 +307,7 @@ fn strike(
             let more = site.jobs.number(random.usize(1..15));
             site.put.extend(more);
         }
-        for one in 0..WORKERS {
-            if !site.workers[one].is_running() {
-                let worker = site.start_worker(random);
-                let ended = std::mem::replace(&mut site.workers[one], worker);
-                ended.wait().expect_signal(Signal::SIGKILL);
-            }
-        }
+        site.revive(random);
         if begun.elapsed() > duration / 2 && !has_restarted {
             has_restarted = true;
             // A worker that is stopped cannot end its commands when its lease ends with the server.
@@ -356,13 +368,6 @@ fn strike(
         *deeds.entry(deed).or_default() += 1;
     }
     drop(stopped);
-    for site in sites {
-        for one in 0..WORKERS {
-            if !site.workers[one].is_running() {
-                site.workers[one] = site.start_worker(random);
-            }
-        }
-    }
     deeds
 }
 
