@@ -273,8 +273,13 @@ fn soak(kind: Kind) {
         .sum();
     let jobs: usize = sites.iter().map(|site| site.put.len()).sum();
     let held_up = held_up.end();
+    let records = sites.iter().flat_map(Site::records);
+    let most = records
+        .map(|record| record.attempt)
+        .max()
+        .unwrap_or_default();
     println!(
-        "{jobs} jobs, {starts} starts; {deeds:?}; held up {}",
+        "{jobs} jobs, {starts} starts, {most} attempts of one at most; {deeds:?}; held up {}",
         held_up.0.len()
     );
     let wrong: Vec<String> = sites.iter().flat_map(|site| site.wrong(&held_up)).collect();
