@@ -26,7 +26,7 @@ pub enum FromClaimer {
     /// Jobs were claimed. Their payloads come with the message, one after the other in a file.
     Claimed(Vec<Claimed>),
     /// The turn is over.
-    TurnAnswer {
+    TurnOver {
         /// Whether it claimed less than requested.
         nothing_due: bool,
     },

@@ -140,18 +140,15 @@ impl<'a> Site<'a> {
         self.jobs.work(&args).sh(&self.script).spawn()
     }
 
-    /// Starts workers in place of those that have ended: they were killed, or the server was away for their connect timeout, as on a machine
-    /// that is so busy that it starts again slowly.
+    /// Starts workers in place of those that were killed.
     fn revive(&mut self, random: &mut fastrand::Rng) {
         for one in 0..WORKERS {
             if self.workers[one].is_running() {
                 continue;
             }
             let worker = self.start_worker(random);
-            let ended = std::mem::replace(&mut self.workers[one], worker).wait();
-            if ended.code != Some(69) {
-                ended.expect_signal(Signal::SIGKILL);
-            }
+            let ended = std::mem::replace(&mut self.workers[one], worker);
+            ended.wait().expect_signal(Signal::SIGKILL);
         }
     }
 

@@ -534,10 +534,10 @@ both_locks! {
     }
 }
 
-// Three thousand processes each. The durable one takes the named locks, too.
+// The durable one takes the named locks, too.
 each_lock! {
     fn a_thousand_slots_are_filled_and_emptied(server) {
-        // In turn.
+        // In turn: each starts three thousand processes.
         static TURN: Mutex<()> = Mutex::new(());
         let _turn = TURN.lock();
         let server = &Server::private_with(server.kind, &["--max-connections=1100", "--table-open-cache=400"]);

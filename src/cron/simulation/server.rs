@@ -361,13 +361,13 @@ impl Server {
                 self.end_tick(&over);
             }
             Some(delay) if found.daemon.is_some() => {
-                (found.daemon, found.started_at, found.failures) = (None, None, failures);
-                found.start_at = Some(now + micros(delay));
                 if end == AttemptEnd::Unstarted {
                     found.unstarted_at.get_or_insert(now);
-                } else {
+                } else if found.started_at.is_some() {
                     found.unstarted_at = None;
                 }
+                (found.daemon, found.started_at, found.failures) = (None, None, failures);
+                found.start_at = Some(now + micros(delay));
             }
             Some(_) => {}
         }

@@ -31,6 +31,10 @@ pub struct Retake<'a> {
     pub why: Option<&'a str>,
 }
 
+/// The assignment for an attempt that is over: since when no command of the tick could be started stays as it is, unless this one was about
+/// to be. It comes before `started_at` is assigned.
+const UNSTARTED_SINCE: &str = "unstarted_at = IF(started_at IS NULL, unstarted_at, NULL)";
+
 fn key(name: &str, tick: i64, run: &str) -> String {
     format!(
         "name = {} AND tick = {} AND run = {}",
@@ -62,7 +66,7 @@ impl Retake<'_> {
             "BEGIN".to_owned(),
             format!(
                 "UPDATE {ticks} SET run = {}, daemon = {}, attempt = attempt + 1, failures = {}, start_at = NULL, \
-                 unstarted_at = IF(started_at IS NULL, unstarted_at, NULL), started_at = NULL \
+                 {UNSTARTED_SINCE}, started_at = NULL \
                  WHERE {} AND daemon <=> {daemon} AND started_at <=> {}",
                 text_literal(self.run),
                 text_literal(&self.daemon.id),
@@ -192,13 +196,12 @@ impl Finish<'_> {
         let tick = match self.retry {
             None => format!("DELETE FROM {ticks} WHERE {key}"),
             Some(delay) => format!(
-                "UPDATE {ticks} SET {}daemon = NULL, started_at = NULL, failures = {}, \
+                "UPDATE {ticks} SET {}, daemon = NULL, started_at = NULL, failures = {}, \
                  start_at = {} WHERE {key} AND daemon IS NOT NULL",
                 match self.end {
                     AttemptEnd::Unstarted =>
-                        "unstarted_at = COALESCE(unstarted_at, UTC_TIMESTAMP(6)), ",
-                    // Its command was started.
-                    _ => "unstarted_at = NULL, ",
+                        "unstarted_at = COALESCE(unstarted_at, UTC_TIMESTAMP(6))",
+                    _ => UNSTARTED_SINCE,
                 },
                 self.failures,
                 after(delay)

@@ -33,18 +33,9 @@ impl Scheduler<'_> {
             for run in &due {
                 self.give_back(run);
             }
-        }
-        for part in due.chunks(LOCKS_AT_ONCE) {
-            if self.is_stopped || self.coordinator.awaits_acknowledgement() {
-                break;
-            }
-            self.seek_together(part)?;
-            for run in part {
-                if self.coordinator.awaits_acknowledgement() {
-                    break;
-                }
-                self.seek(run)?;
-                self.renew_if_due()?;
+        } else {
+            for part in due.chunks(LOCKS_AT_ONCE) {
+                self.seek_all(part)?;
             }
         }
         // Nothing is sought for a coordinator that does not answer.
@@ -63,6 +54,22 @@ impl Scheduler<'_> {
             mine.suppose_held();
             self.take_in(ended);
         }
+    }
+
+    /// Makes one attempt to acquire each of these locks, for as long as the coordinator answers.
+    fn seek_all(&mut self, runs: &[String]) -> Result<(), Failure> {
+        if self.coordinator.awaits_acknowledgement() {
+            return Ok(());
+        }
+        self.seek_together(runs)?;
+        for run in runs {
+            if self.coordinator.awaits_acknowledgement() {
+                break;
+            }
+            self.seek(run)?;
+            self.renew_if_due()?;
+        }
+        Ok(())
     }
 
     /// Acquires those of these locks that nobody else holds, all in one transaction, and has the coordinator start the commands. What was

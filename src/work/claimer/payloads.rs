@@ -37,15 +37,15 @@ pub(super) const JOBS_READ: usize = 500;
 impl Claimer<'_> {
     /// Reads the payloads of the claimed units, and sends all to the coordinator. Returns how many jobs. If there is no room for payloads,
     /// it returns the rest, and the worker ends.
-    pub(super) fn pass_on(&mut self, over: &TurnAnswer) -> Result<u32, Stop> {
+    pub(super) fn pass_on(&mut self, answer: &TurnAnswer) -> Result<u32, Stop> {
         let (mut jobs, mut units) = (0, 0);
-        if over.claimed.is_empty() {
+        if answer.claimed.is_empty() {
             return Ok(0);
         }
-        match self.pass_on_each(over, &mut jobs, &mut units) {
+        match self.pass_on_each(answer, &mut jobs, &mut units) {
             Err(Stop::NoPayloads(failure)) => {
                 self.claiming.is_stuck = true;
-                for (unit, ..) in &over.claimed[units..] {
+                for (unit, ..) in &answer.claimed[units..] {
                     if !self.outcomes.ended.iter().any(|ended| ended.unit == *unit) {
                         self.outcomes.ended.push(returned(unit));
                     }
@@ -60,13 +60,13 @@ impl Claimer<'_> {
     /// Counts the sent jobs and units. A queue's units are either all blocks or all single jobs.
     fn pass_on_each(
         &mut self,
-        over: &TurnAnswer,
+        answer: &TurnAnswer,
         jobs: &mut u32,
         units: &mut usize,
     ) -> Result<(), Stop> {
         let mut pending: Vec<Claimed> = Vec::new();
         let mut file = payloads()?;
-        for (at, (unit, payload)) in over.claimed.iter().enumerate() {
+        for (at, (unit, payload)) in answer.claimed.iter().enumerate() {
             if unit.block == 0 {
                 let job = self.write_payload(&mut file, unit.job, payload.as_ref())?;
                 pending.push(Claimed {

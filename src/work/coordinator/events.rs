@@ -102,7 +102,7 @@ impl Plan for Coordinator<'_> {
                 }
             }
             FromClaimer::Gone(claims) => self.drop_claims(&claims),
-            FromClaimer::TurnAnswer { nothing_due } => {
+            FromClaimer::TurnOver { nothing_due } => {
                 self.claims.handed.clear();
                 self.runner.peer.restarts.on_success();
                 self.turns.claimer = ClaimerState::Ready;
