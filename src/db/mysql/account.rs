@@ -9,16 +9,10 @@ use mysql::{LocalInfileHandler, OptsBuilder};
 use crate::base::exit::Failure;
 use crate::base::log::Listener;
 use crate::base::user::os_user;
+use crate::db::keep_alive::{KeepAlive, PROBES};
 use crate::db::password;
 use crate::db::target::ConnectOptions;
 use crate::db::tls::{Tls, check_public_key};
-
-/// TCP keep-alive. A session that is gone, or that a load balancer has forgotten, becomes an error within a minute, or a quarter of the
-/// TTL if that is less, so there is time to find another server. It also keeps a NAT's entry alive. Idle time and interval are a third of
-/// that.
-const USER_TIMEOUT: Duration = Duration::from_secs(60);
-const SHORTEST_USER_TIMEOUT: Duration = Duration::from_secs(3);
-const KEEPALIVE_PROBES: u32 = 2;
 
 /// The most bytes of a packet. It is set here so that the crate does not ask the server; dblock's own statements are far shorter.
 const PACKET_LIMIT: usize = 1024 * 1024;
@@ -52,8 +46,7 @@ impl Account {
             check_public_key(key)?;
         }
         let millis = |span: Duration| u32::try_from(span.as_millis()).unwrap_or(u32::MAX);
-        let user_timeout = (idle_limit / 4).clamp(SHORTEST_USER_TIMEOUT, USER_TIMEOUT);
-        let keepalive = user_timeout / 3;
+        let KeepAlive { idle, user_timeout } = KeepAlive::new(idle_limit);
         let has_password = password
             .as_deref()
             .is_some_and(|password| !password.is_empty());
@@ -71,9 +64,9 @@ impl Account {
             .local_infile_handler(Some(LocalInfileHandler::new(|_, _| {
                 Err(io::Error::other("it asks for a file of this host's"))
             })))
-            .tcp_keepalive_time_ms(Some(millis(keepalive)))
-            .tcp_keepalive_probe_interval_secs(u32::try_from(keepalive.as_secs()).ok())
-            .tcp_keepalive_probe_count(Some(KEEPALIVE_PROBES))
+            .tcp_keepalive_time_ms(Some(millis(idle)))
+            .tcp_keepalive_probe_interval_secs(u32::try_from(idle.as_secs()).ok())
+            .tcp_keepalive_probe_count(Some(PROBES))
             .tcp_user_timeout_ms(Some(millis(user_timeout)));
         Ok(Self {
             user,

@@ -1,0 +1,51 @@
+//! The account that dblock logs in with on PostgreSQL.
+
+use std::time::Duration;
+
+use zeroize::Zeroizing;
+
+use crate::base::exit::Failure;
+use crate::base::log::Listener;
+use crate::base::user::os_user;
+use crate::db::keep_alive::KeepAlive;
+use crate::db::password;
+use crate::db::target::ConnectOptions;
+use crate::db::tls::Tls;
+
+/// The account that dblock logs in with.
+pub struct Account {
+    pub(super) user: String,
+    pub(super) password: Option<Zeroizing<String>>,
+    pub(super) database: String,
+    /// What the server shows of the session to everybody, at most 63 bytes.
+    pub(super) application_name: String,
+    pub(super) tls: Tls,
+    pub(super) keep_alive: KeepAlive,
+}
+
+impl Account {
+    /// Reads what is still missing: the files of the password and of TLS, and the OS user's name. Each session is shown as
+    /// `application_name`, and ends after the `idle_limit` without a statement.
+    ///
+    /// # Errors
+    /// [`Reason::Configuration`](crate::base::exit::Reason) when a file cannot be used.
+    pub fn new(
+        settings: &ConnectOptions,
+        application_name: &str,
+        idle_limit: Duration,
+        listener: &Listener,
+    ) -> Result<Self, Failure> {
+        let user = match &settings.user {
+            Some(user) => user.clone(),
+            None => os_user()?,
+        };
+        Ok(Self {
+            user,
+            password: password::read(&settings.password, listener)?,
+            database: settings.database.clone(),
+            application_name: application_name.to_owned(),
+            tls: Tls::new(&settings.tls, &settings.targets, listener)?,
+            keep_alive: KeepAlive::new(idle_limit),
+        })
+    }
+}

@@ -1,0 +1,135 @@
+//! The errors of PostgreSQL by their SQLSTATE, as faults.
+
+use std::fmt;
+
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::message::backend::ErrorResponseBody;
+
+use crate::base::exit::{Failure, Reason};
+use crate::base::text::printable;
+use crate::db::fault::Fault;
+
+/// What a server says when it refuses something.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// Whether the server ends the session with it.
+    pub is_fatal: bool,
+    /// The SQLSTATE, five characters.
+    pub state: String,
+    /// What happened, in the server's language.
+    pub message: String,
+}
+
+impl Refusal {
+    /// Reads the message of a server. What it leaves out is empty; what is no UTF-8 is replaced.
+    pub fn read(body: &ErrorResponseBody) -> Self {
+        let mut refusal = Self::default();
+        let mut fields = body.fields();
+        while let Ok(Some(field)) = fields.next() {
+            let text = || String::from_utf8_lossy(field.value_bytes()).into_owned();
+            match field.type_() {
+                // The severity that is not translated. The other one, `S`, may be in any language.
+                b'V' => refusal.is_fatal = matches!(field.value_bytes(), b"FATAL" | b"PANIC"),
+                b'C' => refusal.state = text(),
+                b'M' => refusal.message = printable(&text()),
+                _ => {}
+            }
+        }
+        refusal
+    }
+
+    /// Whether the SQLSTATE is of this class, two characters.
+    fn is_of(&self, class: &str) -> bool {
+        self.state.starts_with(class)
+    }
+
+    fn is_about_the_account(&self) -> bool {
+        // Invalid authorization; no privilege.
+        self.is_of("28") || self.state == "42501"
+    }
+
+    /// The fault of a login to `server` as `user`.
+    pub fn of_login(&self, server: &str, user: &str) -> Fault {
+        match &*self.state {
+            // Too many connections: of the server, or of a role or a database.
+            "53300" => Fault::Full(self.to_string()),
+            // There is no such database.
+            "3D000" => {
+                let line = format!("{server} refused the session: {self}");
+                Fault::Final(Failure::new(Reason::Configuration, line))
+            }
+            _ if self.is_about_the_account() => {
+                let line = format!("{server} refused the account {user}: {self}");
+                Fault::Final(Failure::new(Reason::AccountRefused, line))
+            }
+            // The server is starting or shutting down, or a pooler has no server: all of them pass.
+            _ => Fault::Gone(self.to_string()),
+        }
+    }
+
+    /// The fault of a statement in a session.
+    pub fn of_statement(&self) -> Fault {
+        if self.is_fatal {
+            return Fault::Gone(self.to_string());
+        }
+        match &*self.state {
+            // Cancelled, or a time limit of the statement.
+            "57014" => Fault::Interrupted(self.to_string()),
+            // Serialization failure, deadlock, lock not available; the object is in use.
+            "40001" | "40P01" | "55P03" | "55006" => Fault::Conflict(self.to_string()),
+            // A commit whose outcome is unknown.
+            "40003" => Fault::Gone(self.to_string()),
+            "25006" => Fault::ReadOnly(format!("takes no writes: {self}")),
+            // The disk is full; out of memory, also of the memory that sessions share for their locks.
+            "53100" | "53200" | "53400" => Fault::NoRoom(self.to_string()),
+            // No such table, schema, column or database.
+            "42P01" | "3F000" | "42703" | "3D000" => Fault::NoSuchTable(self.to_string()),
+            // The table, schema, column, index or row exists already.
+            "42P07" | "42P06" | "42701" | "42710" | "23505" => Fault::Exists(self.to_string()),
+            // A subquery returned two rows where one is allowed: that is how a conditional statement fails.
+            "21000" => Fault::Unmet(self.to_string()),
+            // The server ends the session, or a pooler has lost its server.
+            _ if self.is_of("08") || self.is_of("57P") => Fault::Gone(self.to_string()),
+            _ if self.is_about_the_account() => {
+                let line = format!("the server refused the account: {self}");
+                Fault::Final(Failure::new(Reason::AccountRefused, line))
+            }
+            _ => {
+                let line = format!("the server refused a statement: {self}");
+                Fault::Final(Failure::new(Reason::Internal, line))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    /// The server's message, with the SQLSTATE.
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{} (SQLSTATE {})", self.message, self.state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_what_may_follow() {
+        let fault = |state: &str| {
+            let refusal = Refusal {
+                state: state.to_owned(),
+                ..Refusal::default()
+            };
+            refusal.of_statement()
+        };
+        assert!(matches!(fault("57014"), Fault::Interrupted(_)));
+        for state in ["40001", "40P01", "55P03"] {
+            assert!(matches!(fault(state), Fault::Conflict(_)), "{state}");
+        }
+        for state in ["57P01", "57P02", "57P03", "57P05", "08006", "40003"] {
+            assert!(matches!(fault(state), Fault::Gone(_)), "{state}");
+        }
+        assert!(matches!(fault("25006"), Fault::ReadOnly(_)));
+        assert!(matches!(fault("42P01"), Fault::NoSuchTable(_)));
+    }
+}

@@ -1,0 +1,242 @@
+//! One attempt at one address: TLS, and the login.
+
+use std::io::{Read, Write};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::authentication::md5_hash;
+use postgres_protocol::authentication::sasl::{
+    ChannelBinding, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, ScramSha256,
+};
+use postgres_protocol::message::backend::{AuthenticationSaslBody, Message};
+use postgres_protocol::message::frontend;
+use rustls::{ClientConnection, StreamOwned};
+
+use super::account::Account;
+use super::end_point::certificate_hash;
+use super::fault::Refusal;
+use super::stream::{Socket, Stream};
+use super::wire::{PostgresWire, garbled, of_transport};
+use crate::base::exit::{Failure, Reason};
+use crate::db::address::Address;
+use crate::db::fault::Fault;
+use crate::db::target::Target;
+use crate::db::tls;
+use crate::db::wire::Wire;
+
+/// The server's answer to the request for TLS: yes, no.
+const WITH_TLS: u8 = b'S';
+const WITHOUT_TLS: u8 = b'N';
+
+impl Account {
+    /// Connects to the server at this address, which is shown so, and logs in. `limit` is for each answer. Each step is told.
+    ///
+    /// # Errors
+    /// Any fault of connecting.
+    pub fn log_in(
+        &self,
+        target: &Target,
+        (address, server): (&Address, &str),
+        limit: Duration,
+        tell: &dyn Fn(&str),
+    ) -> Result<Box<dyn Wire>, Fault> {
+        let socket = match address {
+            Address::Tcp(ip, port) => Socket::tcp(*ip, *port, limit),
+            Address::Socket(path) => Socket::unix(path, limit),
+        };
+        let socket = socket.and_then(|socket| {
+            socket.limit(limit)?;
+            self.keep_alive.set(&socket)?;
+            Ok(socket)
+        });
+        let socket = socket.map_err(|error| of_transport(&error))?;
+        let (stream, encryption) = match (target, address) {
+            (Target::Tcp(host, _), Address::Tcp(ip, _)) if self.tls.is_used() => {
+                self.encrypt(socket, (host, *ip), server, tell)?
+            }
+            _ => (Stream::Plain(socket), None),
+        };
+        let mut wire = PostgresWire::new(stream, encryption);
+        self.start(&mut wire)?;
+        self.authenticate(&mut wire, server)?;
+        self.become_ready(&mut wire, server)?;
+        Ok(Box::new(wire))
+    }
+
+    /// Asks for TLS, and goes on without it if that is allowed and the server has none.
+    fn encrypt(
+        &self,
+        mut socket: Socket,
+        (host, ip): (&str, IpAddr),
+        server: &str,
+        tell: &dyn Fn(&str),
+    ) -> Result<(Stream, Option<String>), Fault> {
+        let Some((config, name)) = self.tls.prepare(host, ip)? else {
+            return Ok((Stream::Plain(socket), None));
+        };
+        let mut request = BytesMut::new();
+        frontend::ssl_request(&mut request);
+        // One byte, and not more: what an attacker adds in clear text is read as a part of the handshake, which then fails.
+        let mut answer = [0];
+        let asked = socket.write_all(&request);
+        asked
+            .and_then(|()| socket.read_exact(&mut answer))
+            .map_err(|error| of_transport(&error))?;
+        match answer[0] {
+            WITH_TLS => {}
+            WITHOUT_TLS if self.tls.is_optional() => {
+                tell(&format!("{server} offers no TLS; connecting without"));
+                return Ok((Stream::Plain(socket), None));
+            }
+            WITHOUT_TLS => {
+                let line = format!("{server} offers no TLS, which sslmode demands; set it up there");
+                return Err(Fault::Untrusted(Failure::new(Reason::Configuration, line)));
+            }
+            _ => return Err(garbled(&"an answer to the request for TLS")),
+        }
+        let mut tls = ClientConnection::new(Arc::clone(&config), name)
+            .map_err(|error| Fault::of_tls(&error, server))?;
+        while tls.is_handshaking() {
+            tls.complete_io(&mut socket)
+                .map_err(|error| of_handshake(error, server))?;
+        }
+        let encryption = tls
+            .protocol_version()
+            .zip(tls.negotiated_cipher_suite())
+            .map(|(version, suite)| tls::in_use(version, suite.suite()));
+        let stream = Stream::Tls(Box::new(StreamOwned::new(tls, socket)));
+        Ok((stream, encryption))
+    }
+
+    fn start(&self, wire: &mut PostgresWire) -> Result<(), Fault> {
+        let parameters = [
+            ("user", &*self.user),
+            ("database", &*self.database),
+            ("application_name", &*self.application_name),
+            ("client_encoding", "UTF8"),
+        ];
+        let mut startup = BytesMut::new();
+        frontend::startup_message(parameters, &mut startup).map_err(|error| garbled(&error))?;
+        wire.write(&startup)
+    }
+
+    /// Proves who dblock is, in the way that the server demands.
+    fn authenticate(&self, wire: &mut PostgresWire, server: &str) -> Result<(), Fault> {
+        loop {
+            let mut answer = BytesMut::new();
+            let made = match wire.receive()? {
+                Message::AuthenticationOk => return Ok(()),
+                Message::AuthenticationSasl(body) => {
+                    self.authenticate_by_scram(wire, &body, server)?;
+                    continue;
+                }
+                Message::AuthenticationMd5Password(body) => {
+                    let password = self.password_for(server)?;
+                    let hash = md5_hash(self.user.as_bytes(), password, body.salt());
+                    frontend::password_message(hash.as_bytes(), &mut answer)
+                }
+                Message::AuthenticationCleartextPassword if wire.encryption.is_some() => {
+                    frontend::password_message(self.password_for(server)?, &mut answer)
+                }
+                Message::AuthenticationCleartextPassword => {
+                    return Err(self.refused(server, "it wants the password in clear, without TLS"));
+                }
+                Message::AuthenticationGss
+                | Message::AuthenticationSspi
+                | Message::AuthenticationKerberosV5
+                | Message::AuthenticationScmCredential => {
+                    return Err(self.refused(server, "it wants a way to log in that dblock does not have"));
+                }
+                Message::ErrorResponse(body) => {
+                    return Err(Refusal::read(&body).of_login(server, &self.user));
+                }
+                _ => return Err(garbled(&"an answer to the login")),
+            };
+            made.map_err(|error| garbled(&error))?;
+            wire.write(&answer)?;
+        }
+    }
+
+    /// By SCRAM, bound to the TLS channel where the server can do that. So the server proves that it knows the password, too.
+    fn authenticate_by_scram(
+        &self,
+        wire: &mut PostgresWire,
+        body: &AuthenticationSaslBody,
+        server: &str,
+    ) -> Result<(), Fault> {
+        let (mut has_scram, mut has_plus) = (false, false);
+        let mut mechanisms = body.mechanisms();
+        while let Some(mechanism) = mechanisms.next().map_err(|error| garbled(&error))? {
+            has_scram |= mechanism == SCRAM_SHA_256;
+            has_plus |= mechanism == SCRAM_SHA_256_PLUS;
+        }
+        let hash = match &wire.stream {
+            Stream::Plain(_) => None,
+            Stream::Tls(tls) => tls.conn.peer_certificates().and_then(|all| certificate_hash(all.first()?)),
+        };
+        let (mechanism, binding) = match hash {
+            Some(hash) if has_plus => (SCRAM_SHA_256_PLUS, ChannelBinding::tls_server_end_point(hash)),
+            Some(_) if has_scram => (SCRAM_SHA_256, ChannelBinding::unrequested()),
+            None if has_scram => (SCRAM_SHA_256, ChannelBinding::unsupported()),
+            _ => return Err(self.refused(server, "it wants a way to log in that dblock does not have")),
+        };
+        let mut scram = ScramSha256::new(self.password_for(server)?, binding);
+        let mut first = BytesMut::new();
+        frontend::sasl_initial_response(mechanism, scram.message(), &mut first)
+            .map_err(|error| garbled(&error))?;
+        wire.write(&first)?;
+        match wire.receive()? {
+            Message::AuthenticationSaslContinue(body) => {
+                scram.update(body.data()).map_err(|error| garbled(&error))?;
+            }
+            Message::ErrorResponse(body) => {
+                return Err(Refusal::read(&body).of_login(server, &self.user));
+            }
+            _ => return Err(garbled(&"an answer to the login")),
+        }
+        let mut proof = BytesMut::new();
+        frontend::sasl_response(scram.message(), &mut proof).map_err(|error| garbled(&error))?;
+        wire.write(&proof)?;
+        match wire.receive()? {
+            Message::AuthenticationSaslFinal(body) => scram.finish(body.data()).map_err(|_| {
+                self.refused(server, "it does not know the password itself: is it the right server?")
+            }),
+            Message::ErrorResponse(body) => Err(Refusal::read(&body).of_login(server, &self.user)),
+            _ => Err(garbled(&"an answer to the login")),
+        }
+    }
+
+    /// Reads what the server says of itself after the login.
+    fn become_ready(&self, wire: &mut PostgresWire, server: &str) -> Result<(), Fault> {
+        loop {
+            match wire.receive()? {
+                Message::BackendKeyData(body) => wire.pid = body.process_id().cast_unsigned(),
+                Message::ReadyForQuery(_) => return Ok(()),
+                Message::ErrorResponse(body) => {
+                    return Err(Refusal::read(&body).of_login(server, &self.user));
+                }
+                _ => return Err(garbled(&"an answer to the login")),
+            }
+        }
+    }
+
+    fn password_for(&self, server: &str) -> Result<&[u8], Fault> {
+        let password = self.password.as_ref().map(|password| password.as_bytes());
+        password.ok_or_else(|| self.refused(server, "it wants a password, and none is given"))
+    }
+
+    fn refused(&self, server: &str, why: &str) -> Fault {
+        let line = format!("cannot log in to {server} as {}: {why}", self.user);
+        Fault::Final(Failure::new(Reason::AccountRefused, line))
+    }
+}
+
+fn of_handshake(error: std::io::Error, server: &str) -> Fault {
+    match error.downcast::<rustls::Error>() {
+        Ok(error) => Fault::of_tls(&error, server),
+        Err(error) => of_transport(&error),
+    }
+}

@@ -1,0 +1,11 @@
+//! PostgreSQL, by the messages of the crate `postgres-protocol`.
+
+mod account;
+mod end_point;
+mod fault;
+mod login;
+mod stream;
+mod wire;
+
+pub use account::Account;
+pub use wire::{Notification, PostgresWire};

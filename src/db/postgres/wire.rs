@@ -1,0 +1,262 @@
+//! A session with PostgreSQL, by the simple query protocol: statements go out as texts, and values come back as texts.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
+
+use bytes::BytesMut;
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::message::backend::{
+    DataRowBody, Header, Message, NotificationResponseBody, RowDescriptionBody,
+};
+use postgres_protocol::message::frontend;
+
+use super::fault::Refusal;
+use super::stream::Stream;
+use crate::base::exit::{Failure, Reason};
+use crate::db::ask::Reply;
+use crate::db::fault::{Fault, NO_ANSWER, broken_off};
+use crate::db::row::Row;
+use crate::db::wire::{Failed, Wire};
+
+/// The longest message that is read. The statements of dblock have far shorter answers; a longer one is no PostgreSQL's.
+const LONGEST_MESSAGE: i32 = 64 * 1024 * 1024;
+
+/// How much is read at once.
+const PART: usize = 8 * 1024;
+
+/// A message that somebody has sent to this session by NOTIFY.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notification {
+    /// Its channel.
+    pub channel: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// A session after the login.
+pub struct PostgresWire {
+    pub(super) stream: Stream,
+    /// What was read, and belongs to later messages.
+    pub(super) input: BytesMut,
+    /// The server's process, as it named itself at the login.
+    pub(super) pid: u32,
+    /// The settings that the server reports by itself, such as `in_hot_standby`.
+    pub(super) parameters: HashMap<String, String>,
+    /// What came by NOTIFY, and nobody has read yet.
+    pub(super) notifications: VecDeque<Notification>,
+    pub(super) encryption: Option<String>,
+}
+
+impl PostgresWire {
+    /// Over a connected stream, before the login.
+    pub(super) fn new(stream: Stream, encryption: Option<String>) -> Self {
+        Self {
+            stream,
+            input: BytesMut::new(),
+            pid: 0,
+            parameters: HashMap::new(),
+            notifications: VecDeque::new(),
+            encryption,
+        }
+    }
+
+    /// Sends messages.
+    pub(super) fn write(&mut self, messages: &[u8]) -> Result<(), Fault> {
+        let written = self.stream.write_all(messages);
+        written
+            .and_then(|()| self.stream.flush())
+            .map_err(|error| of_transport(&error))
+    }
+
+    /// Waits for the next message that is an answer. Keeps what a server sends unasked.
+    pub(super) fn receive(&mut self) -> Result<Message, Fault> {
+        loop {
+            match self.receive_any()? {
+                Message::ParameterStatus(body) => {
+                    let (name, value) = (body.name(), body.value());
+                    if let (Ok(name), Ok(value)) = (name, value) {
+                        self.parameters.insert(name.to_owned(), value.to_owned());
+                    }
+                }
+                Message::NotificationResponse(body) => {
+                    self.notifications.extend(notification(&body));
+                }
+                Message::NoticeResponse(_) => {}
+                other => return Ok(other),
+            }
+        }
+    }
+
+    fn receive_any(&mut self) -> Result<Message, Fault> {
+        loop {
+            let header = Header::parse(&self.input).map_err(|error| garbled(&error))?;
+            if header.is_some_and(|header| header.len() > LONGEST_MESSAGE) {
+                return Err(garbled(&"a message of more than 64 MB"));
+            }
+            let message = Message::parse(&mut self.input).map_err(|error| garbled(&error))?;
+            if let Some(message) = message {
+                return Ok(message);
+            }
+            let before = self.input.len();
+            self.input.resize(before + PART, 0);
+            let read = self.stream.read(&mut self.input[before..]);
+            self.input.truncate(before + *read.as_ref().unwrap_or(&0));
+            match read {
+                Ok(0) => return Err(Fault::Gone("the server closed the connection".to_owned())),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(of_transport(&error)),
+            }
+        }
+    }
+
+    fn run(
+        &mut self,
+        statements: &str,
+        most_rows: usize,
+        replies: &mut Vec<Reply>,
+    ) -> Result<(), Failed> {
+        let mut query = BytesMut::new();
+        frontend::query(statements, &mut query).map_err(|error| gone(garbled(&error)))?;
+        self.write(&query).map_err(gone)?;
+        let (mut columns, mut rows): (Rc<[String]>, Vec<Row>) = (Rc::new([]), Vec::new());
+        let mut refusal: Option<Refusal> = None;
+        loop {
+            match self.receive().map_err(gone)? {
+                Message::RowDescription(body) => {
+                    columns = names(&body).map_err(|error| gone(garbled(&error)))?;
+                }
+                Message::DataRow(body) => {
+                    if rows.len() < most_rows {
+                        let row = row(&columns, &body);
+                        rows.push(row.map_err(|error| gone(garbled(&error)))?);
+                    }
+                }
+                Message::CommandComplete(body) => {
+                    let tag = body.tag().map_err(|error| gone(garbled(&error)))?;
+                    replies.push(Reply {
+                        rows: std::mem::take(&mut rows),
+                        changed: changed(tag),
+                        insert_id: None,
+                    });
+                }
+                Message::EmptyQueryResponse => replies.push(Reply::default()),
+                Message::ErrorResponse(body) => {
+                    let refused = Refusal::read(&body);
+                    if refused.is_fatal {
+                        return Err(gone(refused.of_statement()));
+                    }
+                    refusal = Some(refused);
+                }
+                Message::ReadyForQuery(_) => {
+                    return refusal.map_or(Ok(()), |refusal| {
+                        Err(Failed {
+                            fault: refusal.of_statement(),
+                            number: Some(0),
+                        })
+                    });
+                }
+                _ => return Err(gone(garbled(&"an answer to another question"))),
+            }
+        }
+    }
+}
+
+impl Wire for PostgresWire {
+    fn send(
+        &mut self,
+        statements: &str,
+        most_rows: usize,
+        replies: &mut Vec<Reply>,
+    ) -> Result<(), Failed> {
+        self.run(statements, most_rows, replies)
+    }
+
+    fn send_both(&mut self, statements: &str) -> Result<Option<Row>, Failed> {
+        let mut replies = Vec::new();
+        self.run(statements, 1, &mut replies)?;
+        Ok(replies.pop().and_then(|mut reply| reply.rows.pop()))
+    }
+
+    fn id(&self) -> u64 {
+        u64::from(self.pid)
+    }
+
+    fn encryption(&self) -> Option<&str> {
+        self.encryption.as_deref()
+    }
+}
+
+impl AsFd for PostgresWire {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+impl Drop for PostgresWire {
+    /// Logs out: otherwise the server notes that the client was lost.
+    fn drop(&mut self) {
+        let mut bye = BytesMut::new();
+        frontend::terminate(&mut bye);
+        let _ = self.write(&bye);
+    }
+}
+
+/// A statement was not carried out, and the session has ended.
+fn gone(fault: Fault) -> Failed {
+    Failed {
+        fault,
+        number: None,
+    }
+}
+
+/// How many rows a statement has changed, from the tag of its end: `UPDATE 1`, `INSERT 0 1`, `SELECT 3`.
+fn changed(tag: &str) -> u64 {
+    let (what, number) = tag.rsplit_once(' ').unwrap_or((tag, ""));
+    let is_write = ["INSERT", "UPDATE", "DELETE", "MERGE"].contains(&what.split(' ').next().unwrap_or(what));
+    number.parse().ok().filter(|_| is_write).unwrap_or_default()
+}
+
+fn names(body: &RowDescriptionBody) -> io::Result<Rc<[String]>> {
+    let names = body.fields().map(|field| Ok(field.name().to_owned()));
+    Ok(names.collect::<Vec<_>>()?.into())
+}
+
+fn row(columns: &Rc<[String]>, body: &DataRowBody) -> io::Result<Row> {
+    let values = body.ranges().map(|range| {
+        let value = range.and_then(|range| body.buffer().get(range));
+        Ok(value.map(<[u8]>::to_vec))
+    });
+    Ok(Row {
+        columns: Rc::clone(columns),
+        values: values.collect()?,
+    })
+}
+
+fn notification(body: &NotificationResponseBody) -> Option<Notification> {
+    Some(Notification {
+        channel: body.channel().ok()?.to_owned(),
+        text: body.message().ok()?.to_owned(),
+    })
+}
+
+/// The connection broke, or an answer did not come in time.
+pub(super) fn of_transport(error: &io::Error) -> Fault {
+    let tls = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+    match (tls, broken_off(error)) {
+        (Some(error), _) => Fault::Gone(format!("TLS broke off: {error}")),
+        (None, Some(cause)) => Fault::Gone(cause),
+        (None, None) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            Fault::Gone("the server closed the connection".to_owned())
+        }
+        (None, None) => Fault::Gone(format!("{NO_ANSWER}: {error}")),
+    }
+}
+
+/// What came is not PostgreSQL's protocol.
+pub(super) fn garbled(what: &dyn std::fmt::Display) -> Fault {
+    let line = format!("the server does not speak the PostgreSQL protocol as dblock knows it: {what}");
+    Fault::Final(Failure::new(Reason::Internal, line))
+}
