@@ -5,6 +5,8 @@ mod end_point;
 mod fault;
 mod login;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 pub use account::Account;
