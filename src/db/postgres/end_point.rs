@@ -60,7 +60,9 @@ fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
         0..=0x7f => (usize::from(short), rest),
         0x81..=0x84 => {
             let (digits, rest) = rest.split_at_checked(usize::from(short & 0x7f))?;
-            let length = digits.iter().fold(0, |sum, digit| sum << 8 | usize::from(*digit));
+            let length = digits
+                .iter()
+                .fold(0, |sum, digit| sum << 8 | usize::from(*digit));
             (length, rest)
         }
         _ => return None,

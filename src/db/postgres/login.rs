@@ -92,7 +92,8 @@ impl Account {
                 return Ok((Stream::Plain(socket), None));
             }
             WITHOUT_TLS => {
-                let line = format!("{server} offers no TLS, which sslmode demands; set it up there");
+                let line =
+                    format!("{server} offers no TLS, which sslmode demands; set it up there");
                 return Err(Fault::Untrusted(Failure::new(Reason::Configuration, line)));
             }
             _ => return Err(garbled(&"an answer to the request for TLS")),
@@ -148,7 +149,9 @@ impl Account {
                 | Message::AuthenticationSspi
                 | Message::AuthenticationKerberosV5
                 | Message::AuthenticationScmCredential => {
-                    return Err(self.refused(server, "it wants a way to log in that dblock does not have"));
+                    return Err(
+                        self.refused(server, "it wants a way to log in that dblock does not have")
+                    );
                 }
                 Message::ErrorResponse(body) => {
                     return Err(Refusal::read(&body).of_login(server, &self.user));
@@ -175,13 +178,23 @@ impl Account {
         }
         let hash = match &wire.stream {
             Stream::Plain(_) => None,
-            Stream::Tls(tls) => tls.conn.peer_certificates().and_then(|all| certificate_hash(all.first()?)),
+            Stream::Tls(tls) => tls
+                .conn
+                .peer_certificates()
+                .and_then(|all| certificate_hash(all.first()?)),
         };
         let (mechanism, binding) = match hash {
-            Some(hash) if has_plus => (SCRAM_SHA_256_PLUS, ChannelBinding::tls_server_end_point(hash)),
+            Some(hash) if has_plus => (
+                SCRAM_SHA_256_PLUS,
+                ChannelBinding::tls_server_end_point(hash),
+            ),
             Some(_) if has_scram => (SCRAM_SHA_256, ChannelBinding::unrequested()),
             None if has_scram => (SCRAM_SHA_256, ChannelBinding::unsupported()),
-            _ => return Err(self.refused(server, "it wants a way to log in that dblock does not have")),
+            _ => {
+                return Err(
+                    self.refused(server, "it wants a way to log in that dblock does not have")
+                );
+            }
         };
         let mut scram = ScramSha256::new(self.password_for(server)?, binding);
         let mut first = BytesMut::new();
@@ -202,7 +215,10 @@ impl Account {
         wire.write(&proof)?;
         match wire.receive()? {
             Message::AuthenticationSaslFinal(body) => scram.finish(body.data()).map_err(|_| {
-                self.refused(server, "it does not know the password itself: is it the right server?")
+                self.refused(
+                    server,
+                    "it does not know the password itself: is it the right server?",
+                )
             }),
             Message::ErrorResponse(body) => Err(Refusal::read(&body).of_login(server, &self.user)),
             _ => Err(garbled(&"an answer to the login")),

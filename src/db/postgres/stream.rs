@@ -41,7 +41,10 @@ impl Socket {
         let socket: OwnedFd = socket(family, kind, SockFlag::SOCK_CLOEXEC, None)?;
         let limit = TimeVal::from(libc_time(limit));
         setsockopt(&socket, sockopt::SendTimeout, &limit)?;
-        connect(std::os::fd::AsRawFd::as_raw_fd(&socket), &UnixAddr::new(path)?)?;
+        connect(
+            std::os::fd::AsRawFd::as_raw_fd(&socket),
+            &UnixAddr::new(path)?,
+        )?;
         Ok(Self::Unix(UnixStream::from(socket)))
     }
 

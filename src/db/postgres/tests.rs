@@ -33,10 +33,25 @@ impl Server {
             command.arg(program).current_dir(folder.path());
             command
         };
-        assert!(Command::new("chown").arg("postgres").arg(folder.path()).status().unwrap().success());
+        assert!(
+            Command::new("chown")
+                .arg("postgres")
+                .arg(folder.path())
+                .status()
+                .unwrap()
+                .success()
+        );
         fs::write(folder.path().join("password"), "secret").unwrap();
         let made = run(&bin.join("initdb"))
-            .args(["-D", "data", "-U", "app", "-A", "scram-sha-256", "--pwfile=password"])
+            .args([
+                "-D",
+                "data",
+                "-U",
+                "app",
+                "-A",
+                "scram-sha-256",
+                "--pwfile=password",
+            ])
             .output()
             .unwrap();
         assert!(made.status.success(), "{made:?}");
@@ -46,15 +61,32 @@ impl Server {
             .output()
             .unwrap();
         assert!(cert.status.success());
-        Command::new("chown").args(["postgres", "data/server.key"]).current_dir(folder.path()).status().unwrap();
+        Command::new("chown")
+            .args(["postgres", "data/server.key"])
+            .current_dir(folder.path())
+            .status()
+            .unwrap();
         let process = run(&bin.join("postgres"))
-            .args(["-D", "data", "-k", &folder.path().display().to_string(), "-c", "port=54329", "-c", "ssl=on", "-c", "fsync=off"])
+            .args([
+                "-D",
+                "data",
+                "-k",
+                &folder.path().display().to_string(),
+                "-c",
+                "port=54329",
+                "-c",
+                "ssl=on",
+                "-c",
+                "fsync=off",
+            ])
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
         let server = Self { process, folder };
         let begun = Instant::now();
-        while !server.socket().exists() || server.log_in("secret", SslMode::Disabled, false).is_err() {
+        while !server.socket().exists()
+            || server.log_in("secret", SslMode::Disabled, false).is_err()
+        {
             assert!(begun.elapsed() < LIMIT);
             sleep(Duration::from_millis(50));
         }
@@ -75,14 +107,24 @@ impl Server {
             targets: vec![target.clone()],
             user: Some("app".to_owned()),
             password: Password::Given(Zeroizing::new(password.to_owned())),
-            tls: TlsOptions { mode, ca: None, identity: None, server_public_key: None },
+            tls: TlsOptions {
+                mode,
+                ca: None,
+                identity: None,
+                server_public_key: None,
+            },
             connect_timeout: LIMIT,
             database: "postgres".to_owned(),
         };
         let listener: Listener = Rc::new(|_, _| {});
-        let account = Account::new(&options, "dblock", LIMIT, &listener).map_err(|failure| failure.line)?;
-        let address = Address::all_of(&target, &|_| {}).map_err(|fault| fault.to_string())?.remove(0);
-        account.log_in(&target, (&address, "here"), LIMIT, &|_| {}).map_err(|fault| fault.to_string())
+        let account =
+            Account::new(&options, "dblock", LIMIT, &listener).map_err(|failure| failure.line)?;
+        let address = Address::all_of(&target, &|_| {})
+            .map_err(|fault| fault.to_string())?
+            .remove(0);
+        account
+            .log_in(&target, (&address, "here"), LIMIT, &|_| {})
+            .map_err(|fault| fault.to_string())
     }
 }
 
@@ -100,7 +142,11 @@ impl Drop for Server {
 fn a_session_logs_in_asks_and_is_refused() {
     let server = Server::start();
     let _: HashMap<(), ()> = HashMap::new();
-    for (mode, tcp) in [(SslMode::Disabled, false), (SslMode::Disabled, true), (SslMode::Required, true)] {
+    for (mode, tcp) in [
+        (SslMode::Disabled, false),
+        (SslMode::Disabled, true),
+        (SslMode::Required, true),
+    ] {
         let mut wire = server.log_in("secret", mode, tcp).unwrap();
         assert_eq!(wire.encryption().is_some(), mode == SslMode::Required);
         let mut replies = Vec::new();
@@ -113,14 +159,40 @@ fn a_session_logs_in_asks_and_is_refused() {
         assert_eq!(row.get::<Option<String>>("nothing").unwrap(), None);
         assert_eq!(replies[1].rows.len(), 1);
         assert_eq!(replies[3].changed, 2);
-        let refused = wire.send("SELECT * FROM nothing_there", 1, &mut Vec::new()).err().unwrap();
-        assert!(refused.number.is_some() && matches!(refused.fault, crate::db::Fault::NoSuchTable(_)), "{:?}", refused.fault);
+        let refused = wire
+            .send("SELECT * FROM nothing_there", 1, &mut Vec::new())
+            .err()
+            .unwrap();
+        assert!(
+            refused.number.is_some() && matches!(refused.fault, crate::db::Fault::NoSuchTable(_)),
+            "{:?}",
+            refused.fault
+        );
         replies.clear();
-        wire.send("SELECT 7 AS x", 1, &mut replies).map_err(|failed| failed.fault.to_string()).unwrap();
+        wire.send("SELECT 7 AS x", 1, &mut replies)
+            .map_err(|failed| failed.fault.to_string())
+            .unwrap();
         assert_eq!(replies[0].rows[0].get::<u32>("x").unwrap(), 7);
-        let ended = wire.send("SELECT pg_terminate_backend(pg_backend_pid())", 1, &mut Vec::new()).err().unwrap();
-        assert!(ended.number.is_none() && matches!(ended.fault, crate::db::Fault::Gone(_)), "{:?}", ended.fault);
+        let ended = wire
+            .send(
+                "SELECT pg_terminate_backend(pg_backend_pid())",
+                1,
+                &mut Vec::new(),
+            )
+            .err()
+            .unwrap();
+        assert!(
+            ended.number.is_none() && matches!(ended.fault, crate::db::Fault::Gone(_)),
+            "{:?}",
+            ended.fault
+        );
     }
-    let refused = server.log_in("wrong", SslMode::Required, true).err().unwrap();
-    assert!(refused.contains("password authentication failed"), "{refused}");
+    let refused = server
+        .log_in("wrong", SslMode::Required, true)
+        .err()
+        .unwrap();
+    assert!(
+        refused.contains("password authentication failed"),
+        "{refused}"
+    );
 }

@@ -215,7 +215,8 @@ fn gone(fault: Fault) -> Failed {
 /// How many rows a statement has changed, from the tag of its end: `UPDATE 1`, `INSERT 0 1`, `SELECT 3`.
 fn changed(tag: &str) -> u64 {
     let (what, number) = tag.rsplit_once(' ').unwrap_or((tag, ""));
-    let is_write = ["INSERT", "UPDATE", "DELETE", "MERGE"].contains(&what.split(' ').next().unwrap_or(what));
+    let is_write =
+        ["INSERT", "UPDATE", "DELETE", "MERGE"].contains(&what.split(' ').next().unwrap_or(what));
     number.parse().ok().filter(|_| is_write).unwrap_or_default()
 }
 
@@ -244,7 +245,9 @@ fn notification(body: &NotificationResponseBody) -> Option<Notification> {
 
 /// The connection broke, or an answer did not come in time.
 pub(super) fn of_transport(error: &io::Error) -> Fault {
-    let tls = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+    let tls = error
+        .get_ref()
+        .and_then(|cause| cause.downcast_ref::<rustls::Error>());
     match (tls, broken_off(error)) {
         (Some(error), _) => Fault::Gone(format!("TLS broke off: {error}")),
         (None, Some(cause)) => Fault::Gone(cause),
@@ -257,6 +260,7 @@ pub(super) fn of_transport(error: &io::Error) -> Fault {
 
 /// What came is not PostgreSQL's protocol.
 pub(super) fn garbled(what: &dyn std::fmt::Display) -> Fault {
-    let line = format!("the server does not speak the PostgreSQL protocol as dblock knows it: {what}");
+    let line =
+        format!("the server does not speak the PostgreSQL protocol as dblock knows it: {what}");
     Fault::Final(Failure::new(Reason::Internal, line))
 }

@@ -67,7 +67,14 @@ impl Place {
         match (asked, answer) {
             // A caller that does not wait has the room to itself for a moment.
             (Ask::Enter, Answer::Free(false)) => Ask::Enter,
-            (Ask::ReadNumbers, Answer::Numbers { smallest, before, largest }) => {
+            (
+                Ask::ReadNumbers,
+                Answer::Numbers {
+                    smallest,
+                    before,
+                    largest,
+                },
+            ) => {
                 let Some(number) = self.number else {
                     return Ask::Take(largest.map_or(1, |largest| largest + 1));
                 };

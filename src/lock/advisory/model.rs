@@ -69,7 +69,9 @@ impl World {
         let passes = Doing::Passes(Passing::TryRoom);
         let waiting = (0..waiting).map(|_| caller(waits));
         Self {
-            callers: waiting.chain((0..passing).map(|_| caller(passes))).collect(),
+            callers: waiting
+                .chain((0..passing).map(|_| caller(passes)))
+                .collect(),
             slots,
             deaths,
             only_notified: deaths == 0,
@@ -77,7 +79,11 @@ impl World {
     }
 
     fn numbers(&self) -> Vec<u32> {
-        let mut numbers: Vec<u32> = self.callers.iter().filter_map(|caller| caller.number).collect();
+        let mut numbers: Vec<u32> = self
+            .callers
+            .iter()
+            .filter_map(|caller| caller.number)
+            .collect();
         numbers.sort_unstable();
         numbers
     }
@@ -96,7 +102,9 @@ impl World {
     /// Whether somebody is in the room, but for this caller.
     fn is_room_taken(&self, but: usize) -> bool {
         let others = self.callers.iter().enumerate().filter(|(at, _)| *at != but);
-        others.into_iter().any(|(_, caller)| caller.in_room || caller.has_room)
+        others
+            .into_iter()
+            .any(|(_, caller)| caller.in_room || caller.has_room)
     }
 
     fn answer(&mut self, at: usize, ask: Ask) -> Answer {
@@ -111,7 +119,11 @@ impl World {
                 let (numbers, own) = (self.numbers(), self.callers[at].number);
                 Answer::Numbers {
                     smallest: numbers.first().copied(),
-                    before: numbers.iter().rev().find(|number| Some(**number) < own).copied(),
+                    before: numbers
+                        .iter()
+                        .rev()
+                        .find(|number| Some(**number) < own)
+                        .copied(),
                     largest: numbers.last().copied(),
                 }
             }
@@ -160,7 +172,11 @@ impl World {
             }
             Passing::LeaveRoom => {
                 self.callers[at].has_room = false;
-                if self.callers[at].slot.is_some() { Doing::Holds } else { Doing::Gone }
+                if self.callers[at].slot.is_some() {
+                    Doing::Holds
+                } else {
+                    Doing::Gone
+                }
             }
         }
     }
@@ -192,7 +208,9 @@ impl Model for World {
                         events.push(Event::Look(at));
                     }
                 }
-                Doing::Waits(..) | Doing::Passes(_) | Doing::Frees(_) => events.push(Event::Step(at)),
+                Doing::Waits(..) | Doing::Passes(_) | Doing::Frees(_) => {
+                    events.push(Event::Step(at))
+                }
                 Doing::Holds => events.push(Event::Free(at)),
                 Doing::Gone => continue,
             }
@@ -239,7 +257,11 @@ impl Model for World {
     }
 
     fn check(&self) {
-        let mut slots: Vec<u32> = self.callers.iter().filter_map(|caller| caller.slot).collect();
+        let mut slots: Vec<u32> = self
+            .callers
+            .iter()
+            .filter_map(|caller| caller.slot)
+            .collect();
         let number = slots.len();
         slots.sort_unstable();
         slots.dedup();
@@ -251,11 +273,19 @@ impl Model for World {
     }
 
     fn is_at_rest(&self) -> bool {
-        self.callers.iter().all(|caller| caller.doing == Doing::Gone)
+        self.callers
+            .iter()
+            .all(|caller| caller.doing == Doing::Gone)
     }
 
     fn check_rest(&self) {
-        assert!(self.numbers().is_empty() && self.callers.iter().all(|caller| !caller.in_room && !caller.has_room));
+        assert!(
+            self.numbers().is_empty()
+                && self
+                    .callers
+                    .iter()
+                    .all(|caller| !caller.in_room && !caller.has_room)
+        );
     }
 }
 
@@ -269,8 +299,12 @@ fn everybody_is_notified_in_time_where_nobody_dies() {
 
 #[test]
 fn whoever_dies_holds_up_nobody_for_ever() {
-    for (waiting, passing, slots, deaths) in [(3, 0, 1, 1), (3, 0, 2, 1), (2, 1, 1, 1), (3, 0, 1, 2)] {
+    for (waiting, passing, slots, deaths) in
+        [(3, 0, 1, 1), (3, 0, 2, 1), (2, 1, 1, 1), (3, 0, 1, 2)]
+    {
         let states = explore_to_rest(World::new(waiting, passing, slots, deaths));
-        println!("{waiting} waiting, {passing} passing, {slots} slots, {deaths} deaths: {states} states");
+        println!(
+            "{waiting} waiting, {passing} passing, {slots} slots, {deaths} deaths: {states} states"
+        );
     }
 }
