@@ -49,7 +49,9 @@ impl Account {
         };
         let socket = socket.and_then(|socket| {
             socket.limit(limit)?;
-            self.keep_alive.set(&socket)?;
+            if let Socket::Tcp(stream) = &socket {
+                self.keep_alive.set(stream)?;
+            }
             Ok(socket)
         });
         let socket = socket.map_err(|error| of_transport(&error))?;

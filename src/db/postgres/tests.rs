@@ -79,7 +79,7 @@ impl Server {
                 "-c",
                 "fsync=off",
             ])
-            .stderr(Stdio::null())
+            .stderr(Stdio::inherit())
             .spawn()
             .unwrap();
         let server = Self { process, folder };
@@ -87,7 +87,7 @@ impl Server {
         while !server.socket().exists()
             || server.log_in("secret", SslMode::Disabled, false).is_err()
         {
-            assert!(begun.elapsed() < LIMIT);
+            assert!(begun.elapsed() < LIMIT, "{:?}", server.log_in("secret", SslMode::Disabled, false).err());
             sleep(Duration::from_millis(50));
         }
         server
