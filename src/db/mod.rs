@@ -34,5 +34,6 @@ pub use server_facts::{SessionInfo, ask_session_info};
 pub use session::Session;
 pub use sql::{quoted_identifier, text_literal};
 pub use target::{
-    ConnectOptions, DeferredPassword, Identity, Password, Protocol, SslMode, Target, TlsOptions,
+    ChannelBinding, ConnectOptions, DeferredPassword, Identity, Kind, Password, PostgresOptions,
+    Protocol, SslMode, Target, TlsOptions,
 };

@@ -7,9 +7,46 @@ use std::time::Duration;
 
 use zeroize::Zeroizing;
 
+/// The kind of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// MySQL, or MariaDB.
+    MySql,
+    /// PostgreSQL.
+    Postgres,
+}
+
+/// What only PostgreSQL's users set.
+#[derive(Debug, Clone, Default)]
+pub struct PostgresOptions {
+    /// Whether the login by SCRAM is bound to the TLS channel.
+    pub channel_binding: ChannelBinding,
+    /// What the server is told of its settings at the login, as `-c name=value`; `None`: nothing.
+    pub options: Option<String>,
+    /// Whether a pooler is in between that is known to keep one server's session for each client's (`pooler=session`).
+    pub has_pooler: bool,
+}
+
+/// Whether a login by SCRAM is bound to the TLS channel, so that nobody in between can pass it on. With the meaning of libpq's
+/// `channel_binding`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ChannelBinding {
+    /// It is not.
+    Disable,
+    /// It is where server and connection can.
+    #[default]
+    Prefer,
+    /// It must be.
+    Require,
+}
+
 /// How to reach a server.
 #[derive(Debug, Clone)]
 pub struct ConnectOptions {
+    /// The kind of all the servers.
+    pub kind: Kind,
+    /// What only servers of that kind have.
+    pub postgres: PostgresOptions,
     /// The servers, in the order in which they are tried; never empty.
     pub targets: Vec<Target>,
     /// The account; `None` is the OS user's name.
@@ -20,7 +57,7 @@ pub struct ConnectOptions {
     pub tls: TlsOptions,
     /// The limit for everything: resolving names, trying hosts, handshakes.
     pub connect_timeout: Duration,
-    /// The database of dblock's tables, which need not exist.
+    /// MySQL: the database of dblock's tables, which need not exist. PostgreSQL: the database to connect to; its advisory locks are its own.
     pub database: String,
 }
 

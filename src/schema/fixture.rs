@@ -79,6 +79,8 @@ impl Fixture {
             }
         }
         let options = ConnectOptions {
+            kind: crate::db::Kind::MySql,
+            postgres: crate::db::PostgresOptions::default(),
             targets: vec![Target::Socket(socket.clone())],
             user: Some("root".to_owned()),
             password: Password::None,

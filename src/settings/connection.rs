@@ -12,7 +12,8 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::file;
 use crate::base::text::in_words;
 use crate::db::{
-    ConnectOptions, DeferredPassword, Identity, Password, Protocol, SslMode, Target, TlsOptions,
+    ConnectOptions, DeferredPassword, Identity, Kind, Password, PostgresOptions, Protocol, SslMode,
+    Target, TlsOptions,
 };
 
 /// The variables that replace the system's CAs, as with OpenSSL.
@@ -54,6 +55,8 @@ pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
     let shown: Vec<_> = targets.iter().map(Target::to_string).collect();
     sources.record("servers", Some(&shown.join(", ")), "host, port, socket");
     Ok(ConnectOptions {
+        kind: Kind::MySql,
+        postgres: PostgresOptions::default(),
         targets,
         user,
         password,

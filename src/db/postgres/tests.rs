@@ -13,7 +13,9 @@ use zeroize::Zeroizing;
 use super::Account;
 use crate::base::log::Listener;
 use crate::db::address::Address;
-use crate::db::target::{ConnectOptions, Password, SslMode, Target, TlsOptions};
+use crate::db::target::{
+    ConnectOptions, Kind, Password, PostgresOptions, SslMode, Target, TlsOptions,
+};
 use crate::db::wire::Wire;
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -87,7 +89,11 @@ impl Server {
         while !server.socket().exists()
             || server.log_in("secret", SslMode::Disabled, false).is_err()
         {
-            assert!(begun.elapsed() < LIMIT, "{:?}", server.log_in("secret", SslMode::Disabled, false).err());
+            assert!(
+                begun.elapsed() < LIMIT,
+                "{:?}",
+                server.log_in("secret", SslMode::Disabled, false).err()
+            );
             sleep(Duration::from_millis(50));
         }
         server
@@ -104,6 +110,8 @@ impl Server {
             Target::Socket(self.socket())
         };
         let options = ConnectOptions {
+            kind: Kind::Postgres,
+            postgres: PostgresOptions::default(),
             targets: vec![target.clone()],
             user: Some("app".to_owned()),
             password: Password::Given(Zeroizing::new(password.to_owned())),
