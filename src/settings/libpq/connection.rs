@@ -8,7 +8,7 @@ use super::tls;
 use crate::base::exit::{Failure, Reason};
 use crate::base::value::one_of;
 use crate::db::{
-    ChannelBinding, ConnectOptions, Kind, Password, PostgresOptions, SslMode, Target, TlsOptions,
+    ChannelBinding, ConnectOptions, Kind, PostgresOptions, SslMode, Target, TlsOptions,
 };
 use crate::settings::connection::password;
 use crate::settings::sources::{Given, Precedence, Source, Sources};

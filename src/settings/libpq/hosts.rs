@@ -94,12 +94,11 @@ pub fn has_port(host: &Host) -> bool {
 /// # Errors
 /// No server is named, or what is named does not go together.
 pub fn targets(sources: &mut Sources) -> Result<Vec<Target>, Failure> {
-    let port = sources.optional("port", ports)?;
+    let port = sources.value_or("port", ports, &PORT.to_string())?;
     let socket = sources.optional("socket", value::socket_path)?;
     let Some(named) = named(sources)? else {
-        let port = port.unwrap_or_else(|| vec![PORT])[0];
         let path = socket.unwrap_or_default();
-        return Ok(vec![Target::Socket(whole_path(path, port))]);
+        return Ok(vec![Target::Socket(whole_path(path, port[0]))]);
     };
     if sources.source(named.precedence).get("socket").is_some() {
         sources.warn("the socket is not used, as a host is named");
@@ -115,7 +114,7 @@ pub fn targets(sources: &mut Sources) -> Result<Vec<Target>, Failure> {
         .transpose()?;
     let has_port = named.hosts.iter().any(has_port);
     let ports = if of_port >= Some(named.precedence) || (!named.is_url && !has_port) {
-        port
+        Some(port)
     } else if has_port {
         None
     } else {
