@@ -11,6 +11,7 @@ use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::cron::{Once, Schedule, Zone};
+use crate::db::Kind;
 use crate::lock::rows::Token;
 use crate::lock::{LockSpec, Name, limits};
 use crate::run::{Job, TableUse};
@@ -97,7 +98,7 @@ pub fn read(
     let once = once(sources, &name)?;
     let needs_tables = durable || token.is_some() || once.is_some() || sources.switch("record");
     let scrubbed = if sources.switch("scrub-env") {
-        variables_of_the_server()
+        variables_of_the_server(sources)
     } else {
         Vec::new()
     };
@@ -134,11 +135,14 @@ pub fn read(
     })
 }
 
-/// The variables with the server, the password and a script's token.
-pub fn variables_of_the_server() -> Vec<&'static str> {
+/// The variables with the server, the password and a script's token. Those of libpq are other programs', too, but for the password.
+pub fn variables_of_the_server(sources: &Sources) -> Vec<&'static str> {
     let own = cli::variables().map(|(_, variable)| variable);
     let own = own.filter(|variable| variable.starts_with("DBLOCK_"));
-    own.chain(["MYSQL_PWD", TOKEN]).collect()
+    let is_postgres = matches!(sources.kind(), Ok(Kind::Postgres));
+    own.chain(["MYSQL_PWD", TOKEN])
+        .chain(is_postgres.then_some("PGPASSWORD"))
+        .collect()
 }
 
 /// The number of slots, and their names if they have some. If both options are given, the stronger source counts.

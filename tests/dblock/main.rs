@@ -54,6 +54,7 @@ mod kill;
 mod lease;
 mod lease_faults;
 mod lease_network;
+mod libpq_settings;
 mod lock_answers;
 mod messages;
 mod names;
