@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use super::key::keyed;
 use super::sources::{Sources, TOKEN};
 use super::support::Part;
 use super::{cli, connection, value};
@@ -84,6 +85,7 @@ pub fn read(
     command: Vec<OsString>,
 ) -> Result<Run, Failure> {
     let (max_concurrency, slot_names) = slots(sources)?;
+    let name = keyed(name, max_concurrency, sources)?;
     let wait = sources.value("wait", value::wait)?;
     let conflict_exit_code = sources.value("conflict-exit-code", value::exit_code)?;
     let timeout = sources.optional("timeout", value::duration)?;

@@ -1,7 +1,6 @@
 //! The statements of a lock on PostgreSQL, which is held by an advisory lock. None of them waits: a statement that waits for a lock holds a
 //! snapshot, so VACUUM removes nothing meanwhile, and CREATE INDEX CONCURRENTLY waits for its end.
 
-mod key;
 mod line;
 mod plain;
 
@@ -12,8 +11,7 @@ use super::Statements;
 use super::answers::{Asked, KILLED, KillMarker, Opened, ReacquireAnswer, Released};
 use crate::db::{Ask, Fault, Row, ask, command};
 use crate::lock::named::queue::Step;
-use crate::lock::{Name, kill_ack_lock, kill_request_lock};
-use key::Key;
+use crate::lock::{Key, Name, kill_ack_lock, kill_request_lock};
 pub use line::Line;
 pub use plain::{
     ask_owners, kill_session, release_once, set_idle_timeout, take_lock, take_locks_now,
