@@ -5,6 +5,7 @@ pub mod cluster;
 pub mod crontab;
 mod dblock;
 mod fake;
+pub mod fake_postgres;
 mod held_up;
 pub mod host;
 mod island;
@@ -12,6 +13,7 @@ pub mod jobs;
 mod namespace;
 pub mod pages;
 mod pair;
+mod pgbouncer;
 pub mod postgres;
 mod process;
 mod proxy;
@@ -34,6 +36,7 @@ pub use held_up::{HeldUp, Time, nanos, now};
 pub use island::Island;
 pub use jobs::Jobs;
 pub use pair::Pair;
+pub use pgbouncer::PgBouncer;
 pub use process::{
     Frozen, Hangs, PAIR, allow_files, copy_program, group_of, is_stopped, polls, quoted, runs,
     send, stat_field, write_program,
