@@ -119,14 +119,10 @@ fn outcome_in_words(kill: &Kill, slot: u32, outcome: &KillOutcome) -> (u8, Strin
                 format!("{what} was released meanwhile by {holder}; {now}"),
             )
         }
-        KillOutcome::NotAllowed {
-            holder,
-            account,
-            privilege,
-        } => {
+        KillOutcome::NotAllowed { holder, grant } => {
             let line = format!(
-                "{what} is held by {}, of another account, which this one may not end; GRANT {privilege} ON *.* TO \
-                 {account} would do, or use the account of the holder",
+                "{what} is held by {}, of another account, which this one may not end; {grant} would do, \
+                 or use the account of the holder",
                 identity(holder)
             );
             (Reason::AccountRefused.code(), line)

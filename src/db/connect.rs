@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use super::address::Address;
 use super::fault::Fault;
-use super::mysql::Account;
 use super::session::Session;
-use super::target::{ConnectOptions, Target};
+use super::target::{ConnectOptions, Kind, Target};
+use super::wire::Wire;
+use super::{mysql, postgres};
 use crate::base::clock::by_chance;
 use crate::base::exit::Failure;
 use crate::base::log::{Level, Listener};
@@ -20,6 +21,60 @@ use crate::base::text::shown;
 const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const PART_OF_LIMIT: u32 = 8;
+
+/// The account on servers of one kind.
+enum Account {
+    MySql(mysql::Account),
+    Postgres(postgres::Account),
+}
+
+impl Account {
+    fn new(
+        settings: &ConnectOptions,
+        attributes: HashMap<&'static str, String>,
+        idle_limit: Duration,
+        listener: &Listener,
+    ) -> Result<Self, Failure> {
+        Ok(match settings.kind {
+            Kind::MySql => {
+                let account = mysql::Account::new(settings, attributes, idle_limit, listener)?;
+                Self::MySql(account)
+            }
+            Kind::Postgres => {
+                let account = postgres::Account::new(settings, &attributes, idle_limit, listener)?;
+                Self::Postgres(account)
+            }
+        })
+    }
+
+    fn kind(&self) -> Kind {
+        match self {
+            Self::MySql(_) => Kind::MySql,
+            Self::Postgres(_) => Kind::Postgres,
+        }
+    }
+
+    fn log_in(
+        &self,
+        target: &Target,
+        address: (&Address, &str),
+        limit: Duration,
+        tell: &dyn Fn(&str),
+    ) -> Result<Box<dyn Wire>, Fault> {
+        match self {
+            Self::MySql(account) => account.log_in(target, address, limit, tell),
+            Self::Postgres(account) => account.log_in(target, address, limit, tell),
+        }
+    }
+
+    /// Whether an answer may have come in clear text before TLS.
+    fn doubts_answers(&self) -> bool {
+        match self {
+            Self::MySql(account) => account.doubts_answers(),
+            Self::Postgres(_) => false,
+        }
+    }
+}
 
 /// The servers and the account to connect with.
 pub struct Connector {
@@ -240,6 +295,11 @@ impl Connector {
         self.attempt_limit.set(self.attempt_limit.get().min(limit));
     }
 
+    /// The kind of all servers.
+    pub fn kind(&self) -> Kind {
+        self.account.kind()
+    }
+
     /// All servers, in order.
     pub fn targets(&self) -> &[Target] {
         &self.targets
@@ -300,7 +360,8 @@ impl Connector {
             shown(opened_in)
         ));
         let names = (target.to_string(), server);
-        let mut session = Session::new(wire, names, opened_in, Rc::clone(&self.listener))?;
+        let (kind, listener) = (self.kind(), Rc::clone(&self.listener));
+        let mut session = Session::new(kind, wire, names, opened_in, listener)?;
         if session.encryption().is_some() && self.account.doubts_answers() {
             session.prove_where_answers_come_from(limit)?;
         }

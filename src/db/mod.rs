@@ -29,6 +29,7 @@ pub use mysql::{NO_PRIVILEGE, NO_TABLE};
 pub use peer::{
     ALL_ATTRIBUTES, Claims, Client, OWN_ATTRIBUTES, PROGRAM, claims, client, short_address,
 };
+pub use postgres::ask_sessions;
 pub use row::{Row, Rows, no_answer};
 pub use server_facts::{SessionInfo, ask_session_info};
 pub use session::Session;
@@ -37,3 +38,4 @@ pub use target::{
     ChannelBinding, ConnectOptions, DeferredPassword, Identity, Kind, Password, PostgresOptions,
     Protocol, SslMode, Target, TlsOptions,
 };
+pub use wire::Code;

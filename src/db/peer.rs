@@ -9,7 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use super::ask::{Ask, LIST, ask};
 use super::fault::Fault;
+use super::postgres::ask_sessions;
 use super::session::Session;
+use super::target::Kind;
+use super::wire::Code;
 use crate::base::text::cut_to_bytes;
 
 /// dblock's name in a client's attributes.
@@ -65,6 +68,15 @@ impl Claims {
     /// Whether it claims to be dblock.
     pub fn is_dblock(&self) -> bool {
         self.program.as_deref() == Some(PROGRAM)
+    }
+
+    /// What these attributes say, the later ones more strongly.
+    pub fn of<'a>(attributes: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut claims = Self::default();
+        for (name, value) in attributes {
+            claims.note(name, value);
+        }
+        claims
     }
 
     fn note(&mut self, name: &str, whole: &str) {
@@ -201,7 +213,7 @@ pub fn short_address(mut address: String) -> String {
 }
 
 /// The claims of sessions, by connection id, as far as this account may see them in one of the tables [`ALL_ATTRIBUTES`] and
-/// [`OWN_ATTRIBUTES`]. `only`: those of one session. `Err`: the error number of a server that refuses it.
+/// [`OWN_ATTRIBUTES`]. `only`: those of one session. `Err`: the error of a server that refuses it.
 ///
 /// # Errors
 /// [`Fault::Gone`].
@@ -209,15 +221,25 @@ pub fn claims(
     session: &mut Session,
     table: &'static str,
     only: Option<u64>,
-) -> Result<Result<HashMap<u64, Claims>, u16>, Fault> {
+) -> Result<Result<HashMap<u64, Claims>, Code>, Fault> {
     session.try_run(&ask_claims(table, only))
 }
 
-/// The client of a session, in two or three round trips.
+/// The client of a session, in one to three round trips.
 ///
 /// # Errors
 /// [`Fault::Gone`].
 pub fn client(id: u64, session: &mut Session) -> Result<Client, Fault> {
+    if session.kind() == Kind::Postgres {
+        let seen = session
+            .try_run(&ask_sessions(Some(id)))?
+            .unwrap_or_default();
+        let client = seen.into_iter().next().map(|seen| seen.client);
+        return Ok(client.unwrap_or(Client {
+            connection: id,
+            ..Client::default()
+        }));
+    }
     let address = session.try_run(&ask_address(id))?.ok().flatten();
     let claims = match claims(session, ALL_ATTRIBUTES, Some(id))? {
         Ok(all) => Ok(all),

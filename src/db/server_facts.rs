@@ -5,6 +5,8 @@ use std::time::Duration;
 use super::ask::{Ask, ask, ask_value, command};
 use super::fault::Fault;
 use super::session::Session;
+use super::target::Kind;
+use super::wire::Code;
 use crate::base::clock::Moment;
 
 /// The number of round trips, of which the median counts.
@@ -27,6 +29,18 @@ impl SessionInfo {
         is_mariadb(&self.version, "")
     }
 
+    /// The statement that lets this account end sessions of others.
+    pub fn grant_to_kill(&self, kind: Kind) -> String {
+        let account = self.quoted_account();
+        match kind {
+            Kind::Postgres => format!("GRANT pg_signal_backend TO {:?}", self.account),
+            Kind::MySql if self.is_mariadb() => {
+                format!("GRANT CONNECTION ADMIN ON *.* TO {account}")
+            }
+            Kind::MySql => format!("GRANT CONNECTION_ADMIN ON *.* TO {account}"),
+        }
+    }
+
     /// The account, as a GRANT statement names it.
     pub fn quoted_account(&self) -> String {
         match self.account.rsplit_once('@') {
@@ -37,8 +51,11 @@ impl SessionInfo {
 }
 
 /// Asks for the [`SessionInfo`].
-pub fn ask_session_info() -> Ask<'static, SessionInfo> {
-    let sql = "SELECT CONNECTION_ID(), CURRENT_USER(), VERSION()";
+pub fn ask_session_info(kind: Kind) -> Ask<'static, SessionInfo> {
+    let sql = match kind {
+        Kind::MySql => "SELECT CONNECTION_ID(), CURRENT_USER(), VERSION()",
+        Kind::Postgres => "SELECT pg_backend_pid(), current_user, version()",
+    };
     ask("session", sql, |rows| {
         let (connection, account, version) = rows.one()?.columns()?;
         Ok(SessionInfo {
@@ -147,8 +164,17 @@ pub const READ_ONLY: &str = "is read-only, as a replica is; name the server that
 /// # Errors
 /// The session must be dropped.
 pub fn is_read_only(session: &mut Session) -> Result<bool, Fault> {
+    if session.kind() == Kind::Postgres {
+        return session.run(&ask_is_in_recovery());
+    }
     Ok(Shown::Variable("read_only").is_on(session)?
         || Shown::Variable("innodb_read_only").is_on(session)?)
+}
+
+/// Whether a PostgreSQL takes no writes.
+pub fn ask_is_in_recovery() -> Ask<'static, bool> {
+    let sql = "SELECT (pg_is_in_recovery() OR current_setting('default_transaction_read_only') = 'on')::int";
+    ask("read-only", sql, |rows| rows.one()?.at(0))
 }
 
 /// How the account logs in.
@@ -218,7 +244,7 @@ fn ask_replica(word: &str) -> Ask<'static, bool> {
 pub fn is_replica(session: &mut Session) -> Result<Option<bool>, Fault> {
     let mut answer = session.try_run(&ask_replica("REPLICA"))?;
     // A syntax error: the server is older than the word.
-    if matches!(answer, Err(1064)) {
+    if matches!(answer, Err(Code::Number(1064))) {
         answer = session.try_run(&ask_replica("SLAVE"))?;
     }
     Ok(answer.ok())

@@ -10,12 +10,14 @@ use nix::sys::socket::{SockaddrStorage, getpeername};
 use super::ask::{Ask, Batch, Reply, ask};
 use super::fault::Fault;
 use super::row::Rows;
-use super::wire::{Failed, Wire, limit_reading};
+use super::target::Kind;
+use super::wire::{Code, Failed, Wire, limit_reading};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
 
 /// A session. Its locks live as long as it does. Dropping it logs out from the server.
 pub struct Session {
+    kind: Kind,
     wire: Box<dyn Wire>,
     target: String,
     server: String,
@@ -31,12 +33,14 @@ impl Session {
     /// Wraps a connection that is ready for statements, with the server's name as given and as shown. Removes the handshake's limit on
     /// reading, as a statement that waits for a lock may take hours. Keeps the limit on writing.
     pub(super) fn new(
+        kind: Kind,
         wire: Box<dyn Wire>,
         (target, server): (String, String),
         opened_in: Duration,
         listener: Listener,
     ) -> Result<Self, Fault> {
         let session = Self {
+            kind,
             wire,
             target,
             server,
@@ -60,7 +64,7 @@ impl Session {
     }
 
     /// Sends a statement. `Err`: the server has refused it.
-    fn send<T>(&mut self, ask: &Ask<T>) -> Result<Result<Reply, (Fault, u16)>, Fault> {
+    fn send<T>(&mut self, ask: &Ask<T>) -> Result<Result<Reply, (Fault, Code)>, Fault> {
         self.begin(ask.sql())?;
         let mut replies = Vec::new();
         let sent = self.wire.send(ask.sql(), ask.most_rows(), &mut replies);
@@ -79,13 +83,13 @@ impl Session {
         Ok(())
     }
 
-    /// A statement has failed: the fault and the number of a server that has refused it. Otherwise the session has ended.
-    fn refused(&mut self, failed: Failed) -> Result<(Fault, u16), Fault> {
+    /// A statement has failed: the fault and the error of a server that has refused it. Otherwise the session has ended.
+    fn refused(&mut self, failed: Failed) -> Result<(Fault, Code), Fault> {
         match failed {
             Failed {
                 fault,
-                number: Some(number),
-            } if !matches!(fault, Fault::Gone(_)) => Ok((fault, number)),
+                code: Some(code),
+            } if !matches!(fault, Fault::Gone(_)) => Ok((fault, code)),
             Failed { fault, .. } => {
                 self.ended.get_or_insert_with(|| fault.to_string());
                 Err(fault)
@@ -102,14 +106,14 @@ impl Session {
         Ok(reply.changed)
     }
 
-    /// As [`Session::run`], but a refusal of the server is returned as its error number.
+    /// As [`Session::run`], but a refusal of the server is returned as its error.
     ///
     /// # Errors
     /// The session must be dropped.
-    pub fn try_run<T>(&mut self, ask: &Ask<T>) -> Result<Result<T, u16>, Fault> {
+    pub fn try_run<T>(&mut self, ask: &Ask<T>) -> Result<Result<T, Code>, Fault> {
         match self.send(ask)? {
             Ok(reply) => ask.read(reply.rows()).map(Ok),
-            Err((_, number)) => Ok(Err(number)),
+            Err((_, code)) => Ok(Err(code)),
         }
     }
 
@@ -188,6 +192,37 @@ impl Session {
         let line =
             format!("somebody stands between dblock and {self}: the answers are not its own");
         Err(Fault::Final(Failure::new(Reason::Internal, line)))
+    }
+
+    /// The kind of the server.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Waits without a statement until another session notifies this one, at most so long. Whether that was so. Only PostgreSQL has
+    /// notifications.
+    ///
+    /// # Errors
+    /// [`Fault::Gone`].
+    pub fn await_notification(&mut self, limit: Duration) -> Result<bool, Fault> {
+        if let Some(cause) = &self.ended {
+            return Err(Fault::Gone(cause.clone()));
+        }
+        let notified = self.wire.await_notification(limit);
+        if let Err(fault) = &notified {
+            self.ended = Some(fault.to_string());
+        }
+        notified
+    }
+
+    /// Why the server has ended the session, whose descriptor is readable between statements; `None`: it has not.
+    pub fn last_words(&mut self) -> Option<String> {
+        self.wire.last_words()
+    }
+
+    /// What the server says of a setting by itself, at the login and whenever it changes; `None`: nothing. Only PostgreSQL does.
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        self.wire.parameter(name)
     }
 
     /// The encryption of the session, such as `TLSv1.3, TLS_AES_256_GCM_SHA384`; `None`: not encrypted.

@@ -1,11 +1,13 @@
 //! What a session needs of a connection, whatever kind of server is at its other end.
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::{TimeVal, TimeValLike};
+use serde::{Deserialize, Serialize};
 
 use super::ask::Reply;
 use super::fault::Fault;
@@ -36,6 +38,24 @@ pub trait Wire: AsFd {
     /// The number of the session, from the login. Behind a proxy it is the proxy's.
     fn id(&self) -> u64;
 
+    /// Waits until another session notifies this one, at most so long. Whether that was so. Only PostgreSQL has notifications.
+    ///
+    /// # Errors
+    /// The session has ended.
+    fn await_notification(&mut self, _limit: Duration) -> Result<bool, Fault> {
+        Ok(false)
+    }
+
+    /// Why the server has ended the session, between statements; `None`: it has not. For a descriptor that is readable.
+    fn last_words(&mut self) -> Option<String> {
+        Some("the server ended the session".to_owned())
+    }
+
+    /// What the server says of a setting by itself, at the login and whenever it changes; `None`: nothing. Only PostgreSQL does.
+    fn parameter(&self, _name: &str) -> Option<&str> {
+        None
+    }
+
     /// The encryption, such as `TLSv1.3, TLS_AES_256_GCM_SHA384`; `None`: not encrypted.
     fn encryption(&self) -> Option<&str>;
 }
@@ -44,8 +64,26 @@ pub trait Wire: AsFd {
 pub struct Failed {
     /// What happened.
     pub fault: Fault,
-    /// The error number of a server that has refused it; `None`: the session has ended.
-    pub number: Option<u16>,
+    /// The error of a server that has refused it; `None`: the session has ended.
+    pub code: Option<Code>,
+}
+
+/// The error of a server, as its manual lists it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Code {
+    /// Of MySQL and MariaDB.
+    Number(u16),
+    /// The SQLSTATE of PostgreSQL, five characters.
+    State([u8; 5]),
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "{number}"),
+            Self::State(state) => f.write_str(&String::from_utf8_lossy(state)),
+        }
+    }
 }
 
 /// Limits the wait for each answer; zero: no limit. A shorter limit than the kernel can count to is the shortest, and not none.

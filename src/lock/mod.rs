@@ -1,7 +1,6 @@
 //! Locks: their names, how long to wait for one, how long it is held, and by whom. Another kind of lock, also on another kind of server,
 //! is a folder beside `named` that implements `Backend`, and a session in `db`.
 
-pub mod advisory;
 mod backend;
 #[cfg(test)]
 pub mod explorer;

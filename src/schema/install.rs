@@ -332,7 +332,7 @@ impl Installer<'_> {
     fn explain(&self, fault: Fault, session: &mut Session) -> Fault {
         match fault {
             Fault::Final(failure) if failure.reason == Reason::AccountRefused => {
-                let account = session.run(&ask_session_info());
+                let account = session.run(&ask_session_info(session.kind()));
                 let account =
                     account.map_or("the account".to_owned(), |info| info.quoted_account());
                 let line = format!(

@@ -307,7 +307,7 @@ impl Examiner<'_> {
             Arrival::Message(FromSecond::Granted(granted)) => granted.since(released),
             other => return Ok(Err(not_seen(other))),
         };
-        let killed = end_session(session, id)?
+        let killed = end_session(session, id, &probe.name().on_server())?
             && matches!(
                 next(link, Some(Moment::now() + HAND_OVER_LIMIT)),
                 Arrival::Message(FromSecond::Ended)

@@ -98,6 +98,9 @@ impl Assessment {
             Some(Unfit::TimeoutNotKept { .. } | Unfit::SessionsShared) => {
                 "something in between shares sessions"
             }
+            Some(Unfit::Pooler) => "a pooler is in between",
+            Some(Unfit::NotKept | Unfit::Cockroach) => "its advisory locks do nothing",
+            Some(Unfit::SeveralNodes) => "advisory locks are each node's own",
             Some(Unfit::ShortLived(_)) => "it ends sessions too soon",
             None if self.refuses => "it gives no named locks",
             None => "nothing is known against it",

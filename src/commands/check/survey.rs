@@ -170,7 +170,9 @@ impl Tried {
 /// # Errors
 /// The session must be dropped.
 pub fn who(session: &mut Session) -> Result<(SessionInfo, Product, String), Fault> {
-    let info = session.try_run(&ask_session_info())?.unwrap_or_default();
+    let info = session
+        .try_run(&ask_session_info(session.kind()))?
+        .unwrap_or_default();
     let comment = Shown::Variable("version_comment").value(session)?;
     let comment = comment.unwrap_or_default();
     let product = Product::of(&info.version, &comment);

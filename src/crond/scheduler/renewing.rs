@@ -138,9 +138,10 @@ impl Scheduler<'_> {
         let Some(server) = self.shared.server else {
             return Ok(());
         };
+        let kind = self.connection.connector.kind();
         let held = self.own.by_run.iter_mut();
         let held = held.filter(|(run, _)| runs.contains(*run));
-        if let Some(announce) = announce_all(server, held.map(|(_, mine)| &mut mine.lock)) {
+        if let Some(announce) = announce_all(kind, server, held.map(|(_, mine)| &mut mine.lock)) {
             self.ask(|session| without_named_locks(session.run(&announce)))?;
         }
         Ok(())

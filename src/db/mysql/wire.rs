@@ -12,7 +12,7 @@ use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use super::fault::of_statement;
 use crate::db::ask::Reply;
 use crate::db::row::Row;
-use crate::db::wire::{Failed, Wire, limit_reading};
+use crate::db::wire::{Code, Failed, Wire, limit_reading};
 
 /// How long the answer to the second statement of a packet may come after that to the first.
 const PROMISED: Duration = Duration::from_secs(2);
@@ -130,12 +130,12 @@ fn read(columns: &Rc<[String]>, row: mysql::Row) -> mysql::Result<Row> {
 }
 
 fn failed(error: mysql::Error) -> Failed {
-    let number = match &error {
-        mysql::Error::MySqlError(error) => Some(error.code),
+    let code = match &error {
+        mysql::Error::MySqlError(error) => Some(Code::Number(error.code)),
         _ => None,
     };
     let fault = of_statement(error);
-    Failed { fault, number }
+    Failed { fault, code }
 }
 
 impl AsFd for MySqlWire {

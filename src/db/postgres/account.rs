@@ -1,15 +1,18 @@
 //! The account that dblock logs in with on PostgreSQL.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use zeroize::Zeroizing;
+
+use super::introduction;
 
 use crate::base::exit::Failure;
 use crate::base::log::Listener;
 use crate::base::user::os_user;
 use crate::db::keep_alive::KeepAlive;
 use crate::db::password;
-use crate::db::target::ConnectOptions;
+use crate::db::target::{ConnectOptions, PostgresOptions};
 use crate::db::tls::Tls;
 
 /// The account that dblock logs in with.
@@ -19,19 +22,22 @@ pub struct Account {
     pub(super) database: String,
     /// What the server shows of the session to everybody, at most 63 bytes.
     pub(super) application_name: String,
+    /// What a comment in each statement says besides.
+    pub(super) comment: String,
+    pub(super) settings: PostgresOptions,
     pub(super) tls: Tls,
     pub(super) keep_alive: KeepAlive,
 }
 
 impl Account {
-    /// Reads what is still missing: the files of the password and of TLS, and the OS user's name. Each session is shown as
-    /// `application_name`, and ends after the `idle_limit` without a statement.
+    /// Reads what is still missing: the files of the password and of TLS, and the OS user's name. Each session says
+    /// these `attributes` of itself, and ends after the `idle_limit` without a statement.
     ///
     /// # Errors
     /// [`Reason::Configuration`](crate::base::exit::Reason) when a file cannot be used.
     pub fn new(
         settings: &ConnectOptions,
-        application_name: &str,
+        attributes: &HashMap<&'static str, String>,
         idle_limit: Duration,
         listener: &Listener,
     ) -> Result<Self, Failure> {
@@ -43,7 +49,9 @@ impl Account {
             user,
             password: password::read(&settings.password, listener)?,
             database: settings.database.clone(),
-            application_name: application_name.to_owned(),
+            application_name: introduction::application_name(attributes),
+            comment: introduction::comment(attributes),
+            settings: settings.postgres.clone(),
             tls: Tls::new(&settings.tls, &settings.targets, listener)?,
             keep_alive: KeepAlive::new(idle_limit),
         })

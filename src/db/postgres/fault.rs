@@ -8,6 +8,7 @@ use postgres_protocol::message::backend::ErrorResponseBody;
 use crate::base::exit::{Failure, Reason};
 use crate::base::text::printable;
 use crate::db::fault::Fault;
+use crate::db::wire::Code;
 
 /// What a server says when it refuses something.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -36,6 +37,16 @@ impl Refusal {
             }
         }
         refusal
+    }
+
+    /// The SQLSTATE as a code; one of another length is cut, or filled up with zeros.
+    pub fn code(&self) -> Code {
+        let mut state = *b"00000";
+        state
+            .iter_mut()
+            .zip(self.state.bytes())
+            .for_each(|(place, byte)| *place = byte);
+        Code::State(state)
     }
 
     /// Whether the SQLSTATE is of this class, two characters.

@@ -23,7 +23,7 @@ use super::wire::{PostgresWire, garbled, of_transport};
 use crate::base::exit::{Failure, Reason};
 use crate::db::address::Address;
 use crate::db::fault::Fault;
-use crate::db::target::Target;
+use crate::db::target::{ChannelBinding as Setting, Target};
 use crate::db::tls;
 use crate::db::wire::Wire;
 
@@ -61,7 +61,7 @@ impl Account {
             }
             _ => (Stream::Plain(socket), None),
         };
-        let mut wire = PostgresWire::new(stream, encryption);
+        let mut wire = PostgresWire::new(stream, encryption, self.comment.clone());
         self.start(&mut wire)?;
         self.authenticate(&mut wire, server)?;
         self.become_ready(&mut wire, server)?;
@@ -121,7 +121,10 @@ impl Account {
             ("application_name", &*self.application_name),
             ("client_encoding", "UTF8"),
         ];
+        let options = self.settings.options.as_deref();
+        let options = options.map(|options| ("options", options));
         let mut startup = BytesMut::new();
+        let parameters = parameters.into_iter().chain(options);
         frontend::startup_message(parameters, &mut startup).map_err(|error| garbled(&error))?;
         wire.write(&startup)
     }
@@ -178,7 +181,9 @@ impl Account {
             has_scram |= mechanism == SCRAM_SHA_256;
             has_plus |= mechanism == SCRAM_SHA_256_PLUS;
         }
+        let binding = self.settings.channel_binding;
         let hash = match &wire.stream {
+            _ if binding == Setting::Disable => None,
             Stream::Plain(_) => None,
             Stream::Tls(tls) => tls
                 .conn
@@ -190,6 +195,10 @@ impl Account {
                 SCRAM_SHA_256_PLUS,
                 ChannelBinding::tls_server_end_point(hash),
             ),
+            _ if binding == Setting::Require => {
+                let why = "channel_binding=require, and the server does not bind the login to TLS";
+                return Err(self.refused(server, why));
+            }
             Some(_) if has_scram => (SCRAM_SHA_256, ChannelBinding::unrequested()),
             None if has_scram => (SCRAM_SHA_256, ChannelBinding::unsupported()),
             _ => {
@@ -231,7 +240,11 @@ impl Account {
     fn become_ready(&self, wire: &mut PostgresWire, server: &str) -> Result<(), Fault> {
         loop {
             match wire.receive()? {
-                Message::BackendKeyData(body) => wire.pid = body.process_id().cast_unsigned(),
+                Message::BackendKeyData(body) if !self.settings.has_pooler => {
+                    wire.pid = body.process_id().cast_unsigned();
+                }
+                // The pooler's number is of no use.
+                Message::BackendKeyData(_) => {}
                 Message::ReadyForQuery(_) => return Ok(()),
                 Message::ErrorResponse(body) => {
                     return Err(Refusal::read(&body).of_login(server, &self.user));

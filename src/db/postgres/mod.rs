@@ -3,11 +3,13 @@
 mod account;
 mod end_point;
 mod fault;
+mod introduction;
 mod login;
+mod sessions;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod wire;
 
 pub use account::Account;
-pub use wire::{Notification, PostgresWire};
+pub use sessions::ask_sessions;

@@ -125,8 +125,8 @@ impl Server {
             database: "postgres".to_owned(),
         };
         let listener: Listener = Rc::new(|_, _| {});
-        let account =
-            Account::new(&options, "dblock", LIMIT, &listener).map_err(|failure| failure.line)?;
+        let account = Account::new(&options, &HashMap::new(), LIMIT, &listener)
+            .map_err(|failure| failure.line)?;
         let address = Address::all_of(&target, &|_| {})
             .map_err(|fault| fault.to_string())?
             .remove(0);
@@ -172,7 +172,7 @@ fn a_session_logs_in_asks_and_is_refused() {
             .err()
             .unwrap();
         assert!(
-            refused.number.is_some() && matches!(refused.fault, crate::db::Fault::NoSuchTable(_)),
+            refused.code.is_some() && matches!(refused.fault, crate::db::Fault::NoSuchTable(_)),
             "{:?}",
             refused.fault
         );
@@ -190,7 +190,7 @@ fn a_session_logs_in_asks_and_is_refused() {
             .err()
             .unwrap();
         assert!(
-            ended.number.is_none() && matches!(ended.fault, crate::db::Fault::Gone(_)),
+            ended.code.is_none() && matches!(ended.fault, crate::db::Fault::Gone(_)),
             "{:?}",
             ended.fault
         );

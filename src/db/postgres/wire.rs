@@ -1,38 +1,40 @@
 //! A session with PostgreSQL, by the simple query protocol: statements go out as texts, and values come back as texts.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
-use postgres_protocol::message::backend::{
-    DataRowBody, Header, Message, NotificationResponseBody, RowDescriptionBody,
-};
+use postgres_protocol::message::backend::{DataRowBody, Header, Message, RowDescriptionBody};
 use postgres_protocol::message::frontend;
 
 use super::fault::Refusal;
+use super::introduction::commented;
 use super::stream::Stream;
 use crate::base::exit::{Failure, Reason};
 use crate::db::ask::Reply;
 use crate::db::fault::{Fault, NO_ANSWER, broken_off};
 use crate::db::row::Row;
-use crate::db::wire::{Failed, Wire};
+use crate::db::wire::{Failed, Wire, limit_reading};
 
 /// The longest message that is read. The statements of dblock have far shorter answers; a longer one is no PostgreSQL's.
 const LONGEST_MESSAGE: i32 = 64 * 1024 * 1024;
 
+/// How long to wait for the rest of a message that has begun.
+const REST_OF_A_MESSAGE: Duration = Duration::from_millis(100);
+
 /// How much is read at once.
 const PART: usize = 8 * 1024;
 
-/// A message that somebody has sent to this session by NOTIFY.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Notification {
-    /// Its channel.
-    pub channel: String,
-    /// Its text.
-    pub text: String,
+/// Why no message came unasked.
+enum Unasked {
+    /// There was none in time.
+    Nothing,
+    /// The session has ended.
+    End(Fault),
 }
 
 /// A session after the login.
@@ -44,20 +46,23 @@ pub struct PostgresWire {
     pub(super) pid: u32,
     /// The settings that the server reports by itself, such as `in_hot_standby`.
     pub(super) parameters: HashMap<String, String>,
-    /// What came by NOTIFY, and nobody has read yet.
-    pub(super) notifications: VecDeque<Notification>,
+    /// Whether a notification has come that nobody has asked for yet.
+    is_notified: bool,
+    /// What a comment in each statement says of the session.
+    comment: String,
     pub(super) encryption: Option<String>,
 }
 
 impl PostgresWire {
     /// Over a connected stream, before the login.
-    pub(super) fn new(stream: Stream, encryption: Option<String>) -> Self {
+    pub(super) fn new(stream: Stream, encryption: Option<String>, comment: String) -> Self {
         Self {
             stream,
             input: BytesMut::new(),
             pid: 0,
             parameters: HashMap::new(),
-            notifications: VecDeque::new(),
+            is_notified: false,
+            comment,
             encryption,
         }
     }
@@ -70,21 +75,47 @@ impl PostgresWire {
             .map_err(|error| of_transport(&error))
     }
 
+    /// Reads one message that the server sends unasked.
+    fn receive_unasked(&mut self) -> Result<(), Unasked> {
+        let message = match self.receive_any() {
+            Ok(message) => message,
+            Err(Fault::Gone(cause)) if cause == NO_ANSWER => return Err(Unasked::Nothing),
+            Err(fault) => return Err(Unasked::End(fault)),
+        };
+        match self.keep(message) {
+            None => Ok(()),
+            Some(Message::ErrorResponse(body)) => {
+                let cause = Refusal::read(&body).to_string();
+                Err(Unasked::End(Fault::Gone(cause)))
+            }
+            Some(_) => Err(Unasked::End(garbled(&"an answer that nobody asked for"))),
+        }
+    }
+
+    /// Keeps what a server sends unasked, and returns any other message.
+    fn keep(&mut self, message: Message) -> Option<Message> {
+        match message {
+            Message::ParameterStatus(body) => {
+                if let (Ok(name), Ok(value)) = (body.name(), body.value()) {
+                    self.parameters.insert(name.to_owned(), value.to_owned());
+                }
+                None
+            }
+            Message::NotificationResponse(_) => {
+                self.is_notified = true;
+                None
+            }
+            Message::NoticeResponse(_) => None,
+            other => Some(other),
+        }
+    }
+
     /// Waits for the next message that is an answer. Keeps what a server sends unasked.
     pub(super) fn receive(&mut self) -> Result<Message, Fault> {
         loop {
-            match self.receive_any()? {
-                Message::ParameterStatus(body) => {
-                    let (name, value) = (body.name(), body.value());
-                    if let (Ok(name), Ok(value)) = (name, value) {
-                        self.parameters.insert(name.to_owned(), value.to_owned());
-                    }
-                }
-                Message::NotificationResponse(body) => {
-                    self.notifications.extend(notification(&body));
-                }
-                Message::NoticeResponse(_) => {}
-                other => return Ok(other),
+            let message = self.receive_any()?;
+            if let Some(answer) = self.keep(message) {
+                return Ok(answer);
             }
         }
     }
@@ -119,7 +150,8 @@ impl PostgresWire {
         replies: &mut Vec<Reply>,
     ) -> Result<(), Failed> {
         let mut query = BytesMut::new();
-        frontend::query(statements, &mut query).map_err(|error| gone(garbled(&error)))?;
+        let statements = commented(statements, &self.comment);
+        frontend::query(&statements, &mut query).map_err(|error| gone(garbled(&error)))?;
         self.write(&query).map_err(gone)?;
         let (mut columns, mut rows): (Rc<[String]>, Vec<Row>) = (Rc::new([]), Vec::new());
         let mut refusal: Option<Refusal> = None;
@@ -154,7 +186,7 @@ impl PostgresWire {
                     return refusal.map_or(Ok(()), |refusal| {
                         Err(Failed {
                             fault: refusal.of_statement(),
-                            number: Some(0),
+                            code: Some(refusal.code()),
                         })
                     });
                 }
@@ -178,6 +210,43 @@ impl Wire for PostgresWire {
         let mut replies = Vec::new();
         self.run(statements, 1, &mut replies)?;
         Ok(replies.pop().and_then(|mut reply| reply.rows.pop()))
+    }
+
+    fn await_notification(&mut self, limit: Duration) -> Result<bool, Fault> {
+        let until = Instant::now() + limit;
+        while !self.is_notified {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let limited = limit_reading(self.as_fd(), left);
+            limited.map_err(|error| of_transport(&error))?;
+            match self.receive_unasked() {
+                Ok(()) => {}
+                Err(Unasked::Nothing) => break,
+                Err(Unasked::End(fault)) => return Err(fault),
+            }
+        }
+        limit_reading(self.as_fd(), Duration::ZERO).map_err(|error| of_transport(&error))?;
+        Ok(std::mem::take(&mut self.is_notified))
+    }
+
+    fn last_words(&mut self) -> Option<String> {
+        loop {
+            // It is readable, so this waits for nothing but the rest of a message.
+            if limit_reading(self.as_fd(), REST_OF_A_MESSAGE).is_err() {
+                return Some("the session has ended".to_owned());
+            }
+            match self.receive_unasked() {
+                Ok(()) => {}
+                Err(Unasked::Nothing) => return None,
+                Err(Unasked::End(fault)) => return Some(fault.to_string()),
+            }
+        }
+    }
+
+    fn parameter(&self, name: &str) -> Option<&str> {
+        self.parameters.get(name).map(String::as_str)
     }
 
     fn id(&self) -> u64 {
@@ -206,10 +275,7 @@ impl Drop for PostgresWire {
 
 /// A statement was not carried out, and the session has ended.
 fn gone(fault: Fault) -> Failed {
-    Failed {
-        fault,
-        number: None,
-    }
+    Failed { fault, code: None }
 }
 
 /// How many rows a statement has changed, from the tag of its end: `UPDATE 1`, `INSERT 0 1`, `SELECT 3`.
@@ -233,13 +299,6 @@ fn row(columns: &Rc<[String]>, body: &DataRowBody) -> io::Result<Row> {
     Ok(Row {
         columns: Rc::clone(columns),
         values: values.collect()?,
-    })
-}
-
-fn notification(body: &NotificationResponseBody) -> Option<Notification> {
-    Some(Notification {
-        channel: body.channel().ok()?.to_owned(),
-        text: body.message().ok()?.to_owned(),
     })
 }
 

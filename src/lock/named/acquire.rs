@@ -8,7 +8,7 @@ use super::queue::{Acquiring, Answer, Ask as Next, Outcome, Pace, Step};
 use super::reacquire::end_ghost;
 use super::request::{LOOK_AGAIN, PAUSE, Request, carry_out, may_end};
 use super::starting::{self, Reply, Starting};
-use super::statements::{Opened, RECHECK, set_idle_timeout, shorten_idle_timeout};
+use super::statements::{Line, Opened, RECHECK, set_idle_timeout, shorten_idle_timeout};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
@@ -28,7 +28,7 @@ pub struct Opening {
     answer: Answer,
     asked: Moment,
     /// How long the server keeps the session.
-    ttl: Duration,
+    pub(super) ttl: Duration,
     /// Whether a lock on this server excludes others.
     pub fitness: Fitness,
     /// Whether the server takes no writes.
@@ -136,18 +136,19 @@ impl Request {
     /// # Errors
     /// [`Fault::ReadOnly`], and [`Reason::Configuration`] for any other server that is unfit. The session must be dropped.
     pub fn open(&mut self, session: &mut Session) -> Result<Opening, Fault> {
-        let first = self.first();
+        self.refuse(session)?;
+        let first = self.first(session.handshake_id());
         let opened = session.run_both(&first.open, &first.acquire);
         self.open_after(first, opened.map(FirstAnswer), session)
     }
 
-    /// The first statements on a session. Pass their answer to [`Request::open_after`].
-    pub fn first(&mut self) -> First {
+    /// The first statements on a session with this id from the login. Pass their answer to [`Request::open_after`].
+    pub fn first(&mut self, login: u64) -> First {
         self.since.get_or_insert_with(Instant::now);
         let step = self.plan().first();
         First {
-            open: self.statements.open_session(self.ttl),
-            acquire: self.statements.first(step, self.left()),
+            open: self.statements.open_session(self.ttl, login),
+            acquire: self.statements.first(step, self.left(), login),
             starting: Starting::new(step, std::mem::replace(&mut self.may_have_ghost, true)),
             begun: Moment::now(),
         }
@@ -189,7 +190,8 @@ impl Request {
                 answered
             } else {
                 carry_out(session, &open)?;
-                let first = self.statements.first(starting.step(), self.left());
+                let login = session.handshake_id();
+                let first = self.statements.first(starting.step(), self.left(), login);
                 (Moment::now(), session.run(&first))
             };
             let opened = match opened {
@@ -220,7 +222,7 @@ impl Request {
                     });
                 }
                 starting::Ask::EndGhost(ghost) => {
-                    end_ghost(ghost, session)?;
+                    end_ghost(ghost, &self.run_id, session)?;
                     starting.next(Reply::Killed);
                 }
                 starting::Ask::First => {}
@@ -264,7 +266,7 @@ impl Request {
 
     /// The statement that prepares a session to hold this slot after a wait, and sets the variable `@dblock` to whether it holds the
     /// slot.
-    pub fn proof(&self, slot: u32, opening: &Opening) -> String {
+    pub fn proof(&self, slot: u32, opening: &Opening) -> Option<String> {
         self.statements.hold_and_prove(slot, opening.ttl)
     }
 
@@ -276,6 +278,9 @@ impl Request {
         mut turns: Option<Turns>,
         leaves_proof: bool,
     ) -> Result<Waited, Fault> {
+        if let Some(line) = self.statements.line() {
+            return self.advance_in_line(line, session, opening, caller, turns);
+        }
         let mut turn_begun = Moment::now();
         let (mut doubts, mut said) = (Doubts::default(), false);
         let Opening {
@@ -325,10 +330,10 @@ impl Request {
                 Next::BeginWait => {
                     let wanted = self.verbosity.when_waiting;
                     caller.on_wait(&self.tell_and_name_holders(wanted, session, caller)?);
-                    carry_out(session, &shorten_idle_timeout())?;
+                    carry_out(session, &shorten_idle_timeout(session.kind()))?;
                     self.has_waited = true;
                 }
-                Next::EndWait(_) => carry_out(session, &set_idle_timeout(ttl))?,
+                Next::EndWait(_) => carry_out(session, &set_idle_timeout(session.kind(), ttl))?,
                 Next::Release(slot, Some(_)) => {
                     self.release(slot, session)?;
                     self.statements.check_kills();
@@ -361,6 +366,32 @@ impl Request {
                 }
             }
         }
+    }
+
+    /// As [`Request::take`], on a server where those that wait are in line.
+    fn advance_in_line(
+        &mut self,
+        line: Line,
+        session: &mut Session,
+        opening: &Opening,
+        caller: &dyn Caller,
+        turns: Option<Turns>,
+    ) -> Result<Waited, Fault> {
+        let decision = match opening.answer.slot {
+            Some(slot) => {
+                let (connection_id, ttl) = (opening.connection_id(), opening.ttl);
+                let grant = Grant {
+                    slot,
+                    connection_id,
+                    fence: None,
+                };
+                let proved = opening.asked;
+                Decision::Held(grant, Lease { ttl, proved })
+            }
+            None if self.is_late() => Decision::Taken(self.taken(session, caller)?),
+            None => self.wait_in_line(line, session, opening, caller, turns)?,
+        };
+        Ok(Waited::Over(decision))
     }
 
     /// Runs the statement of a step; `None`: no clear answer.

@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use super::inspect::Inspector;
 use crate::db::{
-    ALL_ATTRIBUTES, Claims, Client, Fault, OWN_ATTRIBUTES, Session, SessionInfo, ask_session_info,
-    claims,
+    ALL_ATTRIBUTES, Claims, Client, Fault, Kind, OWN_ATTRIBUTES, Session, SessionInfo,
+    ask_session_info, ask_sessions, claims,
 };
 use crate::lock::{HeldRow, MOST_SLOTS, Name, session_marker_lock};
 pub use found::{Found, Holding, Reported, Waiter};
@@ -34,6 +34,7 @@ enum Registry {
 
 /// Everything that the server lets this account see.
 pub struct Census {
+    kind: Kind,
     info: SessionInfo,
     /// The claims of sessions, by connection id.
     claims: HashMap<u64, Claims>,
@@ -55,7 +56,11 @@ impl Census {
     /// # Errors
     /// The session must be dropped.
     pub fn read(inspector: &mut Inspector) -> Result<Self, Fault> {
-        let info = inspector.run(&ask_session_info())?;
+        let kind = inspector.session.kind();
+        let info = inspector.run(&ask_session_info(kind))?;
+        if kind == Kind::Postgres {
+            return Self::read_sessions(info, inspector);
+        }
         let session = &mut inspector.session;
         let all = claims(session, ALL_ATTRIBUTES, None)?;
         let claims_of_all = all.is_ok();
@@ -68,6 +73,7 @@ impl Census {
         let (registry, listed) = read_registry(session, info.is_mariadb())?;
         let (locks, waits) = listed.into_iter().partition(|lock| lock.is_held);
         Ok(Self {
+            kind,
             info,
             claims,
             claims_of_all,
@@ -76,6 +82,38 @@ impl Census {
             registry,
             locks,
             waits,
+        })
+    }
+
+    /// As [`Census::read`], on a server that lists all sessions with what they say of themselves, and all locks by their keys.
+    fn read_sessions(info: SessionInfo, inspector: &mut Inspector) -> Result<Self, Fault> {
+        let sessions = inspector.run(&ask_sessions(None))?;
+        let sees_all = sessions.iter().all(|session| session.is_whole);
+        let (mut claims, mut processes) = (HashMap::new(), HashMap::new());
+        for session in sessions {
+            let Client {
+                connection,
+                address,
+                claims: said,
+            } = session.client;
+            claims.extend(said.map(|said| (connection, said)));
+            let process = Process {
+                address: address.unwrap_or_default(),
+                idle: session.idle,
+                waits: None,
+            };
+            processes.insert(connection, process);
+        }
+        Ok(Self {
+            kind: Kind::Postgres,
+            info,
+            claims,
+            claims_of_all: sees_all,
+            processes,
+            processes_of_all: sees_all,
+            registry: Registry::Whole,
+            locks: Vec::new(),
+            waits: Vec::new(),
         })
     }
 
@@ -123,7 +161,7 @@ impl Census {
 
     /// A lock's name as the server compares it: MySQL ignores the case.
     fn folded(&self, name: &str) -> String {
-        if self.info.is_mariadb() {
+        if self.kind == Kind::Postgres || self.info.is_mariadb() {
             name.to_owned()
         } else {
             name.to_lowercase()
@@ -172,7 +210,8 @@ impl Census {
             |slot: u32| rows.iter().any(|row| row.slot == slot) || !exclude && !rows.is_empty();
         let (queue, slots): (Vec<_>, Vec<_>) =
             slots.into_iter().partition(|(slot, _)| is_queue(*slot));
-        let queue: Vec<u64> = queue.into_iter().map(|(_, id)| id).collect();
+        let mut queue: Vec<u64> = queue.into_iter().map(|(_, id)| id).collect();
+        queue.extend(inspector.line(name)?);
         // The row names the killer; the marker may belong to the same one.
         let is_told = |slot: u32| {
             rows.iter()
@@ -295,8 +334,8 @@ impl Census {
         most.unwrap_or(MOST_SLOTS).clamp(1, MOST_SLOTS)
     }
 
-    /// The waiters of a lock in order: the head of the queue, then those that have waited longest. Those in `queue` have left it for the
-    /// row, and come first.
+    /// The waiters of a lock in order: the head of the queue, then those that have waited longest. Those in `queue` are in line, or have left
+    /// the server's own queue for the row, and come first.
     fn waiters(
         &self,
         name: &Name,
@@ -331,16 +370,19 @@ impl Census {
                 let started = started.and_then(|claims| claims.started).map(age);
                 // The head of the queue starts a new statement each second, so the statement's time is not its wait.
                 let waits_for = started.or(span.filter(|_| head != Some(id)));
-                let place = match () {
-                    () if queue.contains(&id) => 0,
-                    () if head == Some(id) => 1,
-                    () => 2,
+                let in_line = queue.iter().position(|other| *other == id);
+                let place = match in_line {
+                    // A line is in order.
+                    Some(place) if self.kind == Kind::Postgres => (0, place),
+                    Some(_) => (0, 0),
+                    None if head == Some(id) => (1, 0),
+                    None => (2, 0),
                 };
                 (place, span, id, Waiter { client, waits_for })
             })
             .collect();
         waits.sort_by(|one, other| {
-            let key = |wait: &(u8, Option<Duration>, u64, Waiter)| {
+            let key = |wait: &((u8, usize), Option<Duration>, u64, Waiter)| {
                 (
                     wait.0,
                     std::cmp::Reverse(wait.1.or(wait.3.waits_for)),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::db::Kind;
 use crate::db::cluster::is_wsrep;
 
 /// A server must keep an idle session at least this long: whole seconds, with room for a renewal and for the command's end.
@@ -59,7 +60,33 @@ pub enum Unfit {
         "ends a session after {0} s without a statement; no less than 4 s will do, see its wait_timeout"
     )]
     ShortLived(u64),
+    /// A pooler in front of PostgreSQL that may share a server's sessions.
+    #[error(
+        "answers from another session than the one that logged in: a pooler is in between, which may share sessions, and \
+         no lock would stay; connect to the server itself, or, if the pooler is in session mode, add pooler=session to the \
+         URL"
+    )]
+    Pooler,
+    /// An advisory lock that was granted is not held.
+    #[error(
+        "grants advisory locks, and does not keep them: two hosts would get the same lock; use a PostgreSQL server"
+    )]
+    NotKept,
+    /// A database of PostgreSQL's protocol whose advisory locks do nothing.
+    #[error(
+        "is a CockroachDB: its advisory locks do nothing, and two hosts would get the same lock; use a PostgreSQL server"
+    )]
+    Cockroach,
+    /// A server beside which others take writes, each with its own locks.
+    #[error(
+        "is one of several nodes that take writes (citus, spock or bdr is installed): advisory locks are its own, and \
+         another node gives the same lock to another host; name one node alone, and use --allow-unfit-server"
+    )]
+    SeveralNodes,
 }
+
+/// The oldest PostgreSQL on which a lock frees itself when its host has vanished: it has `idle_session_timeout`.
+pub const OLDEST_POSTGRES: u32 = 14;
 
 /// The server's traits, from the answer to a session's first step. A missing value counts as fit.
 pub struct ServerTraits {
@@ -92,8 +119,18 @@ impl ServerTraits {
 }
 
 impl Fitness {
-    /// Judges a server by the idle limit that the session `asked` for, and by the `owner` of the run id lock.
-    pub fn judge(traits: &ServerTraits, owner: Option<u64>, session: u64, asked: Duration) -> Self {
+    /// Judges a server by the idle limit that the session `asked` for, and by the `owner` of the run id lock. `login` is the session's id
+    /// from the login; zero: unknown.
+    pub fn judge(
+        (kind, login): (Kind, u64),
+        traits: &ServerTraits,
+        owner: Option<u64>,
+        session: u64,
+        asked: Duration,
+    ) -> Self {
+        if kind == Kind::Postgres {
+            return Self::judge_postgres(login, traits, owner, session, asked);
+        }
         let idle_limit = traits.idle_limit.unwrap_or(asked);
         let is_galera = traits.wsrep_on || is_wsrep(&traits.comment);
         let not_kept = Unfit::TimeoutNotKept {
@@ -116,6 +153,31 @@ impl Fitness {
         let unfit = possible.into_iter().filter(|(is_so, _)| *is_so);
         Self {
             idle_limit,
+            unfit: unfit.map(|(_, why)| why).collect(),
+        }
+    }
+
+    /// As [`Fitness::judge`]. Of the traits the second is what the server says that it is, and the third names extensions.
+    fn judge_postgres(
+        login: u64,
+        traits: &ServerTraits,
+        owner: Option<u64>,
+        session: u64,
+        asked: Duration,
+    ) -> Self {
+        let possible = [
+            (login != 0 && login != session, Unfit::Pooler),
+            (traits.comment.contains("CockroachDB"), Unfit::Cockroach),
+            (owner.is_none(), Unfit::NotKept),
+            (
+                owner.is_some_and(|owner| owner != session) || traits.idle_limit != Some(asked),
+                Unfit::SessionsShared,
+            ),
+            (traits.wsrep_on, Unfit::SeveralNodes),
+        ];
+        let unfit = possible.into_iter().filter(|(is_so, _)| *is_so);
+        Self {
+            idle_limit: asked,
             unfit: unfit.map(|(_, why)| why).collect(),
         }
     }

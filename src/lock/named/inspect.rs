@@ -4,12 +4,13 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::request::{PAUSE, carry_out};
-use super::statements::ask_owners;
+use super::statements::{Line, ask_owners};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
-use crate::db::server_facts::READ_ONLY;
-use crate::db::{Ask, Batch, Connector, Fault, LIST, Session, ask};
+use crate::db::server_facts::{READ_ONLY, ask_is_in_recovery};
+use crate::db::{Ask, Batch, Connector, Fault, Kind, LIST, Session, ask};
+use crate::lock::Name;
 
 /// The warning about a node of a cluster.
 const OF_A_NODE: &str =
@@ -86,7 +87,10 @@ impl Inspector {
         if locks.is_empty() {
             return Ok(Some(Vec::new()));
         }
-        Ok(self.session.try_run(&ask_owners(locks))?.ok())
+        Ok(self
+            .session
+            .try_run(&ask_owners(self.session.kind(), locks))?
+            .ok())
     }
 
     /// Runs a statement, however often it is interrupted.
@@ -114,7 +118,7 @@ impl Inspector {
         &mut self,
         locks: &[String; N],
     ) -> Result<[Option<u64>; N], Fault> {
-        let owners = self.run(&ask_owners(locks))?;
+        let owners = self.run(&ask_owners(self.session.kind(), locks))?;
         Ok(std::array::from_fn(|place| owners[place]))
     }
 
@@ -128,11 +132,24 @@ impl Inspector {
         name: impl Fn(u32) -> String,
     ) -> Result<Vec<(u32, u64)>, Fault> {
         let locks: Vec<_> = (0..slots).map(name).collect();
-        let owners = self.run(&ask_owners(&locks))?;
+        let owners = self.run(&ask_owners(self.session.kind(), &locks))?;
         let owned = (0..slots).zip(owners);
         Ok(owned
             .filter_map(|(slot, owner)| Some((slot, owner?)))
             .collect())
+    }
+}
+
+impl Inspector {
+    /// The sessions that wait for a lock in line, in their order; empty where the server has a queue of its own.
+    ///
+    /// # Errors
+    /// As [`Inspector::run`].
+    pub fn line(&mut self, name: &Name) -> Result<Vec<u64>, Fault> {
+        match self.session.kind() {
+            Kind::MySql => Ok(Vec::new()),
+            Kind::Postgres => self.run(&Line::of(name).ask_waiters()),
+        }
     }
 }
 
@@ -143,7 +160,9 @@ pub fn reach(connector: &Connector, patience: Duration) -> Result<Inspector, Fai
     let mut accepts = false;
     loop {
         let reached = connector.connect(|session| {
-            let doubts = session.try_run(&ask_doubts())?.unwrap_or_default();
+            let doubts = session
+                .try_run(&ask_doubts(session.kind()))?
+                .unwrap_or_default();
             if doubts.is_read_only && !accepts {
                 return Err(Fault::ReadOnly(READ_ONLY.to_owned()));
             }
@@ -174,7 +193,13 @@ struct Doubts {
 
 /// Reads the variables that make a lock doubtful. `SHOW` omits variables that a server does not have; reading their values would be an
 /// error.
-fn ask_doubts() -> Ask<'static, Doubts> {
+fn ask_doubts(kind: Kind) -> Ask<'static, Doubts> {
+    if kind == Kind::Postgres {
+        return ask_is_in_recovery().map(|is_read_only| Doubts {
+            is_read_only,
+            is_node: false,
+        });
+    }
     let sql = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'innodb_read_only', 'wsrep_on')";
     let doubts = ask("doubts", sql, |rows| {
         let mut doubts = Doubts::default();

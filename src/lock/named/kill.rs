@@ -14,7 +14,7 @@ use super::statements::{
     NO_SUCH_SESSION, NOT_YOURS, kill_session, release_once, set_idle_timeout, take_lock_now,
 };
 use crate::base::clock::Moment;
-use crate::db::{Client, Fault, ask_session_info, client};
+use crate::db::{Client, Code, Fault, ask_session_info, client};
 use crate::lock::{
     LONGEST_TTL, MOST_SLOTS, Name, Wait, kill_ack_lock, kill_request_lock, session_marker_lock,
 };
@@ -62,13 +62,11 @@ pub enum KillOutcome {
     /// The server does not let this account kill sessions of another account.
     NotAllowed {
         holder: Victim,
-        /// This account, as a GRANT statement names it.
-        account: String,
-        /// The privilege that it lacks.
-        privilege: String,
+        /// The statement that would let it.
+        grant: String,
     },
     /// The server refused to kill the session, with this error.
-    Refused { holder: Victim, code: u16 },
+    Refused { holder: Victim, code: Code },
     /// The holder's command has ended.
     CommandEnded {
         holder: Victim,
@@ -137,7 +135,7 @@ struct Run {
     /// This session's connection id, once it was asked for.
     own: Option<u64>,
     /// Why the server has refused to kill the session: its error number.
-    refused: Option<u16>,
+    refused: Option<Code>,
     /// When the kill began.
     begun: Moment,
     /// When the latest question was asked first.
@@ -255,7 +253,7 @@ impl Killing<'_> {
             Ask::Marked => Answer::Owner(self.inspector.owner(&run.markers[0])?),
             Ask::Slot | Ask::AwaitSession(_) => Answer::Owner(self.inspector.owner(&slot_lock)?),
             Ask::Kill(id) => {
-                let killed = self.kill_session(id)?;
+                let killed = self.kill_session(id, &slot_lock)?;
                 run.refused = killed.err().filter(|code| *code != NO_SUCH_SESSION);
                 Answer::Killed(run.refused.is_none())
             }
@@ -319,7 +317,9 @@ impl Killing<'_> {
         let killer = run.other.unwrap_or_default();
         Ok(match outcome {
             Outcome::Free => {
-                let uptime = self.inspector.run(&ask_uptime())?;
+                let uptime = self
+                    .inspector
+                    .run(&ask_uptime(self.inspector.session.kind()))?;
                 let server_started = uptime.filter(|span| *span < JUST_STARTED);
                 KillOutcome::Free { server_started }
             }
@@ -329,21 +329,15 @@ impl Killing<'_> {
                 KillOutcome::ReleasedMeanwhile { holder, now }
             }
             Outcome::Refused => {
-                let code = run.refused.unwrap_or_default();
+                let code = run.refused.unwrap_or(NO_SUCH_SESSION);
                 if !NOT_YOURS.contains(&code) {
                     return Ok(KillOutcome::Refused { holder, code });
                 }
-                let info = self.inspector.run(&ask_session_info())?;
-                let privilege = if info.is_mariadb() {
-                    "CONNECTION ADMIN"
-                } else {
-                    "CONNECTION_ADMIN"
-                };
-                KillOutcome::NotAllowed {
-                    holder,
-                    account: info.quoted_account(),
-                    privilege: privilege.to_owned(),
-                }
+                let info = self
+                    .inspector
+                    .run(&ask_session_info(self.inspector.session.kind()))?;
+                let grant = info.grant_to_kill(self.inspector.session.kind());
+                KillOutcome::NotAllowed { holder, grant }
             }
             Outcome::Killed(report) => {
                 let now = self.now(slot)?;
@@ -376,12 +370,18 @@ impl Killing<'_> {
 
     /// Limits how long the server keeps the markers of this session when it is idle.
     pub(in crate::lock) fn keep_markers_for_a_moment(&mut self) -> Result<(), Fault> {
-        self.inspector.run(&set_idle_timeout(IDLE_LIMIT))
+        self.inspector
+            .run(&set_idle_timeout(self.inspector.session.kind(), IDLE_LIMIT))
     }
 
-    /// Kills a session. `Err`: the error number of a server that refuses.
-    pub(in crate::lock) fn kill_session(&mut self, id: u64) -> Result<Result<(), u16>, Fault> {
-        self.inspector.session.try_run(&kill_session(id))
+    /// Kills a session, which was found to hold this lock. `Err`: the error of a server that refuses.
+    pub(in crate::lock) fn kill_session(
+        &mut self,
+        id: u64,
+        lock: &str,
+    ) -> Result<Result<(), Code>, Fault> {
+        let session = &mut self.inspector.session;
+        session.try_run(&kill_session(session.kind(), id, lock))
     }
 
     /// Acquires the markers; `false`: another killer holds the first one. Another may hold the second, for another slot of the same
@@ -398,7 +398,10 @@ impl Killing<'_> {
     /// Acquires a marker; `false`: another session holds it.
     fn mark_one(&mut self, marker: &str) -> Result<bool, Fault> {
         loop {
-            if let Some(acquired) = self.inspector.run(&take_lock_now(marker))? {
+            if let Some(acquired) = self
+                .inspector
+                .run(&take_lock_now(self.inspector.session.kind(), marker))?
+            {
                 return Ok(acquired);
             }
             sleep(LOOK_AGAIN_AT_KILLER);
@@ -416,7 +419,11 @@ impl Killing<'_> {
     /// Releases a marker of this session, however often it was acquired: the server may have run an interrupted statement.
     fn unmark_one(&mut self, marker: &str, own: u64) -> Result<(), Fault> {
         while self.inspector.owner(marker)? == Some(own) {
-            self.inspector.run(&release_once(marker))?;
+            self.inspector.run(&release_once(
+                self.inspector.session.kind(),
+                "release lock",
+                marker,
+            ))?;
         }
         Ok(())
     }
@@ -432,7 +439,10 @@ impl Killing<'_> {
 
     /// This session's connection id on the server, also behind a proxy.
     fn own_id(&mut self) -> Result<u64, Fault> {
-        Ok(self.inspector.run(&ask_session_info())?.connection)
+        Ok(self
+            .inspector
+            .run(&ask_session_info(self.inspector.session.kind()))?
+            .connection)
     }
 
     /// Who holds the slot's named lock now.

@@ -8,6 +8,7 @@ mod hold;
 mod inspect;
 mod kill;
 mod killer;
+mod line;
 #[cfg(test)]
 mod model;
 mod named_lock;

@@ -59,8 +59,8 @@ impl NamedLock {
     /// A lock on the servers of `connector`. Each of its sessions acquires the run id lock first.
     pub fn new(connector: Connector, spec: &LockSpec, run_id: &str, verbosity: Verbosity) -> Self {
         Self {
+            request: Request::new(connector.kind(), spec, run_id, verbosity),
             connector,
-            request: Request::new(spec, run_id, verbosity),
             name: spec.name.clone(),
             grant: Grant::default(),
             session: None,
@@ -256,7 +256,7 @@ impl Backend for NamedLock {
     }
 
     fn on_session_end(&mut self) -> Option<String> {
-        Some("the server ended the session".to_owned())
+        self.session.as_mut()?.last_words()
     }
 
     fn try_reacquire(&mut self, take: bool, until: Option<Moment>) -> Reattempt {

@@ -11,7 +11,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::db::cluster::ask_multi_primary;
 use crate::db::server_facts::{Shown, median};
-use crate::db::{Ask, Connector, Fault, Session, ask};
+use crate::db::{Ask, Connector, Fault, Kind, Session, ask};
 use crate::lock::{DEFAULT_TTL, LockSpec, Name, OnLockLost, Wait, run_id_lock};
 
 /// The pause between two checks of another session.
@@ -72,7 +72,7 @@ impl Probe {
     pub fn reach(&self, connector: &Connector) -> Result<Reached, Fault> {
         let mut outcome = Err(Fault::Gone(String::new()));
         for read_only in [false, true] {
-            let mut request = self.request(&self.marker, read_only);
+            let mut request = self.request(connector.kind(), &self.marker, read_only);
             if read_only {
                 // The server may still keep the first session, and with it the lock.
                 request = request.made_before();
@@ -104,7 +104,11 @@ impl Probe {
         connector: &Connector,
         read_only: bool,
     ) -> Result<(Session, Opening), Fault> {
-        let mut request = self.request(&run_id_lock().map_err(Fault::Final)?, read_only);
+        let mut request = self.request(
+            connector.kind(),
+            &run_id_lock().map_err(Fault::Final)?,
+            read_only,
+        );
         connector.connect(|session| request.open(session))
     }
 
@@ -114,7 +118,7 @@ impl Probe {
     /// The session must be dropped.
     pub fn ask(&self, session: &mut Session) -> Result<Result<Opening, Failure>, Fault> {
         let marker = run_id_lock().map_err(Fault::Final)?;
-        match self.request(&marker, true).open(session) {
+        match self.request(session.kind(), &marker, true).open(session) {
             Err(Fault::Final(failure)) if failure.reason == Reason::Configuration => {
                 Ok(Err(failure))
             }
@@ -128,12 +132,13 @@ impl Probe {
     /// # Errors
     /// The session must be dropped.
     pub fn sees_marker(&self, session: &mut Session) -> Result<bool, Fault> {
-        let owners = session.try_run(&ask_owners(std::slice::from_ref(&self.marker)))?;
+        let owners = ask_owners(session.kind(), std::slice::from_ref(&self.marker));
+        let owners = session.try_run(&owners)?;
         Ok(owners.is_ok_and(|owners| owners[0].is_some()))
     }
 
     /// A request that does not wait, and accepts an unfit server.
-    fn request(&self, marker: &str, read_only: bool) -> Request {
+    fn request(&self, kind: Kind, marker: &str, read_only: bool) -> Request {
         let spec = LockSpec {
             name: self.name.clone(),
             slots: 1,
@@ -146,7 +151,7 @@ impl Probe {
             when_waiting: false,
             when_taken: false,
         };
-        let mut request = Request::new(&spec, marker, verbosity);
+        let mut request = Request::new(kind, &spec, marker, verbosity);
         if read_only {
             request.accept_read_only();
         }
@@ -158,7 +163,12 @@ impl Probe {
     /// # Errors
     /// Any fault of a statement.
     pub fn take(&self, session: &mut Session, wait: Duration) -> Result<bool, Fault> {
-        let taken = session.run(&take_lock(&self.name.on_server(), wait))?;
+        let taken = session.run(&take_lock(
+            session.kind(),
+            "acquire lock",
+            &self.name.on_server(),
+            wait,
+        ))?;
         Ok(taken == Some(true))
     }
 
@@ -167,7 +177,11 @@ impl Probe {
     /// # Errors
     /// The session must be dropped.
     pub fn release(&self, session: &mut Session) -> Result<(), Fault> {
-        let released = session.try_run(&release_once(&self.name.on_server()));
+        let released = session.try_run(&release_once(
+            session.kind(),
+            "release lock",
+            &self.name.on_server(),
+        ));
         released.map(|_| ())
     }
 
@@ -176,7 +190,9 @@ impl Probe {
     /// # Errors
     /// The session must be dropped.
     pub fn release_marker(&self, session: &mut Session) -> Result<(), Fault> {
-        session.try_run(&release_once(&self.marker)).map(|_| ())
+        session
+            .try_run(&release_once(session.kind(), "release lock", &self.marker))
+            .map(|_| ())
     }
 
     /// How long it takes to acquire the lock, which must be free.
@@ -186,7 +202,7 @@ impl Probe {
     pub fn time_to_take(&self, session: &mut Session) -> Result<Duration, Fault> {
         let lock = self.name.on_server();
         let take = |session: &mut Session| {
-            let taken = session.try_run(&take_lock_now(&lock));
+            let taken = session.try_run(&take_lock_now(session.kind(), &lock));
             taken.map(|_| ())
         };
         median(session, take, |session| self.release(session))
@@ -198,7 +214,7 @@ impl Probe {
     /// The session must be dropped.
     pub fn await_free(&self, session: &mut Session, limit: Duration) -> Result<(), Fault> {
         let until = Moment::now() + limit;
-        let owners = ask_owners(&[self.name.on_server()]);
+        let owners = ask_owners(session.kind(), &[self.name.on_server()]);
         let is_held = |owners: Vec<Option<u64>>| owners[0].is_some();
         while session.try_run(&owners)?.is_ok_and(is_held) && Moment::now() < until {
             sleep(LOOK_AGAIN);
@@ -219,12 +235,13 @@ pub fn await_waiter(session: &mut Session, waiter: u64, limit: Duration) -> Resu
     Ok(())
 }
 
-/// Has the server kill a session. Returns whether the server accepts that.
+/// Has the server kill a session that holds this lock. Returns whether the server accepts that.
 ///
 /// # Errors
 /// The session must be dropped.
-pub fn end_session(session: &mut Session, other: u64) -> Result<bool, Fault> {
-    Ok(session.try_run(&kill_session(other))?.is_ok())
+pub fn end_session(session: &mut Session, other: u64, lock: &str) -> Result<bool, Fault> {
+    let kill = kill_session(session.kind(), other, lock);
+    Ok(session.try_run(&kill)?.is_ok())
 }
 
 /// Whether a lock excludes others, including what only `dblock check` asks.

@@ -30,13 +30,13 @@ pub enum Retake {
     Taken(Holders),
 }
 
-/// Kills an older session of this dblock that the server still keeps.
+/// Kills an older session of this dblock that the server still keeps, and that holds this lock.
 ///
 /// # Errors
 /// [`Fault::Gone`].
-pub fn end_ghost(ghost: u64, session: &mut Session) -> Result<(), Fault> {
+pub fn end_ghost(ghost: u64, lock: &str, session: &mut Session) -> Result<(), Fault> {
     // Any other fault may mean that the session has ended by now.
-    if let Err(fault @ Fault::Gone(_)) = session.run(&kill_session(ghost)) {
+    if let Err(fault @ Fault::Gone(_)) = session.run(&kill_session(session.kind(), ghost, lock)) {
         return Err(fault);
     }
     let line = format!("ended the session {ghost}, which was our own");
@@ -132,7 +132,7 @@ impl Request {
             let asked = retaking.asked();
             let answer = match asked {
                 Ask::Open => {
-                    carry_out(session, &self.statements.open_session(self.ttl))?;
+                    self.prepare(session)?;
                     Answer::Done
                 }
                 Ask::Look => {
@@ -151,19 +151,19 @@ impl Request {
                     killer => Answer::Killer(killer?),
                 },
                 Ask::AnnounceTermination(_) => {
-                    carry_out(session, &self.statements.announce_termination(slot))?;
+                    self.announce_termination(slot, session)?;
                     Answer::Done
                 }
                 Ask::AnnounceReacquire(_) => {
-                    carry_out(session, &self.statements.announce_reacquire(slot))?;
+                    self.announce_reacquire(slot, session)?;
                     Answer::Done
                 }
                 Ask::EndGhost(ghost) => {
-                    end_ghost(ghost, session)?;
+                    end_ghost(ghost, &self.run_id, session)?;
                     Answer::Done
                 }
                 Ask::FinishReacquire => {
-                    carry_out(session, &self.statements.finish_reacquire(slot))?;
+                    self.finish_reacquire(slot, session)?;
                     Answer::Done
                 }
                 Ask::Over(Outcome::Held) => return Ok(held),
@@ -196,10 +196,12 @@ impl Request {
         is_open: &mut bool,
         session: &mut Session,
     ) -> Result<(Look, Option<Retake>), Fault> {
-        let open = self.statements.open_session(self.ttl);
+        self.refuse(session)?;
+        let login = session.handshake_id();
+        let open = self.statements.open_session(self.ttl, login);
         loop {
             let proved = Moment::now();
-            let statement = self.statements.reacquire(slot);
+            let statement = self.statements.reacquire(slot, login);
             let reply = if std::mem::replace(is_open, true) {
                 carry_out(session, &open)?;
                 session.run(&statement)
@@ -242,10 +244,10 @@ impl Request {
     /// Any fault of a statement; [`Fault::Interrupted`] if the older session does not end in time.
     pub fn take_over(lock: &str, session: &mut Session) -> Result<(), Fault> {
         let (begun, mut ended) = (Moment::now(), None);
-        while session.run(&take_lock_now(lock))? != Some(true) {
-            let owner = session.run(&ask_owners(&[lock.to_owned()]))?[0];
+        while session.run(&take_lock_now(session.kind(), lock))? != Some(true) {
+            let owner = session.run(&ask_owners(session.kind(), &[lock.to_owned()]))?[0];
             if let Some(ghost) = owner.filter(|ghost| ended.replace(*ghost) != Some(*ghost)) {
-                end_ghost(ghost, session)?;
+                end_ghost(ghost, lock, session)?;
             }
             may_end(begun)?;
             sleep(LOOK_AGAIN_AT_KILLER);
@@ -274,11 +276,12 @@ impl Request {
     /// # Errors
     /// Any fault of a statement.
     pub fn killer_of_waiter(lost: u64, session: &mut Session) -> Result<Option<Client>, Fault> {
-        let request = ask_owners(&[kill_request_lock(lost)]).map(|owners| owners[0]);
+        let request =
+            ask_owners(session.kind(), &[kill_request_lock(lost)]).map(|owners| owners[0]);
         let mut client = None;
         let ack = |killer, session: &mut Session| {
             client = Some(named_client(killer, session)?);
-            carry_out(session, &ack_kill_of_waiter(killer))
+            carry_out(session, &ack_kill_of_waiter(session.kind(), killer)).map(drop)
         };
         carry_out_ack(Acknowledging::of_waiter(), &request, session, ack)?;
         Ok(client)

@@ -4,18 +4,19 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::fitness::{Fitness, ServerTraits, Unfit};
+use super::fitness::{Fitness, OLDEST_POSTGRES, ServerTraits, Unfit};
 use super::queue::{Answer, Plan};
 use super::statements::{
-    Statements, release_once, set_idle_timeout, shorten_idle_timeout, take_lock_now, try_slots,
+    Statements, release_once, set_idle_timeout, shorten_idle_timeout, statements, take_lock,
+    take_lock_now, try_slots,
 };
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::db::server_facts::READ_ONLY;
-use crate::db::{Ask, Client, Fault, OWN_ATTRIBUTES, Session, claims, client};
-use crate::lock::{Caller, Holder, Holders, Lease, LockSpec, MOST_NAMED, Wait};
+use crate::db::{Ask, Client, Fault, Kind, OWN_ATTRIBUTES, Session, claims, client};
+use crate::lock::{Caller, Holder, Holders, Lease, LockSpec, MOST_NAMED, Name, Wait};
 
 /// The pause before the next attempt, after an unclear answer, an interrupted statement or a lost session.
 pub const PAUSE: Duration = Duration::from_millis(100);
@@ -38,7 +39,11 @@ pub struct Verbosity {
 
 /// A lock, and how long to wait for it.
 pub struct Request {
-    pub(super) statements: Statements,
+    kind: Kind,
+    name: Name,
+    pub(super) statements: Box<dyn Statements>,
+    /// The name of the run id lock on the server.
+    pub(super) run_id: String,
     pub(super) slots: u32,
     wait: Wait,
     /// The `wait_timeout` that is set on the server.
@@ -67,10 +72,13 @@ enum Accepts {
 }
 
 impl Request {
-    /// A request for a lock. Each of its sessions acquires the run id lock.
-    pub fn new(spec: &LockSpec, run_id: &str, verbosity: Verbosity) -> Self {
+    /// A request for a lock on servers of this kind. Each of its sessions acquires the run id lock.
+    pub fn new(kind: Kind, spec: &LockSpec, run_id: &str, verbosity: Verbosity) -> Self {
         Self {
-            statements: Statements::new(&spec.name, spec.slots, run_id),
+            kind,
+            name: spec.name.clone(),
+            statements: statements(kind, &spec.name, spec.slots, run_id),
+            run_id: run_id.to_owned(),
             slots: spec.slots,
             wait: spec.wait,
             ttl: spec.ttl,
@@ -132,7 +140,7 @@ impl Request {
     /// Any fault of a statement.
     pub fn begin_wait(&mut self, session: &mut Session) -> Result<(), Fault> {
         self.has_waited = true;
-        carry_out(session, &shorten_idle_timeout())
+        carry_out(session, &shorten_idle_timeout(session.kind()))
     }
 
     /// Ends such a wait: sets the idle timeout of a holder again.
@@ -140,7 +148,7 @@ impl Request {
     /// # Errors
     /// As [`Request::begin_wait`].
     pub fn end_wait(ttl: Duration, session: &mut Session) -> Result<(), Fault> {
-        carry_out(session, &set_idle_timeout(ttl))
+        carry_out(session, &set_idle_timeout(session.kind(), ttl))
     }
 
     /// Takes the lock of one slot, if it is free, and with it the lock `mark`.
@@ -168,7 +176,31 @@ impl Request {
     /// # Errors
     /// Any fault of a statement.
     pub fn announce_termination(&self, slot: u32, session: &mut Session) -> Result<(), Fault> {
-        carry_out(session, &self.statements.announce_termination(slot))
+        let lock = self.name.termination_on_server(slot);
+        self.announce("announce termination", &lock, session)
+    }
+
+    /// Announces to those that wait that the holder of a slot is reacquiring it. One that is granted the slot meanwhile releases it.
+    ///
+    /// # Errors
+    /// Any fault of a statement.
+    pub(super) fn announce_reacquire(&self, slot: u32, session: &mut Session) -> Result<(), Fault> {
+        let lock = self.name.reacquire_on_server(slot);
+        self.announce("announce reacquire", &lock, session)
+    }
+
+    /// Withdraws that.
+    ///
+    /// # Errors
+    /// Any fault of a statement.
+    pub(super) fn finish_reacquire(&self, slot: u32, session: &mut Session) -> Result<(), Fault> {
+        let lock = self.name.reacquire_on_server(slot);
+        carry_out(session, &release_once(self.kind, "finish reacquire", &lock))
+    }
+
+    fn announce(&self, named: &str, lock: &str, session: &mut Session) -> Result<(), Fault> {
+        let taken = carry_out(session, &take_lock(self.kind, named, lock, Duration::ZERO));
+        taken.map(drop)
     }
 
     /// Withdraws what was announced of a slot.
@@ -176,8 +208,11 @@ impl Request {
     /// # Errors
     /// Any fault of a statement.
     pub fn withdraw_announcements(&self, slot: u32, session: &mut Session) -> Result<(), Fault> {
-        for lock in self.statements.announcements(slot) {
-            carry_out(session, &release_once(&lock))?;
+        for lock in [
+            self.name.reacquire_on_server(slot),
+            self.name.termination_on_server(slot),
+        ] {
+            carry_out(session, &release_once(self.kind, "release lock", &lock))?;
         }
         Ok(())
     }
@@ -187,7 +222,40 @@ impl Request {
     /// # Errors
     /// Any fault of a statement.
     pub fn mark(lock: &str, session: &mut Session) -> Result<(), Fault> {
-        session.run(&take_lock_now(lock)).map(drop)
+        session.run(&take_lock_now(session.kind(), lock)).map(drop)
+    }
+
+    /// Prepares a session to hold a lock, and acquires the run id lock.
+    ///
+    /// # Errors
+    /// Any fault of a statement.
+    pub(super) fn prepare(&self, session: &mut Session) -> Result<(), Fault> {
+        let open = self
+            .statements
+            .open_session(self.ttl, session.handshake_id());
+        carry_out(session, &open)
+    }
+
+    /// Refuses a server by what it said of itself at the login, before it is asked anything.
+    ///
+    /// # Errors
+    /// [`Fault::ReadOnly`], and [`Reason::Configuration`] for a server that is too old.
+    pub(super) fn refuse(&self, session: &Session) -> Result<(), Fault> {
+        if self.kind != Kind::Postgres {
+            return Ok(());
+        }
+        let version = session.parameter("server_version").unwrap_or_default();
+        let major = version.split(|c: char| !c.is_ascii_digit()).next();
+        let major: Option<u32> = major.and_then(|major| major.parse().ok());
+        if major.is_some_and(|major| major < OLDEST_POSTGRES) {
+            let line = format!(
+                "{session} is PostgreSQL {version}: dblock needs {OLDEST_POSTGRES} or newer, where a lock frees itself when \
+                 its host has vanished"
+            );
+            return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
+        }
+        let is_on = |name| session.parameter(name) == Some("on");
+        self.check_writes(is_on("in_hot_standby") || is_on("default_transaction_read_only"))
     }
 
     pub(super) fn plan(&self) -> Plan {
@@ -231,7 +299,8 @@ impl Request {
         session: &mut Session,
     ) -> Result<Fitness, Fault> {
         self.check_writes(is_read_only)?;
-        let mut fitness = Fitness::judge(traits, run_id_owner, answer.connection_id, self.ttl);
+        let of = (self.kind, session.handshake_id());
+        let mut fitness = Fitness::judge(of, traits, run_id_owner, answer.connection_id, self.ttl);
         // Behind a proxy the next statement may reach another session. One more statement shows that.
         if let (true, Some(slot), true) = (
             fitness.unfit.is_empty(),
@@ -243,6 +312,11 @@ impl Request {
         }
         let idle_limit = fitness.idle_limit;
         match fitness.unfit.iter().find(|why| self.minds(**why)) {
+            // There it has not even taken the lock.
+            Some(why @ Unfit::Pooler) => {
+                let line = format!("{session} {why}");
+                return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
+            }
             Some(why) if self.wants_fit() => {
                 let line = format!("{session} {why}, or use --allow-unfit-server");
                 return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
@@ -323,6 +397,9 @@ impl Request {
         let mut named = Vec::new();
         for slot in 0..self.slots.min(MOST_NAMED) {
             let holder = match session.run(&self.statements.holder(slot)) {
+                Ok((Some(connection), _)) if self.kind == Kind::Postgres => {
+                    Holder::Session(Box::new(named_client(connection, session)?))
+                }
                 Ok((Some(connection), address)) => {
                     let claims = match claims(session, OWN_ATTRIBUTES, Some(connection)) {
                         Err(fault @ Fault::Gone(_)) => return Err(fault),

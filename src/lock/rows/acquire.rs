@@ -126,7 +126,7 @@ impl RowLock {
     /// Prepares a new session for the tables, and asks for the named lock, in one packet. Returns the answer about the named lock.
     fn prepare_and_open(&mut self, session: &mut Session) -> Result<Result<Opening, Fault>, Fault> {
         self.limit_preparing(session)?;
-        let (first, asked) = (self.request.first(), Moment::now());
+        let (first, asked) = (self.request.first(session.handshake_id()), Moment::now());
         let (prepared, answer) = prepare_and_ask(&self.spec.tables, self.limit(), &first, session);
         self.note_prepared(asked, prepared, session)?;
         Ok(self.request.open_after(first, answer, session))
@@ -268,7 +268,7 @@ impl RowLock {
         session.answer_within(self.limit()).map_err(gone)?;
         let proof = self.request.proof(slot, granted);
         let next = self.advance(&[], caller, |claim, _| claim.take_granted(slot))?;
-        let claimed = self.carry_out(next, &[], Some(&proof), session, caller)?;
+        let claimed = self.carry_out(next, &[], proof.as_deref(), session, caller)?;
         let Claimed::Held(grant, lease) = claimed else {
             return Ok(None);
         };

@@ -7,7 +7,7 @@ use super::state::{COLUMNS, HOLDER, SlotState};
 use super::statements::{Statements, Write};
 use crate::base::text::cut_to_bytes;
 use crate::db::sql::{span, text_literals};
-use crate::db::{Ask, Client, Fault, LIST, Row, ask, text_literal};
+use crate::db::{Ask, Client, Fault, Kind, LIST, Row, ask, text_literal};
 use crate::lock::named::Inspector;
 use crate::lock::{Durable, HeldRow, Lease, MOST_SLOTS, Name, run_lock_of};
 use crate::schema::{Tables, ask_version};
@@ -29,6 +29,9 @@ impl Rows {
     /// [`Fault::Final`] for tables that this dblock cannot use.
     pub fn open(tables: Tables, inspector: &mut Inspector) -> Result<Option<Self>, Fault> {
         let session = &mut inspector.session;
+        if session.kind() == Kind::Postgres {
+            return Ok(None);
+        }
         let Ok(Some(version)) = session.try_run(&ask_version(&tables))? else {
             return Ok(None);
         };

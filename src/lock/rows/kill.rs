@@ -214,7 +214,8 @@ impl RowKilling<'_> {
             // Other runs need it. Its owner finds out that this row is gone.
             Some(id) if self.is_shared(id)? => true,
             Some(id) => {
-                let killed = self.named.kill_session(id)?.is_ok();
+                let lock = self.named.name.slot_on_server(row.slot);
+                let killed = self.named.kill_session(id, &lock)?.is_ok();
                 let begun = Moment::now();
                 let mut is_there = self.session_of(row)? == Some(id);
                 while killed && is_there && begun.elapsed() < LONGEST_END {
@@ -330,7 +331,8 @@ impl RowKilling<'_> {
                 && !self.is_shared(id)?
             {
                 // A session of another account may not be killed. It learns of the request with its next renewal.
-                lost_session |= self.named.kill_session(id)?.is_ok();
+                let lock = self.named.name.slot_on_server(row.slot);
+                lost_session |= self.named.kill_session(id, &lock)?.is_ok();
                 tried.push(id);
             }
             let may_come = lost_session && begun.elapsed() < self.named.connect_timeout;

@@ -12,7 +12,7 @@ use super::statements::{Prepared, Statements, Terms, ask_clock};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::db::server_facts::median;
-use crate::db::{Fault, NO_PRIVILEGE, NO_TABLE, Session, command, roll_back, text_literal};
+use crate::db::{Code, Fault, NO_PRIVILEGE, NO_TABLE, Session, command, roll_back, text_literal};
 use crate::lock::named::CHECKED;
 use crate::lock::{DEFAULT_TTL, HolderKind, Name, run_id_lock};
 use crate::schema::{Tables, Version, ask_version};
@@ -41,7 +41,7 @@ pub enum TablesFound {
     /// They cannot be used; the line says why.
     Unusable(String),
     /// The server does not read them; the number is its error's.
-    Refused(u16),
+    Refused(Code),
 }
 
 impl RowProbe {
@@ -75,8 +75,8 @@ impl RowProbe {
                 Err(fault) => TablesFound::Unusable(fault.to_string()),
             },
             Ok(None) => TablesFound::Missing,
-            Err(code) if NO_TABLE.contains(&code) => TablesFound::Missing,
-            Err(code) if NO_PRIVILEGE.contains(&code) => TablesFound::Hidden,
+            Err(code) if is_one_of(code, &NO_TABLE) => TablesFound::Missing,
+            Err(code) if is_one_of(code, &NO_PRIVILEGE) => TablesFound::Hidden,
             Err(code) => TablesFound::Refused(code),
         })
     }
@@ -228,4 +228,9 @@ pub fn clock_of(session: &mut Session) -> Result<Option<Clock>, Fault> {
         .ok()
         .flatten()
         .map(|clock| Clock::new(clock, asked, answered)))
+}
+
+/// Whether this is one of these errors of MySQL.
+fn is_one_of(code: Code, numbers: &[u16]) -> bool {
+    matches!(code, Code::Number(number) if numbers.contains(&number))
 }

@@ -142,8 +142,8 @@ impl RowLock {
         row: RowSpec,
     ) -> Self {
         Self {
+            request: Request::new(connector.kind(), spec, run_id, verbosity).serving_as_queue(),
             connector,
-            request: Request::new(spec, run_id, verbosity).serving_as_queue(),
             statements: Statements::new(&row.tables, &spec.name, spec.slots, &row.owner),
             hold: Hold::new(row.token.is_some()),
             claim: Claim::default(),

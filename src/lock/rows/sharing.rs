@@ -12,7 +12,7 @@ use super::row_lock::{Queue, RowLock, RowSpec};
 use super::state::SlotState;
 use super::statements::Statements;
 use crate::base::clock::Moment;
-use crate::db::{Ask, Connector, Fault, Session};
+use crate::db::{Ask, Connector, Fault, Kind, Session};
 use crate::lock::named::{Verbosity, take_locks_now};
 use crate::lock::{Caller, Grant, Holders, Lease, LockSpec, Renewal, Wait, run_lock_of};
 use crate::schema::Tables;
@@ -304,12 +304,13 @@ impl RowLock {
 
 /// Announces on a new session that it takes all of these locks again. `None`: there is nothing to announce.
 pub fn announce_all<'a>(
+    kind: Kind,
     server: SharedServer,
     locks: impl IntoIterator<Item = &'a mut RowLock>,
 ) -> Option<Ask<'static, ()>> {
     let names = locks.into_iter().filter_map(|lock| lock.announce(server));
     let names: Vec<String> = names.collect();
-    (!names.is_empty()).then(|| take_locks_now(&names))
+    (!names.is_empty()).then(|| take_locks_now(kind, &names))
 }
 
 /// Asks whether somebody ends the holder of any of these locks.

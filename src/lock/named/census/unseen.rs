@@ -1,10 +1,14 @@
 //! What this account may not see, and how to see it.
 
 use super::{Census, Registry};
+use crate::db::Kind;
 
 impl Census {
     /// What could not be seen of the reported sessions, or of others, and how to see it. All rows can be seen.
     pub fn unseen(&self, reported: &[u64], lists: bool, has_rows: bool) -> Vec<String> {
+        if self.kind == Kind::Postgres {
+            return self.unseen_sessions(lists);
+        }
         let account = self.info.quoted_account();
         // Our own session has claims. If they are missing, the server keeps none.
         let are_kept = self.claims.contains_key(&self.info.connection);
@@ -54,6 +58,25 @@ impl Census {
             unseen.push(format!(
                 "the process of a session: as root on {host}, ss -tnp 'sport = :{port}' shows that of the first"
             ));
+        }
+        unseen
+    }
+
+    /// As [`Census::unseen`], on PostgreSQL.
+    fn unseen_sessions(&self, lists: bool) -> Vec<String> {
+        let role = &self.info.account;
+        let mut unseen = Vec::new();
+        if !self.claims_of_all {
+            unseen.push(format!(
+                "addresses, times, and what does not fit into application_name, of other roles: \
+                 GRANT pg_read_all_stats TO {role:?} shows them"
+            ));
+        }
+        if lists {
+            unseen.push(
+                "locks that other programs hold: the server knows them by their keys; name them"
+                    .to_owned(),
+            );
         }
         unseen
     }

@@ -2,10 +2,15 @@
 
 use std::time::Duration;
 
-use crate::db::{Ask, ask};
+use crate::db::{Ask, Kind, ask, ask_value};
 
 /// The time since the server's start; `None`: the server does not say.
-pub fn ask_uptime() -> Ask<'static, Option<Duration>> {
+pub fn ask_uptime(kind: Kind) -> Ask<'static, Option<Duration>> {
+    if kind == Kind::Postgres {
+        let sql = "SELECT greatest(extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()), 0)::bigint";
+        return ask_value("kill uptime", sql)
+            .map(|seconds: Option<u64>| seconds.map(Duration::from_secs));
+    }
     ask("kill uptime", "SHOW GLOBAL STATUS LIKE 'Uptime'", |rows| {
         let seconds: Option<Option<u64>> = rows.optional(|row| row.at(1))?;
         Ok(seconds.flatten().map(Duration::from_secs))

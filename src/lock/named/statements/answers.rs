@@ -109,6 +109,17 @@ pub struct KillMarker {
     pub is_read_only: bool,
 }
 
+impl KillMarker {
+    /// Reads it.
+    pub(super) fn read(row: &Row) -> Result<Self, Fault> {
+        let (killer, one, other): (_, Option<String>, Option<String>) = row.columns()?;
+        Ok(Self {
+            killer,
+            is_read_only: is_on(one) || is_on(other),
+        })
+    }
+}
+
 /// The answer to the release of a slot.
 #[derive(Default)]
 pub struct Released {

@@ -1,475 +1,177 @@
-//! The statements of a named lock. `answers` has the types of their answers. MySQL and MariaDB get the same text; version comments cover
-//! the differences.
+//! The statements of a named lock, which differ by the kind of server. `answers` has the types of their answers, which do not.
 
 mod answers;
-mod plain;
-mod time_limits;
+mod mysql;
+mod postgres;
 
-use std::fmt::Write;
 use std::time::Duration;
 
-use super::fitness::is_on;
-use super::queue::{FEW, Step};
-use crate::db::{Ask, Fault, Row, ask, command, named, short_address, text_literal};
-use crate::lock::{Name, kill_ack_lock, kill_request_lock};
+use super::queue::Step;
+use crate::db::{Ask, Code, Kind};
+use crate::lock::{Name, kill_ack_lock};
 pub use answers::Opened;
-use answers::{Asked, KILLED, KillMarker, ReacquireAnswer, Released};
-pub use plain::{
-    NO_SUCH_SESSION, NOT_YOURS, ask_owners, kill_session, release_once, take_lock, take_lock_now,
-    take_locks_now, try_slots,
-};
-use time_limits::{keep_session, seconds, statement_limit};
-pub use time_limits::{set_idle_timeout, shorten_idle_timeout};
+use answers::{Asked, KillMarker, ReacquireAnswer, Released};
+use mysql::MySqlStatements;
+pub use mysql::wake;
+pub use postgres::Line;
+use postgres::PostgresStatements;
 
-/// The longest wait in one statement: MySQL has 32 bits for its statement time limit in milliseconds.
-const LONGEST_STATEMENT: Duration = Duration::from_secs(40 * 24 * 3600);
-
-/// How long the queue's head waits for the last slot before it tries all of them again: a holder that died wakes nobody. MySQL waits for
-/// whole seconds.
+/// How long the head of those that wait lets pass before it tries all slots again: a holder that died wakes nobody. MySQL waits for whole
+/// seconds.
 pub const RECHECK: Duration = Duration::from_secs(1);
 
-/// Writes the statements of one lock. Names are literals that no `sql_mode` and no character set changes.
-pub struct Statements {
-    /// The names of the slots.
-    slots: Vec<String>,
-    /// The name of the lock that the queue's head holds.
-    queue_head: String,
-    /// The name of the run id lock.
-    run_id: String,
-    name: Name,
-    /// Whether a slot is acquired together with a check of its kill lock.
-    checks_kills: bool,
-    /// Variables that this server does not have.
-    unknown: Vec<String>,
-}
+/// The idle timeout of a waiter. A dead waiter that is granted a lock blocks the others for that long. A statement that waits is not idle.
+const WAITER_IDLE_LIMIT: Duration = Duration::from_secs(3);
 
-/// Interrupts the statement of a session.
-pub fn wake(connection: u64) -> Ask<'static, ()> {
-    command("wake", format!("KILL QUERY {connection}"))
-}
-
-impl Statements {
-    /// The statements for the first `slots` slots of a lock. `run_id` is the name of the run id lock on the server.
-    pub fn new(name: &Name, slots: u32, run_id: &str) -> Self {
-        Self {
-            slots: (0..slots)
-                .map(|slot| text_literal(&name.slot_on_server(slot)))
-                .collect(),
-            queue_head: text_literal(&name.queue_head_on_server()),
-            run_id: text_literal(run_id),
-            name: name.clone(),
-            checks_kills: slots <= FEW,
-            unknown: Vec::new(),
-        }
-    }
-
+/// Writes the statements of one lock.
+pub trait Statements {
     /// Whether a slot is passed over if its holder is being killed.
-    pub fn checks_kills(&self) -> bool {
-        self.checks_kills
-    }
+    fn checks_kills(&self) -> bool;
 
     /// From now on passes over slots whose holder is being killed.
-    pub fn check_kills(&mut self) {
-        self.checks_kills = true;
-    }
+    fn check_kills(&mut self);
 
     /// Notes that the server has no such variable. `false`: that was known, or no statement uses the variable.
-    pub fn do_without(&mut self, variable: &str) -> bool {
-        let known = self.unknown.iter().any(|unknown| unknown == variable);
-        let asked_for = ASKED_FOR.contains(&variable);
-        if asked_for && !known {
-            self.unknown.push(variable.to_owned());
-        }
-        asked_for && !known
-    }
+    fn do_without(&mut self, variable: &str) -> bool;
 
-    fn variable(&self, name: &str) -> String {
-        if self.unknown.iter().any(|unknown| unknown == name) {
-            "NULL".to_owned()
-        } else {
-            format!("@@global.{name}")
-        }
-    }
+    /// Prepares a new session to hold a lock: without limits on its statements, and with the TTL as its idle timeout. Acquires the run id
+    /// lock and the [`session_marker_lock`](crate::lock::session_marker_lock). `login` is the session's id from the login.
+    fn open_session(&self, ttl: Duration, login: u64) -> Ask<'static, ()>;
 
-    /// Two columns that say whether the server takes writes.
-    fn writes(&self) -> String {
-        format!(
-            "{}, {}",
-            self.variable("read_only"),
-            self.variable("innodb_read_only")
-        )
-    }
-
-    /// Columns that are read once for each session: who holds the run id lock, and what [`Fitness`](super::fitness::Fitness) reads.
-    fn traits(&self) -> String {
-        format!(
-            "IS_USED_LOCK({}), @@session.wait_timeout, {} /*M!100000 , {} */",
-            self.run_id,
-            self.variable("version_comment"),
-            self.variable("wsrep_on"),
-        )
-    }
-
-    /// Prepares a new session to hold a lock, as [`keep_session`] does, and acquires the run id lock and the
-    /// [`session_marker_lock`](crate::lock::session_marker_lock).
-    pub fn open_session(&self, ttl: Duration) -> Ask<'static, ()> {
-        let sql = format!(
-            "{}, @dblock = GET_LOCK({}, 0), @dblock = GET_LOCK(CONCAT('#', CONNECTION_ID()), 0)",
-            keep_session(ttl),
-            self.run_id
-        );
-        command("open", sql)
-    }
-
-    /// As [`Statements::of`], for the first step of a session, with three more columns that say what kind of server this is, and a fourth
-    /// on MariaDB.
-    pub fn first(&self, step: Step, left: Option<Duration>) -> Ask<'static, Option<Opened>> {
-        let (name, sql) = self.of(step, left);
-        self.ask(name, sql + ", " + &self.traits(), Opened::read)
-    }
+    /// The statement of the first step of a session, which also says what kind of server this is. `left` is the rest of the wait, `None`
+    /// without limit.
+    fn first(&self, step: Step, left: Option<Duration>, login: u64)
+    -> Ask<'static, Option<Opened>>;
 
     /// The statement of any step except the proof.
-    pub fn step(&self, step: Step, left: Option<Duration>) -> Ask<'static, Option<Asked>> {
-        let (name, sql) = self.of(step, left);
-        self.ask(name, sql, Asked::read)
-    }
+    fn step(&self, step: Step, left: Option<Duration>) -> Ask<'static, Option<Asked>>;
 
     /// The proof that this slot is held. It also releases the lock of the queue's head.
-    pub fn prove(&self, slot: u32) -> Ask<'static, Option<Asked>> {
-        let (name, sql) = self.of(Step::Confirm(slot), None);
-        self.ask(name, sql, Asked::read_proof)
-    }
-
-    /// A statement whose answer is read from one row, and depends on the number of slots; `None`: no row.
-    fn ask<T>(
-        &self,
-        name: &str,
-        sql: String,
-        read: impl Fn(&Row, u32) -> Result<T, Fault> + 'static,
-    ) -> Ask<'static, Option<T>> {
-        let slots = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
-        ask(name, sql, move |rows| rows.optional(|row| read(row, slots)))
-    }
-
-    /// The name and the text of a step's statement. `left` is the rest of the wait, `None` without limit. The columns of the answer:
-    ///
-    /// - the number of the held slot, -1 for none, NULL if that is not known;
-    /// - whether the session is the head of the queue;
-    /// - the session's connection id;
-    /// - two that show whether the server is read-only;
-    /// - with a proof, who reacquires the slot, and who kills its holder.
-    ///
-    /// The first packet of a session also prepares it to hold a lock. Later packets have one statement only: a `KILL QUERY` during
-    /// the first of two makes both servers skip the second without an answer, and the client waits for ever.
-    fn of(&self, step: Step, left: Option<Duration>) -> (&'static str, String) {
-        let left = left.unwrap_or(LONGEST_STATEMENT).min(LONGEST_STATEMENT);
-        let alone = self.slots.len() == 1;
-        let (limit, slot, is_head) = match step {
-            Step::Try => (None, self.acquire_any("0"), "0".to_owned()),
-            // If somebody waits, the queue has a head.
-            Step::TryUnlessQueued => (
-                None,
-                format!(
-                    "CASE WHEN IS_FREE_LOCK({}) THEN {} ELSE -1 END",
-                    self.queue_head,
-                    self.acquire_any("0")
-                ),
-                "0".to_owned(),
-            ),
-            Step::Queue if alone => (Some(left), self.acquire_any(&seconds(left)), "0".to_owned()),
-            Step::Queue => (
-                Some(left),
-                format!(
-                    "CASE GET_LOCK({}, {}) WHEN 0 THEN -1 END",
-                    self.queue_head,
-                    seconds(left)
-                ),
-                is_held(&self.queue_head),
-            ),
-            // After an interruption it must not acquire a second slot. Both servers can wait for one whole second.
-            Step::Head => {
-                let (limit, timeout) = if left < RECHECK {
-                    (Some(left), seconds(left))
-                } else {
-                    (None, RECHECK.as_secs().to_string())
-                };
-                let slot = self.held_slot_or(&self.acquire_any(&timeout));
-                (limit, slot, is_held(&self.queue_head))
-            }
-            Step::Settle => (None, self.held_slot_or("NULL"), is_held(&self.queue_head)),
-            Step::Confirm(slot) => {
-                let held = is_held(&self.slots[slot as usize]);
-                // AND continues after NULL, but not after 0.
-                let is_head = format!(
-                    "{} AND NOT ({held} AND RELEASE_LOCK({}))",
-                    is_held(&self.queue_head),
-                    self.queue_head
-                );
-                (None, format!("CASE WHEN {held} THEN {slot} END"), is_head)
-            }
-        };
-        let proof = match step {
-            Step::Confirm(slot) => {
-                format!(
-                    ", IS_USED_LOCK({}), IFNULL(IS_USED_LOCK({}), IS_USED_LOCK({}))",
-                    self.reacquire_lock(slot),
-                    self.kill_lock(slot),
-                    self.termination_lock(slot)
-                )
-            }
-            _ => String::new(),
-        };
-        let is_head = match step {
-            _ if alone => "0",
-            _ => &is_head,
-        };
-        let limit = limit.map_or_else(String::new, statement_limit);
-        let name = match step {
-            Step::Try | Step::TryUnlessQueued => "acquire",
-            Step::Queue => "queue",
-            Step::Head => "queue head",
-            Step::Settle => "settle",
-            Step::Confirm(_) => "prove",
-        };
-        let writes = self.writes();
-        let sql = format!("SELECT {limit}{slot}, {is_head}, CONNECTION_ID(), {writes}{proof}");
-        (name, sql)
-    }
+    fn prove(&self, slot: u32) -> Ask<'static, Option<Asked>>;
 
     /// Prepares a session to hold this slot after a wait, and proves that as [`Step::Confirm`] does. Sets the variable `@dblock` to 1 if
-    /// the slot is proved; otherwise ask in steps.
-    pub fn hold_and_prove(&self, slot: u32, ttl: Duration) -> String {
-        let held = is_held(&self.slots[slot as usize]);
-        let others = [
-            self.reacquire_lock(slot),
-            self.kill_lock(slot),
-            self.termination_lock(slot),
-        ];
-        let free = others
-            .map(|name| format!("IS_FREE_LOCK({name})"))
-            .join(" AND ");
-        let writes = ["read_only", "innodb_read_only"]
-            .map(|name| format!("NOT IFNULL({}, 0)", self.variable(name)))
-            .join(" AND ");
-        let keep = keep_session(ttl);
-        let sql = format!("{keep}, @dblock = {held} AND {free} AND {writes}");
-        named("hold", sql)
-    }
+    /// the slot is proved; otherwise ask in steps. `None`: on servers of this kind nothing is granted that is not proved.
+    fn hold_and_prove(&self, slot: u32, ttl: Duration) -> Option<String>;
 
-    fn reacquire_lock(&self, slot: u32) -> String {
-        text_literal(&self.name.reacquire_on_server(slot))
-    }
-
-    fn kill_lock(&self, slot: u32) -> String {
-        text_literal(&self.name.kill_on_server(slot))
-    }
-
-    fn termination_lock(&self, slot: u32) -> String {
-        text_literal(&self.name.termination_on_server(slot))
-    }
-
-    /// Announces that the killed holder of a slot ends its command. Until the announcement is withdrawn no dblock acquires the slot.
-    pub fn announce_termination(&self, slot: u32) -> Ask<'static, ()> {
-        let take = take(&self.name.termination_on_server(slot), Duration::ZERO);
-        command("announce termination", take)
-    }
-
-    /// Withdraws [`Statements::announce_termination`], and tells the killer, the session with this id, that the command has ended.
-    pub fn ack_kill(&self, slot: u32, killer: u64) -> Ask<'static, ()> {
-        let sql = format!(
-            "SELECT RELEASE_LOCK({}), GET_LOCK({}, 0)",
-            self.termination_lock(slot),
-            text_literal(&kill_ack_lock(killer))
-        );
-        command("ack kill", sql)
-    }
+    /// Withdraws the announcement that the killed holder of a slot ends its command, and tells the killer, the session with this id, that
+    /// the command has ended.
+    fn ack_kill(&self, slot: u32, killer: u64) -> Ask<'static, ()>;
 
     /// The killer of a slot's holder. With `lost` only the killer of that session, as others may have held the slot since.
-    pub fn kill_marker(&self, slot: u32, lost: Option<u64>) -> Ask<'static, Option<KillMarker>> {
-        let killer = format!("IS_USED_LOCK({})", self.kill_lock(slot));
-        let killer = match lost {
-            Some(lost) => {
-                let request = text_literal(&kill_request_lock(lost));
-                format!("CASE WHEN IS_USED_LOCK({request}) = {killer} THEN {killer} END")
-            }
-            None => killer,
-        };
-        let sql = format!("SELECT {killer}, {}", self.writes());
-        ask("kill marker", sql, |rows| {
-            rows.optional(|row| {
-                let (killer, read_only, innodb_read_only) = row.columns()?;
-                Ok(KillMarker {
-                    killer,
-                    is_read_only: is_on(read_only) || is_on(innodb_read_only),
-                })
-            })
-        })
-    }
-
-    /// Announces to waiters that the holder of a slot is reacquiring it. A waiter that is granted the slot meanwhile releases it.
-    pub fn announce_reacquire(&self, slot: u32) -> Ask<'static, ()> {
-        let take = take(&self.name.reacquire_on_server(slot), Duration::ZERO);
-        command("announce reacquire", take)
-    }
-
-    /// Withdraws [`Statements::announce_reacquire`].
-    pub fn finish_reacquire(&self, slot: u32) -> Ask<'static, ()> {
-        let lock = self.reacquire_lock(slot);
-        command("finish reacquire", format!("SELECT RELEASE_LOCK({lock})"))
-    }
-
-    /// The locks of both announcements, by their names on the server.
-    pub fn announcements(&self, slot: u32) -> [String; 2] {
-        [
-            self.name.reacquire_on_server(slot),
-            self.name.termination_on_server(slot),
-        ]
-    }
+    fn kill_marker(&self, slot: u32, lost: Option<u64>) -> Ask<'static, Option<KillMarker>>;
 
     /// Takes one slot if it is free and nobody kills its holder, and then this `mark`, another lock. The value is 1 if that succeeded.
-    pub fn taking_slot(&self, slot: u32, mark: Option<&str>) -> String {
-        let acquire = self.acquire(slot as usize, "0");
-        match mark.map(text_literal) {
-            Some(mark) => format!("{acquire} AND (GET_LOCK({mark}, 0) OR 1)"),
-            None => acquire,
-        }
-    }
+    fn taking_slot(&self, slot: u32, mark: Option<&str>) -> String;
 
     /// Acquires one slot without waiting, unless an older session holds the run id lock. The second column is who holds the slot
-    /// afterwards. [`KILLED`] in the first column: somebody kills the slot's holder.
-    pub fn reacquire(&self, slot: u32) -> Ask<'static, Option<ReacquireAnswer>> {
-        let (slot, writes, traits) = (slot as usize, self.writes(), self.traits());
-        let name = &self.slots[slot];
-        let acquire = self.acquire_one(slot, "0");
-        let marked = is_held(&self.run_id);
-        let kill = self.kill_lock(u32::try_from(slot).unwrap_or(u32::MAX));
-        let sql = format!(
-            "SELECT CASE WHEN IS_USED_LOCK({kill}) THEN {KILLED} WHEN {marked} THEN {acquire} ELSE -1 END, \
-             IS_USED_LOCK({name}), CONNECTION_ID(), {writes}, {traits}"
-        );
-        self.ask("reacquire", sql, ReacquireAnswer::read)
-    }
+    /// afterwards. [`answers::KILLED`] in the first column: somebody kills the slot's holder.
+    fn reacquire(&self, slot: u32, login: u64) -> Ask<'static, Option<ReacquireAnswer>>;
 
     /// The renewal: asks whether the slot is held, as [`Step::Confirm`] does, but releases nothing.
-    pub fn renew(&self, slot: u32) -> Ask<'static, Option<Asked>> {
-        let held = is_held(&self.slots[slot as usize]);
-        let sql = format!(
-            "SELECT CASE WHEN {held} THEN {slot} ELSE -1 END, 0, CONNECTION_ID(), {}",
-            self.writes()
-        );
-        self.ask("renew", sql, Asked::read)
-    }
+    fn renew(&self, slot: u32) -> Ask<'static, Option<Asked>>;
 
-    /// Releases a slot, and the `mark` that came with it, and asks who is the head of the queue.
-    pub fn release(&self, slot: u32, mark: Option<&str>) -> Ask<'static, Released> {
-        let mark = mark.map_or_else(String::new, |mark| {
-            format!(", RELEASE_LOCK({})", text_literal(mark))
-        });
-        let sql = format!(
-            "SELECT RELEASE_LOCK({}), IS_USED_LOCK({}){mark}",
-            self.slots[slot as usize], self.queue_head
-        );
-        ask("release", sql, |rows| {
-            let released = rows.optional(|row| {
-                let (released, queue_head): (Option<u8>, _) = (row.at(0)?, row.at(1)?);
-                Ok(Released {
-                    was_held: released == Some(1),
-                    queue_head,
-                })
-            })?;
-            Ok(released.unwrap_or_default())
-        })
-    }
+    /// Releases a slot, and the `mark` that came with it. Asks who is the head of the queue, where the caller has to wake it.
+    fn release(&self, slot: u32, mark: Option<&str>) -> Ask<'static, Released>;
 
-    /// The connection id of a slot's holder, and its address as `user@host:port`. `IS_USED_LOCK` shows the connection id to every account.
-    /// The process list shows an account its own sessions, and all with the PROCESS privilege.
-    pub fn holder(&self, slot: u32) -> Ask<'static, (Option<u64>, Option<String>)> {
-        let sql = format!(
-            "SELECT holder.id, CONCAT(client.user, '@', client.host) \
-             FROM (SELECT IS_USED_LOCK({}) AS id) holder \
-             LEFT JOIN information_schema.processlist client ON client.id = holder.id",
-            self.slots[slot as usize],
-        );
-        ask("holder", sql, |rows| {
-            let holder: Option<(Option<u64>, Option<String>)> = rows.optional(Row::columns)?;
-            let (id, address) = holder.unwrap_or_default();
-            Ok((id, address.map(short_address)))
-        })
-    }
+    /// The connection id of a slot's holder, and its address as `user@host:port`, as far as this account may see them.
+    fn holder(&self, slot: u32) -> Ask<'static, (Option<u64>, Option<String>)>;
 
-    /// Acquires the first free slot, and waits for the last one up to `timeout`. In a CASE both servers evaluate nothing after the first
-    /// true condition; in `1 IN (…)` MySQL evaluates everything.
-    fn acquire_any(&self, timeout: &str) -> String {
-        let last = self.slots.len() - 1;
-        let mut case = "CASE".to_owned();
-        for slot in 0..last {
-            let _ = write!(case, " WHEN {} THEN {slot}", self.acquire(slot, "0"));
-        }
-        let last = self.acquire_one(last, timeout);
-        if case == "CASE" {
-            return last;
-        }
-        case + " ELSE " + &last + " END"
-    }
-
-    /// Acquires one slot: its number, or -1 if another session holds it. NULL stays NULL.
-    fn acquire_one(&self, slot: usize, timeout: &str) -> String {
-        format!(
-            "CASE {} WHEN 1 THEN {slot} WHEN 0 THEN -1 END",
-            self.acquire(slot, timeout)
-        )
-    }
-
-    /// Acquires a slot: whether that succeeded. Releases a slot at once if its last holder is being killed, as the command may still run.
-    /// Checks the kill lock after the slot: the killer acquired it before the holder lost the slot. After a wait, and with very many
-    /// slots, the proof checks it instead.
-    fn acquire(&self, slot: usize, timeout: &str) -> String {
-        let name = &self.slots[slot];
-        let acquire = format!("GET_LOCK({name}, {timeout})");
-        if timeout != "0" || !self.checks_kills {
-            return acquire;
-        }
-        let slot = u32::try_from(slot).unwrap_or(u32::MAX);
-        let (kill, end) = (self.kill_lock(slot), self.termination_lock(slot));
-        // RELEASE_LOCK is never below zero.
-        format!(
-            "{acquire} AND (IS_FREE_LOCK({kill}) AND IS_FREE_LOCK({end}) OR RELEASE_LOCK({name}) < 0)"
-        )
-    }
-
-    /// The slot that is held, or `otherwise` if none is.
-    fn held_slot_or(&self, otherwise: &str) -> String {
-        let mut case = "CASE CONNECTION_ID()".to_owned();
-        for (slot, name) in self.slots.iter().enumerate() {
-            let _ = write!(case, " WHEN IS_USED_LOCK({name}) THEN {slot}");
-        }
-        case + " ELSE " + otherwise + " END"
+    /// How to wait in line for it; `None`: the server has a queue of its own.
+    fn line(&self) -> Option<Line> {
+        None
     }
 }
 
-/// 1 if this session holds it, else 0.
-fn is_held(name: &str) -> String {
-    format!("IFNULL(IS_USED_LOCK({name}) = CONNECTION_ID(), 0)")
+/// The statements for the first `slots` slots of a lock on servers of this kind. `run_id` is the name of the run id lock on the server.
+pub fn statements(kind: Kind, name: &Name, slots: u32, run_id: &str) -> Box<dyn Statements> {
+    match kind {
+        Kind::MySql => Box::new(MySqlStatements::new(name, slots, run_id)),
+        Kind::Postgres => Box::new(PostgresStatements::new(name, slots, run_id)),
+    }
 }
 
-/// Acquires the lock with this name on the server, and waits up to this many whole seconds.
-fn take(name: &str, wait: Duration) -> String {
-    format!(
-        "SELECT GET_LOCK({}, {})",
-        text_literal(name),
-        wait.as_secs()
-    )
+/// Acquires a lock by its name on the server, and waits up to so many whole seconds; a fraction is cut off. On PostgreSQL it never waits.
+/// Whether it was acquired; `None`: unclear. The statement has this name.
+pub fn take_lock(
+    kind: Kind,
+    named: &str,
+    lock: &str,
+    wait: Duration,
+) -> Ask<'static, Option<bool>> {
+    match kind {
+        Kind::MySql => mysql::take_lock(named, lock, wait),
+        Kind::Postgres => postgres::take_lock(named, lock),
+    }
 }
 
-/// The variables in [`Statements`] that some builds of a server do not have.
-const ASKED_FOR: [&str; 4] = [
-    "read_only",
-    "innodb_read_only",
-    "version_comment",
-    "wsrep_on",
-];
+/// As [`take_lock`], without waiting.
+pub fn take_lock_now(kind: Kind, lock: &str) -> Ask<'static, Option<bool>> {
+    take_lock(kind, "acquire lock", lock, Duration::ZERO)
+}
+
+/// Takes slots, each by [its expression](Statements::taking_slot). Returns which of them were taken.
+pub fn try_slots(slots: &[String]) -> Ask<'static, Vec<bool>> {
+    mysql::try_slots(slots)
+}
+
+/// Acquires locks that only this process asks for, by their names on the server.
+pub fn take_locks_now(kind: Kind, locks: &[String]) -> Ask<'static, ()> {
+    match kind {
+        Kind::MySql => mysql::take_locks_now(locks),
+        Kind::Postgres => postgres::take_locks_now(locks),
+    }
+}
+
+/// Releases a lock once, by its name on the server. The statement has this name.
+pub fn release_once(kind: Kind, named: &str, lock: &str) -> Ask<'static, ()> {
+    match kind {
+        Kind::MySql => mysql::release_once(named, lock),
+        Kind::Postgres => postgres::release_once(named, lock),
+    }
+}
+
+/// The sessions that hold these locks, by the locks' names on the server.
+pub fn ask_owners(kind: Kind, locks: &[String]) -> Ask<'static, Vec<Option<u64>>> {
+    match kind {
+        Kind::MySql => mysql::ask_owners(locks),
+        Kind::Postgres => postgres::ask_owners(locks),
+    }
+}
+
+/// Kills the session with this connection id, which was found to hold this lock.
+pub fn kill_session(kind: Kind, id: u64, lock: &str) -> Ask<'static, ()> {
+    match kind {
+        Kind::MySql => mysql::kill_session(id),
+        Kind::Postgres => postgres::kill_session(id, lock),
+    }
+}
+
+/// Gives the session of a waiter a short idle timeout.
+pub fn shorten_idle_timeout(kind: Kind) -> Ask<'static, ()> {
+    match kind {
+        Kind::MySql => mysql::shorten_idle_timeout(),
+        Kind::Postgres => postgres::set_idle_timeout("wait", WAITER_IDLE_LIMIT),
+    }
+}
+
+/// Gives a session the idle timeout of a holder.
+pub fn set_idle_timeout(kind: Kind, ttl: Duration) -> Ask<'static, ()> {
+    match kind {
+        Kind::MySql => mysql::set_idle_timeout(ttl),
+        Kind::Postgres => postgres::set_idle_timeout("hold", ttl),
+    }
+}
 
 /// Tells the killer of a waiter, the session with this id, that there is no command.
-pub fn ack_kill_of_waiter(killer: u64) -> Ask<'static, ()> {
-    command("ack kill", take(&kill_ack_lock(killer), Duration::ZERO))
+pub fn ack_kill_of_waiter(kind: Kind, killer: u64) -> Ask<'static, Option<bool>> {
+    take_lock(kind, "ack kill", &kill_ack_lock(killer), Duration::ZERO)
 }
+
+/// The error of [`kill_session`] if there is no such session. PostgreSQL answers with no row.
+pub const NO_SUCH_SESSION: Code = Code::Number(1094);
+/// The errors of [`kill_session`] if the session belongs to another account.
+pub const NOT_YOURS: [Code; 3] = [
+    Code::Number(1095),
+    Code::Number(1227),
+    Code::State(*b"42501"),
+];

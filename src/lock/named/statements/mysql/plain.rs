@@ -7,18 +7,13 @@ use crate::db::{Ask, ask, command, text_literal};
 
 /// Acquires a lock by its name on the server, and waits up to so many whole seconds; a fraction is cut off. Whether it was acquired;
 /// `None`: unclear.
-pub fn take_lock(lock: &str, wait: Duration) -> Ask<'static, Option<bool>> {
-    ask("acquire lock", take(lock, wait), |rows| {
+pub fn take_lock(named: &str, lock: &str, wait: Duration) -> Ask<'static, Option<bool>> {
+    ask(named, take(lock, wait), |rows| {
         Ok(rows.value::<u8>()?.map(|acquired| acquired != 0))
     })
 }
 
-/// As [`take_lock`], without waiting.
-pub fn take_lock_now(lock: &str) -> Ask<'static, Option<bool>> {
-    take_lock(lock, Duration::ZERO)
-}
-
-/// Takes slots, each by [its expression](super::Statements::taking_slot). Returns which of them were taken.
+/// Takes slots, each by [its expression](crate::lock::named::statements::Statements::taking_slot). Returns which of them were taken.
 pub fn try_slots(slots: &[String]) -> Ask<'static, Vec<bool>> {
     let number = slots.len();
     ask(
@@ -42,9 +37,9 @@ pub fn take_locks_now(locks: &[String]) -> Ask<'static, ()> {
 }
 
 /// Releases a lock once, by its name on the server.
-pub fn release_once(lock: &str) -> Ask<'static, ()> {
+pub fn release_once(named: &str, lock: &str) -> Ask<'static, ()> {
     let lock = text_literal(lock);
-    command("release lock", format!("SELECT RELEASE_LOCK({lock})"))
+    command(named, format!("SELECT RELEASE_LOCK({lock})"))
 }
 
 /// The sessions that hold these locks, by the locks' names on the server.
@@ -63,8 +58,3 @@ pub fn ask_owners(locks: &[String]) -> Ask<'static, Vec<Option<u64>>> {
 pub fn kill_session(id: u64) -> Ask<'static, ()> {
     command("kill", format!("KILL {id}"))
 }
-
-/// The error of [`kill_session`] if there is no such session.
-pub const NO_SUCH_SESSION: u16 = 1094;
-/// The errors of [`kill_session`] if the session belongs to another account.
-pub const NOT_YOURS: [u16; 2] = [1095, 1227];

@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use crate::db::{Ask, command};
-
-/// The idle timeout of a waiter, in seconds. A dead waiter that is granted a lock blocks the others for that long. A statement that waits
-/// is not idle.
-const WAITER_IDLE_LIMIT: u32 = 3;
+use crate::lock::named::statements::WAITER_IDLE_LIMIT;
 
 /// Prepares a session to hold a lock: no time limit on statements, and the TTL, in whole seconds, as its idle timeout. Version comments
 /// choose the limit that the server has: MariaDB reads `/*M!`, MySQL `/*!50708`.
@@ -20,7 +17,8 @@ pub fn keep_session(ttl: Duration) -> String {
 
 /// Gives the session of a waiter a short idle timeout.
 pub fn shorten_idle_timeout() -> Ask<'static, ()> {
-    let sql = format!("SET SESSION wait_timeout={WAITER_IDLE_LIMIT}");
+    let limit = WAITER_IDLE_LIMIT.as_secs();
+    let sql = format!("SET SESSION wait_timeout={limit}");
     command("wait", sql)
 }
 

@@ -1,0 +1,285 @@
+//! Callers in line, stepped through every order of what they ask the server, of deaths, and of holders that free their slots.
+
+use super::{Answer, Ask, Place};
+use crate::lock::explorer::{Model, explore_to_rest};
+
+/// What a caller does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Doing {
+    /// It asks this next.
+    Waits(Place, Ask),
+    /// It has given back its number, and is to notify the head: one statement, in this order.
+    Leaves(Place, Ask),
+    /// It does not wait, and is about to see whether somebody does, and then to try the slots: one statement, in this order.
+    Passes {
+        has_looked: bool,
+    },
+    Holds,
+    /// It has freed its slot, and is to notify the head: one statement, in this order.
+    Frees,
+    Gone,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Caller {
+    doing: Doing,
+    listens: bool,
+    is_notified: bool,
+    number: Option<u32>,
+    slot: Option<u32>,
+}
+
+impl Caller {
+    fn new(doing: Doing) -> Self {
+        Self {
+            doing,
+            listens: false,
+            is_notified: false,
+            number: None,
+            slot: None,
+        }
+    }
+}
+
+#[derive(Clone, Hash)]
+struct World {
+    callers: Vec<Caller>,
+    slots: u32,
+    /// How many may still die.
+    deaths: u32,
+    /// How many may still find that the time to wait is over.
+    lates: u32,
+    /// Whether nobody needs to look from time to time: all who free a slot live to notify the head.
+    only_notified: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Event {
+    Step(usize),
+    /// An idle caller looks, although nobody has notified it.
+    Look(usize),
+    /// The time of a caller is over.
+    Late(usize),
+    Free(usize),
+    Die(usize),
+}
+
+impl World {
+    fn new(waiting: usize, passing: usize, slots: u32, deaths: u32, lates: u32) -> Self {
+        let waits = Doing::Waits(Place::default(), Ask::Listen);
+        let passes = Doing::Passes { has_looked: false };
+        let waiting = (0..waiting).map(|_| Caller::new(waits));
+        Self {
+            callers: waiting
+                .chain((0..passing).map(|_| Caller::new(passes)))
+                .collect(),
+            slots,
+            deaths,
+            lates,
+            only_notified: deaths == 0,
+        }
+    }
+
+    fn numbers(&self) -> Vec<u32> {
+        let numbers = self.callers.iter().filter_map(|caller| caller.number);
+        let mut numbers: Vec<u32> = numbers.collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
+    fn free_slot(&self) -> Option<u32> {
+        (0..self.slots).find(|slot| self.callers.iter().all(|caller| caller.slot != Some(*slot)))
+    }
+
+    fn wake_head(&mut self) {
+        let head = self.numbers().first().copied();
+        for caller in &mut self.callers {
+            caller.is_notified |= head.is_some() && caller.number == head && caller.listens;
+        }
+    }
+
+    fn answer(&mut self, at: usize, ask: Ask) -> Answer {
+        match ask {
+            Ask::Listen => {
+                self.callers[at].listens = true;
+                Answer::Done
+            }
+            Ask::Stand => {
+                let (numbers, own) = (self.numbers(), self.callers[at].number);
+                let ahead = numbers.iter().filter(|number| Some(**number) < own).count();
+                Answer::Standing {
+                    largest: numbers.last().copied(),
+                    ahead: ahead as u64,
+                }
+            }
+            Ask::Take(number) => {
+                let is_free = !self.numbers().contains(&number);
+                if is_free {
+                    self.callers[at].number = Some(number);
+                }
+                Answer::Free(is_free)
+            }
+            Ask::TrySlots => {
+                let slot = self.free_slot();
+                self.callers[at].slot = slot;
+                Answer::Slot(slot)
+            }
+            Ask::Idle { .. } => {
+                self.callers[at].is_notified = false;
+                Answer::Done
+            }
+            Ask::Leave(number) => {
+                assert_eq!(self.callers[at].number, Some(number));
+                self.callers[at].number = None;
+                Answer::Done
+            }
+            Ask::Over(_) => Answer::Done,
+        }
+    }
+
+    fn proceed(&mut self, at: usize, mut place: Place, ask: Ask, late: bool) -> Doing {
+        let answer = self.answer(at, ask);
+        let next = place.next(ask, answer, late);
+        assert_eq!(self.callers[at].number.unwrap_or(0), place.number());
+        if let Ask::Leave(_) = ask {
+            return Doing::Leaves(place, next);
+        }
+        self.go_on(at, place, next)
+    }
+
+    fn go_on(&mut self, at: usize, place: Place, next: Ask) -> Doing {
+        match next {
+            Ask::Over(slot) => {
+                assert_eq!(self.callers[at].slot, slot);
+                slot.map_or(Doing::Gone, |_| Doing::Holds)
+            }
+            next => Doing::Waits(place, next),
+        }
+    }
+
+    fn step(&mut self, at: usize) -> Doing {
+        match self.callers[at].doing {
+            Doing::Waits(place, ask) => self.proceed(at, place, ask, false),
+            Doing::Leaves(place, next) => {
+                self.wake_head();
+                self.callers[at].listens = false;
+                self.go_on(at, place, next)
+            }
+            Doing::Passes { has_looked: false } if self.numbers().is_empty() => {
+                Doing::Passes { has_looked: true }
+            }
+            Doing::Passes { has_looked: false } => Doing::Gone,
+            Doing::Passes { has_looked: true } => {
+                self.callers[at].slot = self.free_slot();
+                self.callers[at].slot.map_or(Doing::Gone, |_| Doing::Holds)
+            }
+            Doing::Frees => {
+                self.wake_head();
+                Doing::Gone
+            }
+            other => other,
+        }
+    }
+}
+
+impl Model for World {
+    type Event = Event;
+
+    fn events(&self) -> Vec<Event> {
+        let mut events = Vec::new();
+        for (at, caller) in self.callers.iter().enumerate() {
+            match caller.doing {
+                Doing::Waits(_, Ask::Idle { .. }) if !caller.is_notified => {
+                    if !self.only_notified {
+                        events.push(Event::Look(at));
+                    }
+                }
+                Doing::Waits(..) | Doing::Leaves(..) | Doing::Passes { .. } | Doing::Frees => {
+                    events.push(Event::Step(at));
+                }
+                Doing::Holds => events.push(Event::Free(at)),
+                Doing::Gone => continue,
+            }
+            if self.lates > 0 && matches!(caller.doing, Doing::Waits(..)) {
+                events.push(Event::Late(at));
+            }
+            if self.deaths > 0 {
+                events.push(Event::Die(at));
+            }
+        }
+        events
+    }
+
+    fn apply(&mut self, event: Event) {
+        match event {
+            Event::Step(at) | Event::Look(at) => self.callers[at].doing = self.step(at),
+            Event::Late(at) => {
+                self.lates -= 1;
+                if let Doing::Waits(place, ask) = self.callers[at].doing {
+                    self.callers[at].doing = self.proceed(at, place, ask, true);
+                }
+            }
+            Event::Free(at) => {
+                self.callers[at].slot = None;
+                self.callers[at].doing = Doing::Frees;
+            }
+            Event::Die(at) => {
+                self.deaths -= 1;
+                self.callers[at] = Caller::new(Doing::Gone);
+            }
+        }
+    }
+
+    fn check(&self) {
+        let mut slots: Vec<u32> = self
+            .callers
+            .iter()
+            .filter_map(|caller| caller.slot)
+            .collect();
+        let number = slots.len();
+        slots.sort_unstable();
+        slots.dedup();
+        assert_eq!(slots.len(), number, "two hold one slot");
+    }
+
+    fn settles_by(&self, event: Event) -> bool {
+        !matches!(event, Event::Die(_) | Event::Late(_))
+    }
+
+    fn is_at_rest(&self) -> bool {
+        self.callers
+            .iter()
+            .all(|caller| caller.doing == Doing::Gone)
+    }
+
+    fn check_rest(&self) {
+        assert!(self.numbers().is_empty());
+    }
+}
+
+#[test]
+fn everybody_is_notified_in_time_where_nobody_dies() {
+    for (waiting, passing, slots, lates) in [
+        (2, 0, 1, 0),
+        (3, 0, 1, 0),
+        (3, 0, 2, 0),
+        (2, 1, 1, 0),
+        (2, 2, 1, 0),
+        (3, 0, 1, 1),
+    ] {
+        let states = explore_to_rest(World::new(waiting, passing, slots, 0, lates));
+        println!("{waiting} waiting, {passing} passing, {slots} slots: {states} states");
+    }
+}
+
+#[test]
+fn whoever_dies_holds_up_nobody_for_ever() {
+    for (waiting, passing, slots, deaths) in
+        [(3, 0, 1, 1), (3, 0, 2, 1), (2, 1, 1, 1), (3, 0, 1, 2)]
+    {
+        let states = explore_to_rest(World::new(waiting, passing, slots, deaths, 0));
+        println!(
+            "{waiting} waiting, {passing} passing, {slots} slots, {deaths} deaths: {states} states"
+        );
+    }
+}

@@ -1,0 +1,116 @@
+//! Carries out what a place in the line asks.
+
+use std::time::Duration;
+
+use super::{Answer, Ask, Place};
+use crate::base::clock::Moment;
+use crate::db::{Fault, Session, no_answer};
+use crate::lock::named::acquire::{Decision, Opening, Turns};
+use crate::lock::named::queue::Step;
+use crate::lock::named::request::{PAUSE, Request, carry_out};
+use crate::lock::named::statements::{Line, RECHECK};
+use crate::lock::{Caller, Grant, Lease};
+
+/// With no more than so many ahead a caller looks more often.
+const FEW: u64 = 3;
+
+/// How often a caller looks, near the head of the line and far from it. A hundred that wait cost the server a dozen statements a second.
+const LOOKS: [Duration; 2] = [Duration::from_millis(2500), Duration::from_secs(10)];
+
+/// How long the server keeps the session of such a caller. One that has vanished holds up the others for so long, if it gets to the head.
+const KEPT: [Duration; 2] = [Duration::from_secs(4), Duration::from_secs(12)];
+
+impl Request {
+    /// Waits in this line until a slot is held, or the time to wait is over; then the session is no longer in line.
+    ///
+    /// # Errors
+    /// As [`Request::take`].
+    pub(in crate::lock::named) fn wait_in_line(
+        &mut self,
+        line: Line,
+        session: &mut Session,
+        opening: &Opening,
+        caller: &dyn Caller,
+        mut turns: Option<Turns>,
+    ) -> Result<Decision, Fault> {
+        let wanted = self.verbosity.when_waiting;
+        caller.on_wait(&self.tell_and_name_holders(wanted, session, caller)?);
+        self.has_waited = true;
+        let (own, ttl) = (opening.connection_id(), opening.ttl);
+        let (mut place, mut ask) = (Place::default(), Ask::Listen);
+        let (mut asked, mut turn_begun) = (Moment::now(), Moment::now());
+        loop {
+            let answer = match ask {
+                Ask::Listen => {
+                    carry_out(session, &Line::listen(own))?;
+                    Answer::Done
+                }
+                Ask::Stand => {
+                    let stand = line.stand(place.number(), FEW, KEPT);
+                    let standing = carry_out(session, &stand)?;
+                    Answer::Standing {
+                        largest: standing.largest,
+                        ahead: standing.ahead,
+                    }
+                }
+                Ask::Take(number) => Answer::Free(carry_out(session, &line.take(number))?),
+                Ask::TrySlots => {
+                    // A caller that is stopped could not start its command, and those behind it would wait for nothing.
+                    caller.ask_alive();
+                    caller.await_alive();
+                    asked = Moment::now();
+                    Answer::Slot(self.try_slots_as_head(session)?)
+                }
+                Ask::Idle { ahead } => {
+                    let look = match ahead {
+                        0 => RECHECK,
+                        _ => LOOKS[usize::from(ahead > FEW)],
+                    };
+                    let left = self.left().unwrap_or(look);
+                    let longest = turns.as_ref().map_or(look, |turns| turns.longest);
+                    session.await_notification(look.min(left).min(longest))?;
+                    if let Some(turns) = &mut turns
+                        && turn_begun.elapsed() >= turns.longest
+                    {
+                        (turns.after)(session)?;
+                        turn_begun = Moment::now();
+                    }
+                    Answer::Done
+                }
+                Ask::Leave(number) => {
+                    carry_out(session, &line.leave(number, ttl))?;
+                    Answer::Done
+                }
+                Ask::Over(Some(slot)) => {
+                    let grant = Grant {
+                        slot,
+                        connection_id: own,
+                        fence: None,
+                    };
+                    return Ok(Decision::Held(grant, Lease { ttl, proved: asked }));
+                }
+                Ask::Over(None) => return Ok(Decision::Taken(self.taken(session, caller)?)),
+            };
+            ask = place.next(ask, answer, self.is_late());
+        }
+    }
+
+    /// Takes a free slot, as the head of the line; `None`: none is free.
+    fn try_slots_as_head(&self, session: &mut Session) -> Result<Option<u32>, Fault> {
+        let mut step = Step::Head;
+        loop {
+            let reply = session.run(&self.statements.step(step, self.left()));
+            let asked = match reply {
+                // It may have taken one.
+                Err(Fault::Interrupted(_) | Fault::Conflict(_)) => {
+                    std::thread::sleep(PAUSE);
+                    step = Step::Settle;
+                    continue;
+                }
+                reply => reply?.ok_or_else(no_answer)?,
+            };
+            self.check_writes(asked.is_read_only)?;
+            return Ok(asked.answer.ok_or_else(no_answer)?.slot);
+        }
+    }
+}

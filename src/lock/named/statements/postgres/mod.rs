@@ -1,0 +1,304 @@
+//! The statements of a lock on PostgreSQL, which is held by an advisory lock. None of them waits: a statement that waits for a lock holds a
+//! snapshot, so VACUUM removes nothing meanwhile, and CREATE INDEX CONCURRENTLY waits for its end.
+
+mod key;
+mod line;
+mod plain;
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::Statements;
+use super::answers::{Asked, KILLED, KillMarker, Opened, ReacquireAnswer, Released};
+use crate::db::{Ask, Fault, Row, ask, command};
+use crate::lock::named::queue::Step;
+use crate::lock::{Name, kill_ack_lock, kill_request_lock};
+use key::Key;
+pub use line::Line;
+pub use plain::{
+    ask_owners, kill_session, release_once, set_idle_timeout, take_lock, take_locks_now,
+};
+use plain::{held, keep_session, owner, unlock};
+
+/// Two columns that say whether the server takes writes.
+const WRITES: &str = "pg_is_in_recovery()::int, current_setting('default_transaction_read_only')";
+
+/// The key of the [`session_marker_lock`](crate::lock::session_marker_lock) of this session.
+const SESSION_MARKER: &str = "('x' || left(encode(sha256(convert_to('#' || pg_backend_pid(), 'UTF8')), 'hex'), 16))::bit(64)::bigint";
+
+/// Writes the statements of one lock.
+pub struct PostgresStatements {
+    name: Name,
+    slots: Vec<Key>,
+    run_id: Key,
+    line: Line,
+}
+
+impl PostgresStatements {
+    /// The statements for the first `slots` slots of a lock. `run_id` is the name of the run id lock on the server.
+    pub fn new(name: &Name, slots: u32, run_id: &str) -> Self {
+        let keys = (0..slots).map(|slot| Key::of(&name.slot_on_server(slot)));
+        Self {
+            name: name.clone(),
+            slots: keys.collect(),
+            run_id: Key::of(run_id),
+            line: Line::of(name),
+        }
+    }
+
+    /// A statement whose answer is read from one row, and depends on the number of slots; `None`: no row.
+    fn ask<T>(
+        &self,
+        name: &str,
+        sql: String,
+        read: impl Fn(&Row, u32) -> Result<T, Fault> + 'static,
+    ) -> Ask<'static, Option<T>> {
+        let slots = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
+        ask(name, sql, move |rows| rows.optional(|row| read(row, slots)))
+    }
+
+    /// Columns that are read once for each session: who holds the run id lock, how many seconds the session may be idle, what the server
+    /// says that it is, and which extensions make each node a server of its own.
+    fn traits(&self) -> String {
+        format!(
+            "{}, extract(epoch FROM current_setting('idle_session_timeout')::interval)::bigint, version(), \
+             (SELECT string_agg(extname, ', ') FROM pg_extension WHERE extname IN ('citus', 'spock', 'bdr'))",
+            owner(self.run_id)
+        )
+    }
+
+    /// Takes a slot: whether that succeeded. Unlocks it at once if its last holder is being ended, or is taking it again. That is checked
+    /// after the slot was taken: whoever ends a holder announces that before the holder loses the slot. With `mark` another lock follows.
+    fn take(&self, slot: u32, again: bool, mark: Option<&str>) -> String {
+        let key = self.slots[slot as usize];
+        let mut markers = vec![
+            self.name.kill_on_server(slot),
+            self.name.termination_on_server(slot),
+        ];
+        if !again {
+            markers.push(self.name.reacquire_on_server(slot));
+        }
+        let markers = markers.iter().map(|marker| Key::of(marker).condition());
+        let markers = markers.collect::<Vec<_>>().join(" OR ");
+        let mark = mark.map_or_else(
+            || "true".to_owned(),
+            |mark| {
+                let mark = Key::of(mark).arguments();
+                format!("(pg_try_advisory_lock({mark}) OR true)")
+            },
+        );
+        format!(
+            "CASE WHEN pg_try_advisory_lock({arguments}) THEN CASE WHEN EXISTS {locks} \
+             THEN NOT {unlock} ELSE {mark} END ELSE false END",
+            arguments = key.arguments(),
+            locks = plain::locks(&format!("({markers})")),
+            unlock = unlock(key),
+        )
+    }
+
+    /// Takes the first free slot: its number; -1: others hold all of them.
+    fn take_any(&self) -> String {
+        if self.slots.len() > 1 {
+            return self.take_any_of_many();
+        }
+        format!("CASE WHEN {} THEN 0 ELSE -1 END", self.take(0, false, None))
+    }
+
+    /// As [`PostgresStatements::take`], a row for each slot: the server stops at the first that it gives.
+    fn take_any_of_many(&self) -> String {
+        let mut rows = String::new();
+        for (slot, key) in (0..).zip(&self.slots) {
+            let keys = [
+                *key,
+                Key::of(&self.name.kill_on_server(slot)),
+                Key::of(&self.name.termination_on_server(slot)),
+                Key::of(&self.name.reacquire_on_server(slot)),
+            ];
+            let comma = if slot == 0 { "" } else { ", " };
+            let keys = keys.map(Key::arguments).join(", ");
+            let _ = write!(rows, "{comma}({slot}, {keys})");
+        }
+        let markers = plain::locks(
+            "objsubid = 1 AND (classid::bigint << 32) | objid::bigint IN (one.killed, one.ending, one.back)",
+        );
+        format!(
+            "coalesce((SELECT one.slot FROM (VALUES {rows}) AS one (slot, key, killed, ending, back) \
+             WHERE CASE WHEN pg_try_advisory_lock(one.key) THEN CASE WHEN EXISTS {markers} \
+             THEN NOT pg_advisory_unlock(one.key) ELSE true END ELSE false END LIMIT 1), -1)"
+        )
+    }
+
+    /// The slot that this session holds; -1: none.
+    fn held_slot(&self) -> String {
+        let mut case = "CASE".to_owned();
+        for (slot, key) in self.slots.iter().enumerate() {
+            let _ = write!(case, " WHEN {} THEN {slot}", held(*key));
+        }
+        case + " ELSE -1 END"
+    }
+
+    fn step_sql(&self, step: Step) -> String {
+        let slot = match step {
+            // After an unclear answer: it may have taken one.
+            Step::Settle => format!(
+                "CASE WHEN {held} >= 0 THEN {held} WHEN EXISTS {line} THEN -1 ELSE {take} END",
+                held = self.held_slot(),
+                line = self.line.locks(),
+                take = self.take_any()
+            ),
+            Step::Head => self.take_any(),
+            Step::Confirm(slot) => {
+                let key = self.slots[slot as usize];
+                format!("CASE WHEN {} THEN {slot} ELSE -1 END", held(key))
+            }
+            // Whoever waits was here before.
+            Step::Try | Step::TryUnlessQueued | Step::Queue => format!(
+                "CASE WHEN EXISTS {line} THEN -1 ELSE {take} END",
+                line = self.line.locks(),
+                take = self.take_any()
+            ),
+        };
+        format!("{slot}, 0, pg_backend_pid(), {WRITES}")
+    }
+}
+
+/// A statement for the session of this login alone: behind a pooler that shares sessions it would reach another one.
+fn guarded(login: u64, value: &str) -> String {
+    format!("CASE WHEN {} THEN {value} ELSE -1 END", is_login(login))
+}
+
+/// Whether this is the session of that login; zero: whichever it is.
+fn is_login(login: u64) -> String {
+    if login == 0 {
+        "true".to_owned()
+    } else {
+        format!("pg_backend_pid() = {login}")
+    }
+}
+
+impl Statements for PostgresStatements {
+    fn checks_kills(&self) -> bool {
+        true
+    }
+
+    fn check_kills(&mut self) {}
+
+    fn do_without(&mut self, _variable: &str) -> bool {
+        false
+    }
+
+    fn open_session(&self, ttl: Duration, login: u64) -> Ask<'static, ()> {
+        let sql = format!(
+            "SELECT {}, pg_try_advisory_lock({}), pg_try_advisory_lock({SESSION_MARKER}) WHERE {}",
+            keep_session(ttl),
+            self.run_id.arguments(),
+            is_login(login)
+        );
+        command("open", sql)
+    }
+
+    fn first(
+        &self,
+        step: Step,
+        _left: Option<Duration>,
+        login: u64,
+    ) -> Ask<'static, Option<Opened>> {
+        let step = self.step_sql(step);
+        let (slot, rest) = step.split_once(", 0, pg_backend_pid()").unwrap_or_default();
+        let sql = format!(
+            "SELECT {}, 0, pg_backend_pid(){rest}, {}",
+            guarded(login, slot),
+            self.traits()
+        );
+        self.ask("acquire", sql, Opened::read)
+    }
+
+    fn step(&self, step: Step, _left: Option<Duration>) -> Ask<'static, Option<Asked>> {
+        let sql = format!("SELECT {}", self.step_sql(step));
+        self.ask("acquire", sql, Asked::read)
+    }
+
+    fn prove(&self, slot: u32) -> Ask<'static, Option<Asked>> {
+        self.renew(slot)
+    }
+
+    fn hold_and_prove(&self, _slot: u32, _ttl: Duration) -> Option<String> {
+        None
+    }
+
+    fn ack_kill(&self, slot: u32, killer: u64) -> Ask<'static, ()> {
+        let ending = Key::of(&self.name.termination_on_server(slot));
+        let ack = Key::of(&kill_ack_lock(killer)).arguments();
+        let sql = format!("SELECT {}, pg_try_advisory_lock({ack})", unlock(ending));
+        command("ack kill", sql)
+    }
+
+    fn kill_marker(&self, slot: u32, lost: Option<u64>) -> Ask<'static, Option<KillMarker>> {
+        let killer = owner(Key::of(&self.name.kill_on_server(slot)));
+        let killer = match lost {
+            Some(lost) => {
+                let request = owner(Key::of(&kill_request_lock(lost)));
+                format!("CASE WHEN {request} = {killer} THEN {killer} END")
+            }
+            None => killer,
+        };
+        let sql = format!("SELECT {killer}, {WRITES}");
+        ask("kill marker", sql, |rows| rows.optional(KillMarker::read))
+    }
+
+    fn taking_slot(&self, slot: u32, mark: Option<&str>) -> String {
+        format!("({})::int", self.take(slot, false, mark))
+    }
+
+    fn reacquire(&self, slot: u32, login: u64) -> Ask<'static, Option<ReacquireAnswer>> {
+        let key = self.slots[slot as usize];
+        let killed = owner(Key::of(&self.name.kill_on_server(slot)));
+        let slot = format!(
+            "CASE WHEN {killed} IS NOT NULL THEN {KILLED} WHEN {marked} THEN CASE WHEN {take} THEN {slot} ELSE -1 END \
+             ELSE -1 END",
+            marked = held(self.run_id),
+            take = self.take(slot, true, None)
+        );
+        let sql = format!(
+            "SELECT {}, {}, pg_backend_pid(), {WRITES}, {}",
+            guarded(login, &slot),
+            owner(key),
+            self.traits()
+        );
+        self.ask("reacquire", sql, ReacquireAnswer::read)
+    }
+
+    fn renew(&self, slot: u32) -> Ask<'static, Option<Asked>> {
+        let held = held(self.slots[slot as usize]);
+        let sql = format!(
+            "SELECT CASE WHEN {held} THEN {slot} ELSE -1 END, 0, pg_backend_pid(), {WRITES}"
+        );
+        self.ask("renew", sql, Asked::read)
+    }
+
+    fn release(&self, slot: u32, mark: Option<&str>) -> Ask<'static, Released> {
+        let unlocked = unlock(self.slots[slot as usize]);
+        let mark = mark.map_or_else(String::new, |mark| format!(", {}", unlock(Key::of(mark))));
+        // In this order: who is woken finds the slot free.
+        let wake = self.line.wake();
+        let sql = format!(
+            "SELECT CASE WHEN {unlocked} THEN CASE WHEN {wake} IS NULL THEN 1 ELSE 1 END ELSE 0 END{mark}"
+        );
+        ask("release", sql, |rows| {
+            let was_held = rows.optional(|row| row.at::<u8>(0))?;
+            Ok(Released {
+                was_held: was_held == Some(1),
+                queue_head: None,
+            })
+        })
+    }
+
+    fn holder(&self, slot: u32) -> Ask<'static, (Option<u64>, Option<String>)> {
+        let sql = format!("SELECT {}", owner(self.slots[slot as usize]));
+        ask("holder", sql, |rows| Ok((rows.value()?, None)))
+    }
+
+    fn line(&self) -> Option<Line> {
+        Some(self.line.clone())
+    }
+}

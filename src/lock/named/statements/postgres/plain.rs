@@ -1,0 +1,103 @@
+//! Expressions and statements about one lock or one session.
+
+use std::time::Duration;
+
+use super::key::Key;
+use crate::db::{Ask, LIST, ask, command};
+
+/// The advisory locks of this database of which this is true, as a subquery.
+pub fn locks(condition: &str) -> String {
+    format!(
+        "(SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted \
+         AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND {condition})"
+    )
+}
+
+/// The session that holds a lock; NULL: nobody does. Of several that share it, one.
+pub fn owner(key: Key) -> String {
+    locks(&format!("{} LIMIT 1", key.condition()))
+}
+
+/// Whether this session holds a lock.
+pub fn held(key: Key) -> String {
+    let own = locks(&format!("{} AND pid = pg_backend_pid()", key.condition()));
+    format!("EXISTS {own}")
+}
+
+/// Unlocks a lock once: whether this session held it.
+pub fn unlock(key: Key) -> String {
+    format!("pg_advisory_unlock({})", key.arguments())
+}
+
+/// Takes a lock by its name on the server, if it is free: whether that succeeded. The statement has this name.
+pub fn take_lock(named: &str, lock: &str) -> Ask<'static, Option<bool>> {
+    let key = Key::of(lock).arguments();
+    ask(
+        named,
+        format!("SELECT pg_try_advisory_lock({key})::int"),
+        |rows| Ok(rows.value::<u8>()?.map(|taken| taken == 1)),
+    )
+}
+
+/// Takes locks that only this process asks for, by their names on the server.
+pub fn take_locks_now(locks: &[String]) -> Ask<'static, ()> {
+    let locks = locks
+        .iter()
+        .map(|lock| format!("pg_try_advisory_lock({})", Key::of(lock).arguments()));
+    let locks = locks.collect::<Vec<_>>().join(", ");
+    command("announce reacquire", format!("SELECT {locks}"))
+}
+
+/// Releases a lock once, by its name on the server. The statement has this name.
+pub fn release_once(named: &str, lock: &str) -> Ask<'static, ()> {
+    command(named, format!("SELECT {}", unlock(Key::of(lock))))
+}
+
+/// The sessions that hold these locks, by the locks' names on the server.
+pub fn ask_owners(locks: &[String]) -> Ask<'static, Vec<Option<u64>>> {
+    let rows = locks.iter().enumerate().map(|(place, lock)| {
+        let (class, object, _) = Key::of(lock).columns();
+        format!("({place}, {class}::bigint, {object}::bigint)")
+    });
+    let rows = rows.collect::<Vec<_>>().join(", ");
+    let sql = format!(
+        "SELECT min(held.pid) FROM (VALUES {rows}) AS asked (place, class, object) LEFT JOIN pg_locks held \
+         ON held.locktype = 'advisory' AND held.granted AND held.objsubid = 1 \
+         AND held.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
+         AND held.classid = asked.class::oid AND held.objid = asked.object::oid GROUP BY asked.place ORDER BY asked.place"
+    );
+    let owners = ask("owners", sql, |rows| {
+        rows.iter().map(|row| row.at(0)).collect()
+    });
+    owners.up_to(LIST)
+}
+
+/// Ends the session of this process if it still holds this lock: the process may be another session's by now.
+pub fn kill_session(pid: u64, lock: &str) -> Ask<'static, ()> {
+    let holder = locks(&format!("{} AND pid = {pid}", Key::of(lock).condition()));
+    command(
+        "kill",
+        format!("SELECT pg_terminate_backend(holder.pid) FROM {holder} AS holder"),
+    )
+}
+
+/// Columns that prepare a session to hold a lock: no time limits on its statements, and the TTL as its idle timeout.
+pub fn keep_session(ttl: Duration) -> String {
+    let limit = idle_timeout(ttl);
+    format!(
+        "{limit}, set_config('statement_timeout', '0', false), set_config('lock_timeout', '0', false)"
+    )
+}
+
+/// The column that sets the idle timeout of a session.
+pub fn idle_timeout(limit: Duration) -> String {
+    format!(
+        "set_config('idle_session_timeout', '{}ms', false)",
+        limit.as_millis()
+    )
+}
+
+/// Sets the idle timeout of a session. The statement has this name.
+pub fn set_idle_timeout(named: &str, limit: Duration) -> Ask<'static, ()> {
+    command(named, format!("SELECT {}", idle_timeout(limit)))
+}
