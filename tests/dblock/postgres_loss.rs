@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    Dblock, Frozen, Kind, Proxy, Running, SOON, Server, Watcher, eventually, eventually_gone, runs, send,
-    slack, unique, within,
+    Dblock, Frozen, Kind, Proxy, Running, SOON, Server, Watcher, eventually, eventually_gone, runs,
+    send, slack, unique, within,
 };
 use crate::sigkill::{looks_for_life, with_sign_of_life};
 
@@ -61,14 +61,32 @@ fn a_lock_is_held_again_after_its_session_ended_in_any_way() {
         end(server, before);
         dblock.wait_stderr("reacquired after", SOON);
         let after = server.holder(&name).expect("it is held again");
-        assert!(runs(command) && dblock.is_running(), "{what}: {}", dblock.stderr());
-        Dblock::run(server, &name).command(["true"]).output().expect_code(75);
+        assert!(
+            runs(command) && dblock.is_running(),
+            "{what}: {}",
+            dblock.stderr()
+        );
+        Dblock::run(server, &name)
+            .command(["true"])
+            .output()
+            .expect_code(75);
         drop(dblock.take_stdin());
         let output = dblock.wait_within(SOON);
-        output.expect_code(6).expect_line(&format!("dblock: {name} was lost"));
-        assert!(output.stderr.lines().all(|line| line.starts_with("dblock: ")), "{what}: {output:#?}");
+        output
+            .expect_code(6)
+            .expect_line(&format!("dblock: {name} was lost"));
+        assert!(
+            output
+                .stderr
+                .lines()
+                .all(|line| line.starts_with("dblock: ")),
+            "{what}: {output:#?}"
+        );
         // The process of a server that has started again may have the same number.
-        assert!(after > 0 && server.holder(&name).is_none(), "{what}: it is released");
+        assert!(
+            after > 0 && server.holder(&name).is_none(),
+            "{what}: it is released"
+        );
     }
 }
 
@@ -80,7 +98,9 @@ fn a_command_is_ended_at_once_where_that_is_asked_for() {
         let (mut dblock, command) = holder(server, &name, "terminate");
         end(server, server.holder(&name).expect("it is held"));
         let output = dblock.wait_within(SOON);
-        output.expect_code(74).expect_said(["was lost, and the command was ended for it"]);
+        output
+            .expect_code(74)
+            .expect_said(["was lost, and the command was ended for it"]);
         assert!(!runs(command), "{what}");
     }
 }
@@ -91,7 +111,10 @@ fn the_lock_of_a_host_that_is_cut_off_is_free_after_its_time_to_live_and_its_com
     let folder = tempfile::tempdir().unwrap();
     let (name, proxy) = (unique("cut-off"), Proxy::to(server));
     let sign = folder.path().join("sign");
-    let script = with_sign_of_life(&sign, "trap '' TERM; echo shell $$; while :; do sleep 0.1; done");
+    let script = with_sign_of_life(
+        &sign,
+        "trap '' TERM; echo shell $$; while :; do sleep 0.1; done",
+    );
     let first = Dblock::run_at(&proxy.url(), &name).args(["--ttl", "4", "--kill-after", "1"]);
     let mut first = first.without_terminal().sh(&script).spawn();
     let command = first.wait_pid("shell");
@@ -101,11 +124,17 @@ fn the_lock_of_a_host_that_is_cut_off_is_free_after_its_time_to_live_and_its_com
     let first_session = server.holder(&name);
     proxy.freeze();
     let cut = Instant::now();
-    eventually("the server has let go of it", TTL + SOON, || server.holder(&name) != first_session);
+    eventually("the server has let go of it", TTL + SOON, || {
+        server.holder(&name) != first_session
+    });
     let free_after = cut.elapsed();
     second.wait().expect_code(0).expect_stdout("alone\n");
     assert!(free_after < TTL + slack(), "{free_after:?}");
-    assert!(server.log().contains("idle-session timeout"), "{}", server.log());
+    assert!(
+        server.log().contains("idle-session timeout"),
+        "{}",
+        server.log()
+    );
     eventually_gone(command, SOON);
     // Healed, it does not take what it reads then for its own.
     proxy.thaw();
@@ -123,38 +152,61 @@ fn a_keeper_that_was_frozen_for_longer_than_the_lease_reads_that_its_session_was
     let command = dblock.wait_pid("shell");
     let all = [dblock.pid(), dblock.keeper(Some(command)), command];
     let frozen = all.map(Frozen::new);
-    eventually("the server frees it", TTL + SOON, || server.holder(&name).is_none());
+    eventually("the server frees it", TTL + SOON, || {
+        server.holder(&name).is_none()
+    });
     drop(frozen);
     dblock.wait_stderr("reacquired after", SOON);
     drop(dblock.take_stdin());
     dblock.wait_within(SOON).expect_code(6);
     // 57P05
-    assert!(server.log().contains("idle-session timeout"), "{}", server.log());
+    assert!(
+        server.log().contains("idle-session timeout"),
+        "{}",
+        server.log()
+    );
 }
 
 #[test]
 fn a_session_lasts_as_long_as_its_lease_and_not_as_long_as_the_servers_own_limit() {
-    let options = ["-c", "idle_session_timeout=1s", "-c", "statement_timeout=1s", "-c", "lock_timeout=1s"];
+    let options = [
+        "-c",
+        "idle_session_timeout=1s",
+        "-c",
+        "statement_timeout=1s",
+        "-c",
+        "lock_timeout=1s",
+    ];
     let server = &Server::private_with(Kind::Postgres, &options);
     let name = unique("limits");
     let mut first = Dblock::run(server, &name).stdin(Stdio::piped());
     first = first.sh("echo held; read x; exit 6");
     let mut first = first.spawn();
     first.wait_line("held", SOON);
-    let waiting = Dblock::run(server, &name).args(["--wait", "30"]).sh("echo ran").spawn();
+    let waiting = Dblock::run(server, &name)
+        .args(["--wait", "30"])
+        .sh("echo ran")
+        .spawn();
     eventually("it waits", SOON, || server.waiters(&name).len() == 1);
     let waiter = server.waiters(&name);
-    assert!(!within(Duration::from_secs(4), || !first.is_running() || server.waiters(&name) != waiter));
+    assert!(!within(Duration::from_secs(4), || !first.is_running()
+        || server.waiters(&name) != waiter));
     drop(first.take_stdin());
     first.wait().expect_code(6).expect_silence();
-    waiting.wait().expect_code(0).expect_stdout("ran\n").expect_silence();
+    waiting
+        .wait()
+        .expect_code(0)
+        .expect_stdout("ran\n")
+        .expect_silence();
 }
 
 #[test]
 fn a_server_that_takes_no_new_session_for_a_moment_costs_no_lock() {
     let server = &Server::private(Kind::Postgres);
     let (name, account) = (unique("full"), server.account());
-    let dblock = Dblock::run(server, &name).user(&account).args(["--ttl", "60"]);
+    let dblock = Dblock::run(server, &name)
+        .user(&account)
+        .args(["--ttl", "60"]);
     let dblock = dblock.without_terminal().stdin(Stdio::piped());
     let mut dblock = dblock.sh("echo shell $$; read x; exit 6").spawn();
     dblock.wait_pid("shell");
@@ -175,15 +227,36 @@ fn a_clean_end_leaves_no_trouble_in_the_servers_log() {
     let server = &Server::private(Kind::Postgres);
     let name = unique("clean");
     for code in [0, 3] {
-        Dblock::run(server, &name).sh(&format!("exit {code}")).output().expect_code(code).expect_silence();
+        Dblock::run(server, &name)
+            .sh(&format!("exit {code}"))
+            .output()
+            .expect_code(code)
+            .expect_silence();
     }
     let _holder = server.hold(&name);
-    Dblock::run(server, &name).command(["true"]).output().expect_code(75);
-    Dblock::run(server, &name).args(["--wait", "0.3"]).command(["true"]).output().expect_code(75);
+    Dblock::run(server, &name)
+        .command(["true"])
+        .output()
+        .expect_code(75);
+    Dblock::run(server, &name)
+        .args(["--wait", "0.3"])
+        .command(["true"])
+        .output()
+        .expect_code(75);
     let log = server.log();
     let troubles: Vec<&str> = log
         .lines()
-        .filter(|line| ["WARNING:", "ERROR:", "FATAL:", "unexpected EOF", "could not"].iter().any(|word| line.contains(word)))
+        .filter(|line| {
+            [
+                "WARNING:",
+                "ERROR:",
+                "FATAL:",
+                "unexpected EOF",
+                "could not",
+            ]
+            .iter()
+            .any(|word| line.contains(word))
+        })
         .collect();
     assert_eq!(troubles, [""; 0]);
     assert!(fs::metadata(server.dir.join("error.log")).is_ok());

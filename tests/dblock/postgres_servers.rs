@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use crate::harness::fake_postgres::{FakePostgres, error, row, welcome};
 use crate::harness::postgres::Postgres;
-use crate::harness::{
-    Dblock, Kind, PgBouncer, SOON, Server, Setup, eventually, unique, within,
-};
+use crate::harness::{Dblock, Kind, PgBouncer, SOON, Server, Setup, eventually, unique, within};
 
 /// A standby that follows this server.
 fn standby_of(primary: &Server) -> Server {
@@ -57,11 +55,16 @@ fn a_standby_is_passed_over_and_after_its_promotion_it_is_the_one() {
 
     // The primary is gone while a command runs, and the standby takes its place.
     let run = Dblock::run_at(&both(&primary, &standby), &name).args(["--ttl", "60"]);
-    let mut run = run.stdin(Stdio::piped()).sh("echo held; read x; exit 5").spawn();
+    let mut run = run
+        .stdin(Stdio::piped())
+        .sh("echo held; read x; exit 5")
+        .spawn();
     run.wait_line("held", SOON);
     primary.stop_immediately();
     run.wait_stderr("was lost while the command runs", SOON);
-    assert!(!within(Duration::from_millis(300), || standby.holder(&name).is_some()));
+    assert!(!within(Duration::from_millis(300), || standby
+        .holder(&name)
+        .is_some()));
     assert!(standby.postgres().is("pg_promote()"));
     run.wait_stderr("reacquired after", SOON);
     assert!(standby.holder(&name).is_some());
@@ -79,7 +82,11 @@ fn a_server_that_is_read_only_by_default_is_refused() {
     output.expect_stdout("").expect_one_line("read-only");
     assert!([Some(69), Some(78)].contains(&output.code), "{output:#?}");
     server.set_read_only(false);
-    run().command(["true"]).output().expect_code(0).expect_silence();
+    run()
+        .command(["true"])
+        .output()
+        .expect_code(0)
+        .expect_silence();
 }
 
 #[test]
@@ -87,7 +94,10 @@ fn a_server_that_becomes_read_only_loses_its_lock_within_a_quarter_of_the_time_t
     let server = &Server::private(Kind::Postgres);
     let name = unique("demoted");
     let run = Dblock::run(server, &name).args(["--ttl", "8", "--on-lock-lost", "terminate"]);
-    let mut run = run.without_terminal().sh("echo held; exec sleep 60").spawn();
+    let mut run = run
+        .without_terminal()
+        .sh("echo held; exec sleep 60")
+        .spawn();
     run.wait_line("held", SOON);
     server.set_read_only(true);
     let output = run.wait_within(SOON);
@@ -107,12 +117,19 @@ fn a_pooler_is_taken_that_keeps_a_session_for_each_client_and_is_said_to() {
     assert!(server.holder(&name).is_some());
     let other = || Dblock::run_at(&url, &name);
     other().command(["true"]).output().expect_code(75);
-    Dblock::run(server, &name).command(["true"]).output().expect_code(75);
+    Dblock::run(server, &name)
+        .command(["true"])
+        .output()
+        .expect_code(75);
     let waits = other().args(["--wait", "30"]).sh("echo ran").spawn();
     eventually("it waits", SOON, || server.waiters(&name).len() == 1);
     drop(run.take_stdin());
     run.wait().expect_code(3).expect_silence();
-    waits.wait().expect_code(0).expect_stdout("ran\n").expect_silence();
+    waits
+        .wait()
+        .expect_code(0)
+        .expect_stdout("ran\n")
+        .expect_silence();
     eventually("it is free", SOON, || server.holder(&name).is_none());
     // A session that goes back to the pool keeps nothing of this.
     let mut next = Postgres::connect(
@@ -121,7 +138,10 @@ fn a_pooler_is_taken_that_keeps_a_session_for_each_client_and_is_said_to() {
         "app",
     )
     .unwrap();
-    assert_eq!(next.value::<String>("SHOW idle_session_timeout").as_deref(), Some("0"));
+    assert_eq!(
+        next.value::<String>("SHOW idle_session_timeout").as_deref(),
+        Some("0")
+    );
     assert!(next.is("NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory')"));
     assert!(next.is("NOT EXISTS (SELECT FROM pg_listening_channels())"));
 }
@@ -136,7 +156,12 @@ fn a_pooler_is_refused_unless_it_is_said_to_keep_a_session_for_each_client() {
     ] {
         let pooler = PgBouncer::start(server, mode);
         refused(&format!("{}{url}", pooler.url()), &["pooler"]);
-        assert!(server.postgres().is("NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory')"), "{mode} {url}");
+        assert!(
+            server
+                .postgres()
+                .is("NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory')"),
+            "{mode} {url}"
+        );
     }
 }
 
@@ -145,7 +170,11 @@ fn claims(version: &'static str, parameters: &[(&str, &str)]) -> FakePostgres {
     let version_number = version.split(['.', ' ']).next().unwrap_or_default();
     let welcome = welcome(7, version_number, parameters);
     FakePostgres::start(welcome, move |_| {
-        row(&[("version", Some(version)), ("slot", Some("0")), ("pid", Some("7"))])
+        row(&[
+            ("version", Some(version)),
+            ("slot", Some("0")),
+            ("pid", Some("7")),
+        ])
     })
 }
 
@@ -194,6 +223,11 @@ fn who_may_not_use_advisory_locks_is_told_so() {
     let server = &Server::private(Kind::Postgres);
     let mut admin = server.postgres();
     admin.run("REVOKE EXECUTE ON FUNCTION pg_try_advisory_lock(bigint) FROM PUBLIC");
-    let output = Dblock::run(server, &unique("revoked")).sh("echo ran").output();
-    output.expect_code(77).expect_stdout("").expect_one_line("pg_try_advisory_lock");
+    let output = Dblock::run(server, &unique("revoked"))
+        .sh("echo ran")
+        .output();
+    output
+        .expect_code(77)
+        .expect_stdout("")
+        .expect_one_line("pg_try_advisory_lock");
 }

@@ -59,7 +59,9 @@ pub fn row(columns: &[(&str, Option<&str>)]) -> Vec<u8> {
     for (name, value) in columns {
         description.extend(name.as_bytes());
         // No table's; text, of any length, as text.
-        description.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 25, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]);
+        description.extend([
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 25, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0,
+        ]);
         match value {
             None => data.extend((-1i32).to_be_bytes()),
             Some(value) => {
@@ -68,7 +70,12 @@ pub fn row(columns: &[(&str, Option<&str>)]) -> Vec<u8> {
             }
         }
     }
-    [message(b'T', &description), message(b'D', &data), complete("SELECT 1")].concat()
+    [
+        message(b'T', &description),
+        message(b'D', &data),
+        complete("SELECT 1"),
+    ]
+    .concat()
 }
 
 /// The end of a statement.
@@ -136,10 +143,7 @@ pub struct FakePostgres {
 impl FakePostgres {
     /// It says this after each login (see [`welcome`]), and answers each query with what `script` says; the end of the answer follows
     /// by itself.
-    pub fn start(
-        welcome: Vec<u8>,
-        script: impl FnMut(&str) -> Vec<u8> + Send + 'static,
-    ) -> Self {
+    pub fn start(welcome: Vec<u8>, script: impl FnMut(&str) -> Vec<u8> + Send + 'static) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let port = listener.local_addr().expect("bound").port();
         let script = Arc::new(Mutex::new(script));
@@ -157,7 +161,8 @@ impl FakePostgres {
                         let text = String::from_utf8_lossy(&text)
                             .trim_end_matches('\0')
                             .to_owned();
-                        let mut answer = script.lock().unwrap_or_else(PoisonError::into_inner)(&text);
+                        let mut answer =
+                            script.lock().unwrap_or_else(PoisonError::into_inner)(&text);
                         notes
                             .lock()
                             .unwrap_or_else(PoisonError::into_inner)

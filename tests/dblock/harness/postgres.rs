@@ -226,24 +226,30 @@ pub fn key(name: &str) -> String {
     )
 }
 
-/// The advisory locks of this database by 64-bit keys: `pid` and `key` of each.
-const HELD: &str =
-    "(SELECT pid, (classid::bigint << 32) | objid::bigint AS key, granted, mode FROM pg_locks
-    WHERE locktype = 'advisory' AND objsubid = 1
-      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())) AS held";
+/// The advisory locks of this database that are held.
+const HELD: &str = "pg_locks WHERE locktype = 'advisory' AND granted
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
 
 /// Who holds the lock of this name.
 pub fn holders(name: &str) -> String {
     format!(
-        "SELECT pid FROM {HELD} WHERE granted AND key = {}",
+        "SELECT pid FROM {HELD} AND objsubid = 1 AND (classid::bigint << 32) | objid::bigint = {}",
         key(name)
     )
 }
 
-/// Who waits for a slot of the lock of this name: the numbers that they have are the lower 20 bits of their keys.
+/// Who waits for a slot of the lock of this name, in order. They hold keys of two numbers: that of the line, and their own.
 pub fn waiters(name: &str) -> String {
     format!(
-        "SELECT pid FROM {HELD} WHERE granted AND key >> 20 = {} >> 20 AND key & 1048575 <> 0 ORDER BY key & 1048575",
+        "SELECT pid FROM {HELD} AND {} ORDER BY objid",
+        in_line(name)
+    )
+}
+
+/// Whether a row of `pg_locks` is of somebody in the line for the lock of this name.
+pub fn in_line(name: &str) -> String {
+    format!(
+        "objsubid = 2 AND classid::bigint = ({} >> 32) & 4294967295",
         key(&format!("{name}#wait"))
     )
 }

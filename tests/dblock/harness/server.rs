@@ -326,6 +326,11 @@ impl Server {
     /// A new account without a privilege, with the usual password; its name.
     pub fn account(&self) -> String {
         let name = super::unique("account");
+        if self.kind == Kind::Postgres {
+            let create = format!("CREATE ROLE \"{name}\" LOGIN PASSWORD '{PASSWORD}'");
+            self.postgres().run(&create);
+            return name;
+        }
         let create = format!("CREATE USER '{name}'@'%' IDENTIFIED BY '{}'", PASSWORD);
         self.admin()
             .query_drop(create)
