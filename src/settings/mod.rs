@@ -3,6 +3,7 @@
 pub mod cli;
 mod connection;
 pub mod cron;
+mod libpq;
 mod option_file;
 pub mod queue;
 mod run;

@@ -477,8 +477,8 @@ fn whole_talk() -> Vec<u8> {
 #[test]
 fn a_talk_that_is_cut_off_at_each_byte_is_told() {
     let whole = whole_talk();
+    let cuts: Vec<usize> = (0..whole.len()).collect();
     thread::scope(|scope| {
-        let cuts: Vec<usize> = (0..whole.len()).collect();
         for some in cuts.chunks(whole.len().div_ceil(4)) {
             let whole = &whole;
             scope.spawn(move || {

@@ -63,7 +63,7 @@ impl Account {
         };
         let mut wire = PostgresWire::new(stream, encryption, self.comment.clone());
         self.start(&mut wire)?;
-        self.authenticate(&mut wire, server)?;
+        self.authenticate(&mut wire, target, server)?;
         self.become_ready(&mut wire, server)?;
         Ok(Box::new(wire))
     }
@@ -130,22 +130,27 @@ impl Account {
     }
 
     /// Proves who dblock is, in the way that the server demands.
-    fn authenticate(&self, wire: &mut PostgresWire, server: &str) -> Result<(), Fault> {
+    fn authenticate(
+        &self,
+        wire: &mut PostgresWire,
+        target: &Target,
+        server: &str,
+    ) -> Result<(), Fault> {
         loop {
             let mut answer = BytesMut::new();
             let made = match wire.receive()? {
                 Message::AuthenticationOk => return Ok(()),
                 Message::AuthenticationSasl(body) => {
-                    self.authenticate_by_scram(wire, &body, server)?;
+                    self.authenticate_by_scram(wire, &body, target, server)?;
                     continue;
                 }
                 Message::AuthenticationMd5Password(body) => {
-                    let password = self.password_for(server)?;
+                    let password = self.password_for(target, server)?;
                     let hash = md5_hash(self.user.as_bytes(), password, body.salt());
                     frontend::password_message(hash.as_bytes(), &mut answer)
                 }
                 Message::AuthenticationCleartextPassword if wire.encryption.is_some() => {
-                    frontend::password_message(self.password_for(server)?, &mut answer)
+                    frontend::password_message(self.password_for(target, server)?, &mut answer)
                 }
                 Message::AuthenticationCleartextPassword => {
                     return Err(self.refused(server, "it wants the password in clear, without TLS"));
@@ -173,6 +178,7 @@ impl Account {
         &self,
         wire: &mut PostgresWire,
         body: &AuthenticationSaslBody,
+        target: &Target,
         server: &str,
     ) -> Result<(), Fault> {
         let (mut has_scram, mut has_plus) = (false, false);
@@ -207,7 +213,7 @@ impl Account {
                 );
             }
         };
-        let mut scram = ScramSha256::new(self.password_for(server)?, binding);
+        let mut scram = ScramSha256::new(self.password_for(target, server)?, binding);
         let mut first = BytesMut::new();
         frontend::sasl_initial_response(mechanism, scram.message(), &mut first)
             .map_err(|error| garbled(&error))?;
@@ -254,9 +260,9 @@ impl Account {
         }
     }
 
-    fn password_for(&self, server: &str) -> Result<&[u8], Fault> {
-        let password = self.password.as_ref().map(|password| password.as_bytes());
-        password.ok_or_else(|| self.refused(server, "it wants a password, and none is given"))
+    fn password_for(&self, target: &Target, server: &str) -> Result<&[u8], Fault> {
+        let none = || self.refused(server, "it wants a password, and none is given");
+        self.password(target).ok_or_else(none)
     }
 
     fn refused(&self, server: &str, why: &str) -> Fault {

@@ -44,8 +44,8 @@ pub use process::{
 pub use proxy::{Packet, Proxy};
 pub use records::Records;
 pub use server::{
-    Client, Kind, Server, Setup, Watcher, has_session, holder, my_print_defaults, url_at,
-    url_of_kind, url_of_port, waiters,
+    Client, Kind, Server, Setup, Watcher, has_session, holder, my_print_defaults, url_of_kind,
+    url_of_port, waiters,
 };
 pub use tables::{OF_CRON, OF_QUEUES, Tables};
 
