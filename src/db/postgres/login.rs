@@ -65,10 +65,15 @@ impl Account {
             _ => (Stream::Plain(socket), None),
         };
         let mut wire = PostgresWire::new(stream, encryption, self.comment.clone());
-        self.start(&mut wire)?;
-        self.authenticate(&mut wire, target, server)?;
-        self.become_ready(&mut wire, server)?;
-        Ok(Box::new(wire))
+        let logged_in = self
+            .start(&mut wire)
+            .and_then(|()| self.authenticate(&mut wire, target, server))
+            .and_then(|()| self.become_ready(&mut wire, server));
+        match (logged_in, &wire.alert) {
+            (Ok(()), _) => Ok(Box::new(wire)),
+            (Err(_), Some(alert)) => Err(Fault::of_tls(alert, server)),
+            (Err(fault), None) => Err(fault),
+        }
     }
 
     /// Asks for TLS, and goes on without it if that is allowed and the server has none.
