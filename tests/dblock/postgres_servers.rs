@@ -149,72 +149,197 @@ fn a_pooler_is_taken_that_keeps_a_session_for_each_client_and_is_said_to() {
 #[test]
 fn a_pooler_is_refused_unless_it_is_said_to_keep_a_session_for_each_client() {
     let server = &Server::private(Kind::Postgres);
-    for (mode, url) in [
-        ("session", ""),
-        ("transaction", ""),
-        ("transaction", "?pooler=session"),
-    ] {
+    for mode in ["session", "transaction", "statement"] {
         let pooler = PgBouncer::start(server, mode);
-        refused(&format!("{}{url}", pooler.url()), &["pooler"]);
+        refused(&pooler.url(), &["pooler"]);
         assert!(
             server
                 .postgres()
                 .is("NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory')"),
-            "{mode} {url}"
+            "{mode}"
         );
     }
 }
 
-/// A server that claims this of itself and has granted whatever is asked of it.
-fn claims(version: &'static str, parameters: &[(&str, &str)]) -> FakePostgres {
-    let version_number = version.split(['.', ' ']).next().unwrap_or_default();
-    let welcome = welcome(7, version_number, parameters);
-    FakePostgres::start(welcome, move |_| {
-        row(&[
-            ("version", Some(version)),
-            ("slot", Some("0")),
-            ("pid", Some("7")),
-        ])
+#[test]
+fn a_pooler_that_is_said_wrongly_to_keep_sessions_lets_no_two_run_at_once() {
+    let server = &Server::private(Kind::Postgres);
+    let pooler = PgBouncer::start(server, "transaction");
+    let url = format!("{}?pooler=session", pooler.url());
+    let name = unique("shared");
+    let mut first = Dblock::run_at(&url, &name).stdin(Stdio::piped());
+    first = first.sh("echo runs; read x; exit 0");
+    let mut first = first.spawn();
+    // One that is alone cannot know that its session would be given to another.
+    eventually("it runs, or is refused", SOON, || {
+        !first.is_running() || first.stdout() == "runs\n"
+    });
+    let is_first_held = first.is_running();
+    let second = Dblock::run_at(&url, &name).sh("echo ran").output();
+    assert!(
+        !is_first_held || second.stdout.is_empty(),
+        "two at once: {second:#?}"
+    );
+    if is_first_held {
+        second.expect_code(78).expect_one_line("from different sessions");
+        drop(first.take_stdin());
+    }
+    first.wait();
+}
+
+/// What a server answers to the first statements of a session, which it has granted the lock.
+#[derive(Clone, Copy)]
+struct Granted {
+    session: &'static str,
+    read_only: &'static str,
+    /// Who has the lock that stands for the run; NULL: nobody.
+    owner: Option<&'static str>,
+    idle_limit: &'static str,
+    version: &'static str,
+    extensions: Option<&'static str>,
+}
+
+const FIT: Granted = Granted {
+    session: "7",
+    read_only: "off",
+    owner: Some("7"),
+    idle_limit: "300",
+    version: "PostgreSQL 15.4 on x86_64-pc-linux-gnu, compiled by gcc, 64-bit",
+    extensions: None,
+};
+
+/// A server that says at the login that it is of this version, and grants the lock so.
+fn granting(version: &str, granted: Granted) -> FakePostgres {
+    let some = |value| Some(value);
+    let first = row(&[
+        ("slot", some("0")),
+        ("", some("0")),
+        ("session", some(granted.session)),
+        ("recovery", some("0")),
+        ("read_only", some(granted.read_only)),
+        ("owner", granted.owner),
+        ("idle", some(granted.idle_limit)),
+        ("version", some(granted.version)),
+        ("extensions", granted.extensions),
+    ]);
+    FakePostgres::start(welcome(7, version, &[]), move |asked| {
+        let answers = asked.matches("/* dblock ").count().max(1);
+        let is_first = asked.contains("/* dblock acquire");
+        let others = row(&[("x", Some("t"))]).repeat(answers - usize::from(is_first));
+        if is_first {
+            [others, first.clone()].concat()
+        } else {
+            others
+        }
     })
 }
 
 #[test]
-fn a_server_older_than_14_is_refused() {
-    for version in ["13.22", "9.6.24", "8.0.2"] {
-        let fake = claims(version, &[]);
+fn a_server_that_has_nothing_against_it_is_taken() {
+    let fake = granting("15.4", FIT);
+    let run = Dblock::run_at(&fake.url(), &unique("fit")).sh("echo ran");
+    run.output().expect_stdout("ran\n");
+}
+
+#[test]
+fn a_server_on_which_a_lock_would_not_exclude_is_refused() {
+    for (granted, words) in [
+        (
+            Granted {
+                session: "8",
+                ..FIT
+            },
+            "pooler",
+        ),
+        (Granted { owner: None, ..FIT }, "does not keep them"),
+        (
+            Granted {
+                owner: Some("9"),
+                ..FIT
+            },
+            "sessions",
+        ),
+        (
+            Granted {
+                idle_limit: "0",
+                ..FIT
+            },
+            "sessions",
+        ),
+        (
+            Granted {
+                version: "CockroachDB CCL v24.1.0 (x86_64-pc-linux-gnu)",
+                ..FIT
+            },
+            "CockroachDB",
+        ),
+        (
+            Granted {
+                version: "CockroachDB CCL v24.1.0",
+                owner: None,
+                ..FIT
+            },
+            "CockroachDB",
+        ),
+        (
+            Granted {
+                extensions: Some("citus"),
+                ..FIT
+            },
+            "citus",
+        ),
+        (
+            Granted {
+                extensions: Some("bdr, spock"),
+                ..FIT
+            },
+            "spock",
+        ),
+    ] {
+        refused(&granting("15.4", granted).url(), &[words]);
+    }
+}
+
+#[test]
+fn a_server_that_is_older_than_14_is_not_even_asked() {
+    for version in ["13.22", "13.0.0", "9.6.24", "8.0.2", "11.2-YB-2.20.1.0-b0"] {
+        let fake = granting(version, FIT);
         refused(&fake.url(), &["14"]);
         assert_eq!(fake.statements(), [""; 0], "nothing is asked of it");
     }
 }
 
 #[test]
-fn what_only_speaks_the_protocol_is_refused_by_its_name() {
-    let crdb = [("crdb_version", "CockroachDB CCL v24.1.0")];
-    for (version, parameters, name) in [
-        ("13.0.0", &crdb[..], "CockroachDB"),
-        ("14.0.0", &crdb[..], "CockroachDB"),
-        ("11.2-YB-2.20.1.0-b0", &[][..], "14"),
-        ("15.2-YB-2025.1.0.0-b0", &[][..], "Yugabyte"),
-        ("8.0.2", &[("padb_version", "1.0.69065")][..], "14"),
-    ] {
-        let welcome = welcome(7, version, parameters);
-        let fake = FakePostgres::start(welcome, |_| error("ERROR", "42883", b"no such function"));
+fn a_server_without_the_functions_is_told() {
+    for state in ["42883", "0A000"] {
+        let fake = FakePostgres::start(welcome(7, "15.2", &[]), move |_| {
+            error(
+                "ERROR",
+                state,
+                b"function pg_try_advisory_lock(bigint) is not supported",
+            )
+        });
         let run = Dblock::run_at(&fake.url(), &unique("clone")).args(["--connect-timeout", "2"]);
         let output = run.sh("echo ran").output();
-        output.expect_stdout("").expect_one_line("");
-        output.expect_code(78).expect_said([name]);
+        output
+            .expect_stdout("")
+            .expect_one_line("pg_try_advisory_lock");
+        assert!([Some(70), Some(78)].contains(&output.code), "{output:#?}");
     }
 }
 
 #[test]
-fn a_server_that_grants_without_holding_is_refused() {
-    // What answers every statement with a row of its own, and shows no lock.
-    for version in ["15.4", "16.1"] {
-        let fake = FakePostgres::start(welcome(7, version, &[]), |_| row(&[("x", Some("t"))]));
-        let run = Dblock::run_at(&fake.url(), &unique("stub")).args(["--connect-timeout", "2"]);
+fn a_standby_or_a_read_only_server_is_known_by_what_it_says_at_the_login() {
+    for (name, value) in [
+        ("in_hot_standby", "on"),
+        ("default_transaction_read_only", "on"),
+    ] {
+        // The later of two counts.
+        let fake = FakePostgres::start(welcome(7, "15.4", &[(name, value)]), |_| row(&[]));
+        let run = Dblock::run_at(&fake.url(), &unique("standby")).args(["--connect-timeout", "1"]);
         let output = run.sh("echo ran").output();
-        output.expect_stdout("").expect_one_line("");
-        assert!([Some(70), Some(78)].contains(&output.code), "{output:#?}");
+        output.expect_stdout("").expect_one_line("read-only");
+        assert_eq!(fake.statements(), [""; 0], "nothing is asked of it");
     }
 }
 
