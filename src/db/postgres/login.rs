@@ -31,6 +31,9 @@ use crate::db::wire::Wire;
 const WITH_TLS: u8 = b'S';
 const WITHOUT_TLS: u8 = b'N';
 
+/// Why a login is refused that is to be bound to the TLS channel.
+const NOT_BOUND: &str = "channel_binding=require, and the server does not bind the login to TLS";
+
 impl Account {
     /// Connects to the server at this address, which is shown so, and logs in. `limit` is for each answer. Each step is told.
     ///
@@ -62,10 +65,15 @@ impl Account {
             _ => (Stream::Plain(socket), None),
         };
         let mut wire = PostgresWire::new(stream, encryption, self.comment.clone());
-        self.start(&mut wire)?;
-        self.authenticate(&mut wire, target, server)?;
-        self.become_ready(&mut wire, server)?;
-        Ok(Box::new(wire))
+        let logged_in = self
+            .start(&mut wire)
+            .and_then(|()| self.authenticate(&mut wire, target, server))
+            .and_then(|()| self.become_ready(&mut wire, server));
+        match (logged_in, &wire.alert) {
+            (Ok(()), _) => Ok(Box::new(wire)),
+            (Err(_), Some(alert)) => Err(Fault::of_tls(alert, server)),
+            (Err(fault), None) => Err(fault),
+        }
     }
 
     /// Asks for TLS, and goes on without it if that is allowed and the server has none.
@@ -136,14 +144,24 @@ impl Account {
         target: &Target,
         server: &str,
     ) -> Result<(), Fault> {
+        let mut must_be_bound = self.settings.channel_binding == Setting::Require;
         loop {
             let mut answer = BytesMut::new();
             let made = match wire.receive()? {
-                Message::AuthenticationOk => return Ok(()),
                 Message::AuthenticationSasl(body) => {
                     self.authenticate_by_scram(wire, &body, target, server)?;
+                    must_be_bound = false;
                     continue;
                 }
+                // Only SCRAM can be bound, and proves that the server knows the password.
+                Message::AuthenticationOk
+                | Message::AuthenticationMd5Password(_)
+                | Message::AuthenticationCleartextPassword
+                    if must_be_bound =>
+                {
+                    return Err(self.refused(server, NOT_BOUND));
+                }
+                Message::AuthenticationOk => return Ok(()),
                 Message::AuthenticationMd5Password(body) => {
                     let password = self.password_for(target, server)?;
                     let hash = md5_hash(self.user.as_bytes(), password, body.salt());
@@ -202,8 +220,7 @@ impl Account {
                 ChannelBinding::tls_server_end_point(hash),
             ),
             _ if binding == Setting::Require => {
-                let why = "channel_binding=require, and the server does not bind the login to TLS";
-                return Err(self.refused(server, why));
+                return Err(self.refused(server, NOT_BOUND));
             }
             Some(_) if has_scram => (SCRAM_SHA_256, ChannelBinding::unrequested()),
             None if has_scram => (SCRAM_SHA_256, ChannelBinding::unsupported()),
