@@ -109,7 +109,7 @@ pub fn is_on(value: Option<String>) -> bool {
 
 impl ServerTraits {
     /// The traits that these variables show: `wait_timeout` in seconds, `version_comment` and, on MariaDB, `wsrep_on`. On PostgreSQL:
-    /// nothing, its version, whether it may be [one of several](ServerTraits::may_be_one_of_several), and its timeline.
+    /// the idle timeout, its version, whether it may be [one of several](ServerTraits::may_be_one_of_several), and its timeline.
     pub fn new(
         wait_timeout: Option<u64>,
         version_comment: Option<String>,
@@ -187,7 +187,7 @@ impl Fitness {
             (login == 0 && owner.is_none(), Unfit::SessionsShared),
             (owner.is_none(), Unfit::NotKept),
             (
-                owner.is_some_and(|owner| owner != session),
+                owner.is_some_and(|owner| owner != session) || traits.idle_limit != Some(asked),
                 Unfit::SessionsShared,
             ),
             (traits.is_one_of_several, Unfit::SeveralNodes),

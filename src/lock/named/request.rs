@@ -79,7 +79,7 @@ impl Request {
         Self {
             kind,
             name: spec.name.clone(),
-            statements: statements(kind, &spec.name, spec.slots, run_id),
+            statements: statements(kind, spec, run_id),
             run_id: run_id.to_owned(),
             slots: spec.slots,
             wait: spec.wait,

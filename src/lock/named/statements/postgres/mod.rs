@@ -53,17 +53,19 @@ pub struct PostgresStatements {
     slots: Vec<Key>,
     run_id: Key,
     line: Line,
+    ttl: Duration,
 }
 
 impl PostgresStatements {
-    /// The statements for the first `slots` slots of a lock. `run_id` is the name of the run id lock on the server.
-    pub fn new(name: &Name, slots: u32, run_id: &str) -> Self {
+    /// The statements for the first `slots` slots of a lock with this TTL. `run_id` is the name of the run id lock on the server.
+    pub fn new(name: &Name, slots: u32, run_id: &str, ttl: Duration) -> Self {
         let keys = (0..slots).map(|slot| Key::of(&name.slot_on_server(slot)));
         Self {
             name: name.clone(),
             slots: keys.collect(),
             run_id: Key::of(run_id),
             line: Line::of(name),
+            ttl,
         }
     }
 
@@ -84,13 +86,16 @@ impl PostgresStatements {
         format!("CASE WHEN {is_own} THEN {value} ELSE -1 END")
     }
 
-    /// Columns that are read once for each session: who holds the run id lock, nothing, what the server says that it is, whether it has
+    /// Columns that are read once for each session: who holds the run id lock, how many seconds the session may be idle (zero: another
+    /// time than was set), what the server says that it is, whether it has
     /// loaded what can make it one node of several, and its timeline. A new session reads most tables slowly, so it reads none.
     fn traits(&self) -> String {
         let settings = NODES.map(|(_, setting)| format!("current_setting('{setting}', true)"));
         format!(
-            "{}, NULL, version(), (coalesce({}) IS NOT NULL)::int, (SELECT timeline_id FROM pg_control_checkpoint())",
+            "{}, CASE current_setting('idle_session_timeout') WHEN '{}' THEN {} ELSE 0 END, version(), (coalesce({}) IS NOT NULL)::int, (SELECT timeline_id FROM pg_control_checkpoint())",
             owner(self.run_id),
+            plain::as_shown(self.ttl),
+            self.ttl.as_secs(),
             settings.join(", ")
         )
     }

@@ -111,6 +111,15 @@ pub fn idle_timeout(limit: Duration) -> String {
     )
 }
 
+/// A time of whole seconds, as the server shows a setting: in the largest unit of which it is a whole number.
+pub fn as_shown(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let units = [(24 * 3600, "d"), (3600, "h"), (60, "min"), (1, "s")];
+    let unit = units.into_iter().find(|(unit, _)| seconds % unit == 0);
+    let (unit, name) = unit.unwrap_or((1, "s"));
+    format!("{}{name}", seconds / unit)
+}
+
 /// Sets the idle timeout of a session. The statement has this name.
 pub fn set_idle_timeout(named: &str, limit: Duration) -> Ask<'static, ()> {
     command(named, format!("SELECT {}", idle_timeout(limit)))
