@@ -141,7 +141,11 @@ fn add_servers(found: &mut Found, servers: &str) -> Result<(), String> {
         let port = match port.strip_prefix(':') {
             Some(port) => port,
             None if port.is_empty() => "",
-            None => return Err("a host in the URL cannot be read: only a port may follow the ]".to_owned()),
+            None => {
+                return Err(
+                    "a host in the URL cannot be read: only a port may follow the ]".to_owned(),
+                );
+            }
         };
         // Also where it is written as %40: no host has one, but a password may.
         if name.contains('@') {
@@ -165,7 +169,10 @@ mod tests {
     use super::*;
     use crate::settings::server_url;
 
-    fn parts(url: &str) -> (Vec<(String, Option<u16>)>, Vec<(&'static str, String)>) {
+    type Hosts = Vec<(String, Option<u16>)>;
+    type Settings = Vec<(&'static str, String)>;
+
+    fn parts(url: &str) -> (Hosts, Settings) {
         let parts = server_url::parse(url).unwrap();
         assert_eq!(parts.kind, Kind::Postgres);
         let hosts = parts.hosts.unwrap_or_default().into_iter();
@@ -178,11 +185,11 @@ mod tests {
         )
     }
 
-    fn hosts(url: &str) -> Vec<(String, Option<u16>)> {
+    fn hosts(url: &str) -> Hosts {
         parts(url).0
     }
 
-    fn settings(url: &str) -> Vec<(&'static str, String)> {
+    fn settings(url: &str) -> Settings {
         parts(url).1
     }
 
