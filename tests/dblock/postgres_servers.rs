@@ -181,7 +181,9 @@ fn a_pooler_that_is_said_wrongly_to_keep_sessions_lets_no_two_run_at_once() {
         "two at once: {second:#?}"
     );
     if is_first_held {
-        second.expect_code(78).expect_one_line("from different sessions");
+        second
+            .expect_code(78)
+            .expect_one_line("from different sessions");
         drop(first.take_stdin());
     }
     first.wait();
