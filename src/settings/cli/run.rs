@@ -181,7 +181,7 @@ pub const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "scrub-env",
-        help: "Remove DBLOCK_URL, the other connection variables and MYSQL_PWD from the command's \
+        help: "Remove DBLOCK_URL, the other connection variables, MYSQL_PWD and, with PostgreSQL, PGPASSWORD from the command's \
                environment",
         ..SETTING
     },

@@ -141,7 +141,11 @@ fn add_servers(found: &mut Found, servers: &str) -> Result<(), String> {
         let port = match port.strip_prefix(':') {
             Some(port) => port,
             None if port.is_empty() => "",
-            None => return Err("a host in the URL cannot be read: what follows the ]?".to_owned()),
+            None => {
+                return Err(
+                    "a host in the URL cannot be read: only a port may follow the ]".to_owned(),
+                );
+            }
         };
         // Also where it is written as %40: no host has one, but a password may.
         if name.contains('@') {
