@@ -325,7 +325,11 @@ all_servers! {
         let mut next = Dblock::run(server, &name).args(["--wait", "60"]).stdin(Stdio::piped()).sh("echo next; read x; exit 7").spawn();
         eventually("it waits", SOON, || server.waiters(&name).len() == 1);
         let first = kill(server, &name).spawn();
-        eventually("the next one has the slot, and waits for the end", SOON, || {
+        let ending = format!("{name}#end0");
+        eventually("its command is being ended, and the next one waits for that", SOON, || {
+            if server.kind == Kind::Postgres {
+                return server.holder(&ending).is_some();
+            }
             server.holder(&name).is_some() && server.waiters(&name).is_empty() && !dblock.stderr().is_empty()
         });
         // Who has the slot by now is not meant.
