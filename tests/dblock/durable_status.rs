@@ -250,7 +250,7 @@ both_servers_with_tables! {
         assert!(line.starts_with("durable locks: the tables in the database ") && line.contains("of a newer dblock"), "{all:#}");
         let kill = Dblock::at(server, "kill").args(["--database", &database, &name]).output();
         kill.expect_code(78).expect_one_line("of a newer dblock");
-        assert!(server.has_session(client.connection_id().into()));
+        assert!(server.has_session(client.connection_id()));
     }
 }
 

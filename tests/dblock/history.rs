@@ -278,7 +278,7 @@ both_servers! {
         let account = server.account();
         tables.grant("SELECT", &account);
         assert_eq!(json_of(tables.at("history").user(&account))[0]["outcome"], "running");
-        let id = u64::from(session.connection_id());
+        let id = session.connection_id();
         drop(session);
         crate::harness::eventually("its session is gone", crate::harness::SOON, || !server.has_session(id));
         assert_eq!(found()["outcome"], "lost");

@@ -487,7 +487,7 @@ all_servers! {
         let name = unique("moment");
         let run = in_the_hold(server, &name);
         let (client, _) = lock_goes_to_a_client(server, &name, &run);
-        let client_id = u64::from(client.connection_id());
+        let client_id = client.connection_id();
         assert!(!within(A_WHILE, || server.holder(&name) != Some(client_id)), "it is the client's");
         drop(client);
         taken_again(server, &name, client_id);

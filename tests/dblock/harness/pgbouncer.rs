@@ -1,4 +1,4 @@
-//! PgBouncer in front of a server, until it is dropped.
+//! `PgBouncer` in front of a server, until it is dropped.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};

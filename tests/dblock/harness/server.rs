@@ -339,7 +339,7 @@ impl Server {
             self.postgres().run(&create);
             return name;
         }
-        let create = format!("CREATE USER '{name}'@'%' IDENTIFIED BY '{}'", PASSWORD);
+        let create = format!("CREATE USER '{name}'@'%' IDENTIFIED BY '{PASSWORD}'");
         self.admin()
             .query_drop(create)
             .expect("the admin may do that");
