@@ -5,7 +5,6 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::str::FromStr;
-use std::time::Duration;
 
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
@@ -183,16 +182,6 @@ impl Postgres {
         self.value::<String>(&format!("SELECT {condition}"))
             .as_deref()
             == Some("t")
-    }
-
-    /// Whether the answer to what has begun comes within this time; it is then to be read with [`Self::end`].
-    pub fn answers_within(&mut self, time: Duration) -> bool {
-        self.stream
-            .set_read_timeout(Some(time))
-            .expect("a time limit");
-        let answers = !self.input.is_empty() || self.stream.peek(&mut [0]).is_ok();
-        self.stream.set_read_timeout(None).expect("no time limit");
-        answers
     }
 }
 
