@@ -65,6 +65,7 @@ mod pools;
 mod postgres_hostile;
 mod postgres_login;
 mod postgres_loss;
+mod postgres_page;
 mod postgres_servers;
 mod postgres_waiting;
 mod process_one;

@@ -249,7 +249,7 @@ impl Wire for PostgresWire {
         loop {
             // It is readable, so this waits for nothing but the rest of a message.
             if limit_reading(self.as_fd(), REST_OF_A_MESSAGE).is_err() {
-                return Some("the session has ended".to_owned());
+                return Some("the server ended the session".to_owned());
             }
             match self.receive_unasked() {
                 Ok(()) => {}

@@ -34,7 +34,6 @@ pub const WHICH_LOCK: &[Setting] = &[
         help: "The lock. Runs with the same name exclude each other on all hosts that use the same server",
         ..SETTING
     },
-    KEY,
     Setting {
         name: "max-concurrency",
         short: Some('m'),
@@ -64,6 +63,7 @@ pub const KEY: Setting = Setting {
 
 /// The settings of a run. `dblock config` has them, too.
 pub const SETTINGS: &[Setting] = &[
+    KEY,
     Setting {
         name: "wait",
         short: Some('w'),
