@@ -97,6 +97,7 @@ complete -c dblock -n "__fish_dblock_needs_command" -f -a "help" -d 'Print this 
 complete -c dblock -n "__fish_dblock_using_subcommand run" -s n -l name -d 'The lock. Runs with the same name exclude each other on all hosts that use the same server' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -s m -l max-concurrency -d 'Allow N holders at once, 1 to 1000 [default: 1]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l slots -d 'A pool: one holder for each name. The command finds its name in DBLOCK_SLOT_NAME' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand run" -l key -d 'PostgreSQL: the key of the advisory lock, as another program takes it by pg_advisory_lock(N) or pg_advisory_lock(A, B), instead of one made of the name' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -s w -l wait -d 'How long to wait for the lock: 0 does not wait, forever has no limit [default: 0]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -s E -l conflict-exit-code -d 'Exit code if the lock was not acquired in time, 0 to 255; 0 makes a skip a success [default: 75]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -s t -l timeout -d 'End the command if it runs longer: SIGTERM, then SIGKILL. Exit with 124, or 137 if SIGKILL was needed. 0 is no limit' -r -f
@@ -143,6 +144,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand run" -s q -l quiet -d 'Log
 complete -c dblock -n "__fish_dblock_using_subcommand run" -s v -l verbose -d 'Log each step and how long it took; given twice, log every statement, but never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand run" -s h -l help -d 'Print help'
+complete -c dblock -n "__fish_dblock_using_subcommand status" -l key -d 'PostgreSQL: the key of the advisory lock, as another program takes it by pg_advisory_lock(N) or pg_advisory_lock(A, B), instead of one made of the name' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
@@ -171,6 +173,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand status" -s v -l verbose -d
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand status" -s h -l help -d 'Print help'
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -s w -l wait -d 'How long to wait for the holder\'s command to end: 0 does not wait, forever has no limit. The holder must answer within the connect timeout [default: 30s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand kill" -l key -d 'PostgreSQL: the key of the advisory lock, as another program takes it by pg_advisory_lock(N) or pg_advisory_lock(A, B), instead of one made of the name' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
@@ -229,6 +232,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand check" -s h -l help -d 'Pr
 complete -c dblock -n "__fish_dblock_using_subcommand config" -s n -l name -d 'The lock. Runs with the same name exclude each other on all hosts that use the same server' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -s m -l max-concurrency -d 'Allow N holders at once, 1 to 1000 [default: 1]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l slots -d 'A pool: one holder for each name. The command finds its name in DBLOCK_SLOT_NAME' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand config" -l key -d 'PostgreSQL: the key of the advisory lock, as another program takes it by pg_advisory_lock(N) or pg_advisory_lock(A, B), instead of one made of the name' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -s w -l wait -d 'How long to wait for the lock: 0 does not wait, forever has no limit [default: 0]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -s E -l conflict-exit-code -d 'Exit code if the lock was not acquired in time, 0 to 255; 0 makes a skip a success [default: 75]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -s t -l timeout -d 'End the command if it runs longer: SIGTERM, then SIGKILL. Exit with 124, or 137 if SIGKILL was needed. 0 is no limit' -r -f

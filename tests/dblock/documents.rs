@@ -1015,7 +1015,8 @@ fn fixed_piece(text: &str) -> Option<String> {
 }
 
 /// Files whose texts are help, statements, for who builds dblock, or findings with their own advice.
-const OTHER_TEXTS: [&str; 42] = [
+const OTHER_TEXTS: [&str; 43] = [
+    "lock/key.rs",
     "db/postgres/sessions.rs",
     "db/postgres/tests.rs",
     "lock/rows/statements.rs",

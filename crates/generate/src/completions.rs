@@ -53,8 +53,8 @@ impl Takes {
             "HOST" => Self::Host,
             "COMMAND" => Self::Command,
             "A,B,C" | "CODE" | "CRON" | "DURATION" | "DURATION[,N]" | "DURATION|TIME" | "ID"
-            | "KEY" | "N" | "NAME" | "NAME[#SLOT]" | "PAYLOAD" | "PORT" | "QUEUE" | "TEXT"
-            | "TIME" | "TOKEN" | "URL" | "USER" | "ZONE" => Self::Anything,
+            | "KEY" | "N" | "N|A,B" | "NAME" | "NAME[#SLOT]" | "PAYLOAD" | "PORT" | "QUEUE"
+            | "TEXT" | "TIME" | "TOKEN" | "URL" | "USER" | "ZONE" => Self::Anything,
             words if words.contains('|') && !words.contains(char::is_uppercase) => {
                 Self::Words(words.split('|').map(str::to_owned).collect())
             }

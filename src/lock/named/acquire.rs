@@ -119,7 +119,7 @@ impl Doubts {
         self.in_a_row += 1;
         self.late += u32::from(late);
         if self.late >= MOST_UNCLEAR {
-            let line = "the server gives no clear answer to GET_LOCK";
+            let line = "the server gives no clear answer about the lock";
             return Err(Fault::Final(Failure::new(Reason::Internal, line)));
         }
         if self.in_a_row > QUICK {

@@ -11,10 +11,10 @@ use super::inspect::Inspector;
 use super::killer::{Answer, Ask, Killer, Marker, Outcome, Patience, Report};
 use super::request::LOOK_AGAIN_AT_KILLER;
 use super::statements::{
-    NO_SUCH_SESSION, NOT_YOURS, kill_session, release_once, set_idle_timeout, take_lock_now,
+    Line, NO_SUCH_SESSION, NOT_YOURS, kill_session, release_once, set_idle_timeout, take_lock_now,
 };
 use crate::base::clock::Moment;
-use crate::db::{Client, Code, Fault, ask_session_info, client};
+use crate::db::{Client, Code, Fault, Kind, ask_session_info, client};
 use crate::lock::{
     LONGEST_TTL, MOST_SLOTS, Name, Wait, kill_ack_lock, kill_request_lock, session_marker_lock,
 };
@@ -184,6 +184,7 @@ impl Killing<'_> {
         loop {
             let asked = killer.asked();
             if let Ask::Over(outcome) = asked {
+                self.wake_who_waits()?;
                 return self.outcome(outcome, run);
             }
             let answer = self.carry_out(asked, &mut run)?;
@@ -366,6 +367,14 @@ impl Killing<'_> {
     /// Whose session this is.
     pub(in crate::lock) fn client(&mut self, id: u64) -> Result<Client, Fault> {
         client(id, &mut self.inspector.session)
+    }
+
+    /// A session that was killed notifies nobody of its end.
+    fn wake_who_waits(&mut self) -> Result<(), Fault> {
+        if self.dry_run || self.inspector.session.kind() != Kind::Postgres {
+            return Ok(());
+        }
+        self.inspector.run(&Line::of(self.name).wake_head())
     }
 
     /// Limits how long the server keeps the markers of this session when it is idle.

@@ -47,6 +47,15 @@ impl Line {
         format!("(SELECT pg_notify('dblock_' || head.pid, '')::text FROM {head} AS head)")
     }
 
+    /// Notifies the head of the line, from a session that need not hold a lock.
+    pub fn wake_head(self) -> Ask<'static, ()> {
+        let head = locks(&format!("{} ORDER BY objid LIMIT 1", self.condition()));
+        command(
+            "wake",
+            format!("SELECT pg_notify('dblock_' || head.pid, '') FROM {head} AS head"),
+        )
+    }
+
     /// Has what others send to this session notified. `session` is its id on the server.
     pub fn listen(session: u64) -> Ask<'static, ()> {
         command("listen", format!("LISTEN dblock_{session}"))
