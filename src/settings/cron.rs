@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::cli::CommandLine;
 use super::cli::cron as options;
 use super::sources::{Given, Origin};
+use super::support::Part;
 use super::value::{self, shown_safely};
 use super::{Common, connection, own, read_sources, run as of_run, with_common};
 use crate::base::exit::{Failure, Reason};
@@ -46,7 +47,7 @@ pub fn run(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
     } else {
         Vec::new()
     };
-    let connection = connection(&mut sources, log)?;
+    let connection = connection(&mut sources, log, Part::Cron)?;
     check_password_file(&connection.password)?;
     let spec = Spec {
         file,
@@ -91,7 +92,15 @@ fn commands(text: &str) -> Result<u32, String> {
 pub fn of_job(mut line: CommandLine) -> Result<(String, Common), Failure> {
     let name = line.arguments.pop().unwrap_or_default();
     let name = Given::new("NAME", name, Origin::Argument).read(super::lock_name)?;
-    with_common(line.settings, |_| Ok(name.to_string()))
+    with_common(line.settings, Part::Cron, |_| Ok(name.to_string()))
+}
+
+/// Reads the settings of `dblock cron list`, which are the common ones.
+///
+/// # Errors
+/// As [`run()`](super::run()).
+pub fn list(line: CommandLine) -> Result<Common, Failure> {
+    with_common(line.settings, Part::Cron, |_| Ok(())).map(|((), common)| common)
 }
 
 /// Reads the settings of `dblock cron check`.

@@ -8,6 +8,7 @@ pub mod queue;
 mod run;
 mod server_url;
 mod sources;
+mod support;
 mod token;
 mod value;
 
@@ -29,6 +30,7 @@ use crate::schema::Keep;
 use cli::{CommandLine, Files, Setting};
 use option_file::FileStatus;
 use sources::{Given, Origin, Precedence, Sources};
+use support::Part;
 
 /// The common settings of the commands that ask a server.
 #[derive(Debug)]
@@ -134,7 +136,7 @@ pub fn run(command_line: CommandLine) -> Result<(Run, Log), Failure> {
 /// # Errors
 /// As [`run()`].
 pub fn common(command_line: CommandLine) -> Result<Common, Failure> {
-    with_common(command_line.settings, |_| Ok(())).map(|((), common)| common)
+    with_common(command_line.settings, Part::NamedLocks, |_| Ok(())).map(|((), common)| common)
 }
 
 /// Reads the locks of `dblock status`; empty: all that are visible.
@@ -142,7 +144,7 @@ pub fn common(command_line: CommandLine) -> Result<Common, Failure> {
 /// # Errors
 /// As [`run()`].
 pub fn status(command_line: CommandLine) -> Result<(Vec<Name>, Common), Failure> {
-    with_common(command_line.settings, |_| {
+    with_common(command_line.settings, Part::NamedLocks, |_| {
         lock_names(command_line.arguments)
     })
 }
@@ -152,7 +154,7 @@ pub fn status(command_line: CommandLine) -> Result<(Vec<Name>, Common), Failure>
 /// # Errors
 /// As [`run()`].
 pub fn acquire(command_line: CommandLine) -> Result<(Acquire, Common), Failure> {
-    with_common(command_line.settings, |sources| {
+    with_common(command_line.settings, Part::Acquire, |sources| {
         let name = required_name(sources)?;
         let (slots, slot_names) = run::slots(sources)?;
         let lock = LockSpec {
@@ -176,7 +178,7 @@ pub fn acquire(command_line: CommandLine) -> Result<(Acquire, Common), Failure> 
 /// # Errors
 /// As [`run()`].
 pub fn of_token(mut command_line: CommandLine) -> Result<(OfToken, Common), Failure> {
-    with_common(command_line.settings, |sources| {
+    with_common(command_line.settings, Part::OfToken, |sources| {
         Ok(OfToken {
             token: token::read(command_line.arguments.pop())?,
             ttl: own_optional(sources, &cli::renew::TTL, value::token_ttl)?,
@@ -206,7 +208,7 @@ pub fn init(command_line: CommandLine) -> Result<Init, Failure> {
         Init::Install {
             keep,
             only_checks: sources.is_on("check"),
-            common: Box::new(read_common(&mut sources, log)?),
+            common: Box::new(read_common(&mut sources, log, Part::Tables)?),
         }
     })
 }
@@ -216,7 +218,7 @@ pub fn init(command_line: CommandLine) -> Result<Init, Failure> {
 /// # Errors
 /// As [`run()`].
 pub fn history(command_line: CommandLine) -> Result<(Filter, Common), Failure> {
-    with_common(command_line.settings, |sources| {
+    with_common(command_line.settings, Part::History, |sources| {
         Ok(Filter {
             names: lock_names(command_line.arguments)?,
             only_failed: sources.is_on("failed"),
@@ -231,7 +233,7 @@ pub fn history(command_line: CommandLine) -> Result<(Filter, Common), Failure> {
 /// # Errors
 /// As [`run()`].
 pub fn kill(mut command_line: CommandLine) -> Result<(Kill, Common), Failure> {
-    with_common(command_line.settings, |sources| {
+    with_common(command_line.settings, Part::NamedLocks, |sources| {
         let holder = command_line.arguments.pop().unwrap_or_default();
         let (name, slot) = Given::new("NAME", holder, Origin::Argument).read(slot_of_lock)?;
         Ok(Kill {
@@ -304,23 +306,24 @@ fn own_optional<T>(
     given.map(|given| given.read(reader)).transpose()
 }
 
-/// Reads the settings of a command that asks a server: by `read` those of this command alone, and then the common ones.
+/// Reads the settings of a command of this part that asks a server: by `read` those of this command alone, and then the common ones.
 ///
 /// # Errors
 /// As [`run()`].
 fn with_common<T>(
     settings: cli::Values,
+    part: Part,
     read: impl FnOnce(&mut Sources) -> Result<T, Failure>,
 ) -> Result<(T, Common), Failure> {
     let (mut sources, log) = read_sources(settings)?;
     let own = read(&mut sources)?;
-    Ok((own, read_common(&mut sources, log)?))
+    Ok((own, read_common(&mut sources, log, part)?))
 }
 
-fn read_common(sources: &mut Sources, log: Log) -> Result<Common, Failure> {
+fn read_common(sources: &mut Sources, log: Log, part: Part) -> Result<Common, Failure> {
     Ok(Common {
         json: sources.is_on("json"),
-        connection: connection(sources, log)?,
+        connection: connection(sources, log, part)?,
         log,
     })
 }
@@ -333,11 +336,11 @@ fn read_sources(settings: cli::Values) -> Result<(Sources, Log), Failure> {
     Ok((sources, log))
 }
 
-/// Reads how to connect to the server, and logs warnings about the settings.
-fn connection(sources: &mut Sources, log: Log) -> Result<ConnectOptions, Failure> {
+/// Reads how to connect to the server for this part of dblock, and logs warnings about the settings.
+fn connection(sources: &mut Sources, log: Log, part: Part) -> Result<ConnectOptions, Failure> {
     let connection = connection::read(sources);
     sources.log_warnings(log);
-    connection
+    part.on(connection?)
 }
 
 /// The stronger of quiet and verbose counts; a command line cannot have both.

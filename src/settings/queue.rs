@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::cli::CommandLine;
 use super::cli::queue as options;
 use super::sources::{Given, Origin, Sources};
+use super::support::Part;
 use super::{Common, connection, own, own_optional, read_sources, run, value, with_common};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Log;
@@ -98,7 +99,7 @@ pub struct QueueShow {
 /// As [`run()`](super::run()).
 pub fn create(mut line: CommandLine) -> Result<(QueueCreate, Common), Failure> {
     let queue = queue_name(&mut line)?;
-    with_common(line.settings, |sources| {
+    with_common(line.settings, Part::Queue, |sources| {
         let properties = Properties {
             claim: own(sources, &options::create::CLAIM, claim)?,
             shards: own(sources, &options::create::SHARDS, shards)?,
@@ -119,7 +120,7 @@ pub fn create(mut line: CommandLine) -> Result<(QueueCreate, Common), Failure> {
 /// As [`run()`](super::run()).
 pub fn put(mut line: CommandLine) -> Result<(QueuePut, Common), Failure> {
     let queue = queue_name(&mut line)?;
-    with_common(line.settings, |sources| {
+    with_common(line.settings, Part::Queue, |sources| {
         read_put(queue, line.arguments, sources)
     })
 }
@@ -240,7 +241,7 @@ pub fn work(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
     };
     let spec = Spec {
         queue,
-        connection: connection(&mut sources, log)?,
+        connection: connection(&mut sources, log, Part::Queue)?,
         jobs,
         batch: batch.map(|jobs| Batch { jobs, separator }),
         timeout: timeout.filter(|limit| !limit.is_zero()),
@@ -259,7 +260,7 @@ pub fn work(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
 /// # Errors
 /// As [`run()`](super::run()).
 pub fn status(line: CommandLine) -> Result<(Vec<String>, Common), Failure> {
-    with_common(line.settings, |_| {
+    with_common(line.settings, Part::Queue, |_| {
         let mut queues = Vec::new();
         for queue in line.arguments {
             let queue = parsed_queue(queue)?;
@@ -277,7 +278,7 @@ pub fn status(line: CommandLine) -> Result<(Vec<String>, Common), Failure> {
 /// As [`run()`](super::run()).
 pub fn list(mut line: CommandLine) -> Result<(QueueList, Common), Failure> {
     let queue = queue_name(&mut line)?;
-    with_common(line.settings, |sources| {
+    with_common(line.settings, Part::Queue, |sources| {
         Ok(QueueList {
             queue,
             state: own_optional(sources, &options::list::STATE, state)?,
@@ -294,7 +295,7 @@ pub fn show(mut line: CommandLine) -> Result<(QueueShow, Common), Failure> {
     let queue = queue_name(&mut line)?;
     let job = line.arguments.pop().unwrap_or_default();
     let job = Given::new("ID", job, Origin::Argument).read(id)?;
-    with_common(line.settings, |sources| {
+    with_common(line.settings, Part::Queue, |sources| {
         Ok(QueueShow {
             queue,
             job,
@@ -309,7 +310,7 @@ pub fn show(mut line: CommandLine) -> Result<(QueueShow, Common), Failure> {
 /// As [`run()`](super::run()).
 pub fn of_jobs(mut line: CommandLine) -> Result<(OfJobs, Common), Failure> {
     let queue = queue_name(&mut line)?;
-    with_common(line.settings, |sources| {
+    with_common(line.settings, Part::Queue, |sources| {
         // Jobs on the command line override an option file.
         if line.arguments.is_empty() && sources.is_on(options::retry::DEAD.name) {
             let jobs = Jobs::Dead;
@@ -333,7 +334,7 @@ pub fn of_jobs(mut line: CommandLine) -> Result<(OfJobs, Common), Failure> {
 /// As [`run()`](super::run()).
 pub fn of_queue(mut line: CommandLine) -> Result<(String, Common), Failure> {
     let queue = queue_name(&mut line)?;
-    with_common(line.settings, |_| Ok(queue))
+    with_common(line.settings, Part::Queue, |_| Ok(queue))
 }
 
 /// The queue, which is the first argument.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use super::sources::{Sources, TOKEN};
+use super::support::Part;
 use super::{cli, connection, value};
 use crate::base::exit::Failure;
 use crate::base::log::Level;
@@ -101,7 +102,12 @@ pub fn read(
     } else {
         Vec::new()
     };
-    let connection = connection::read(sources)?;
+    let part = if needs_tables {
+        Part::RunWithTables
+    } else {
+        Part::NamedLocks
+    };
+    let connection = part.on(connection::read(sources)?)?;
     Ok(Run {
         job: Job {
             lock: LockSpec {

@@ -35,7 +35,7 @@ struct CronStatus {
 /// # Errors
 /// Why the server could not be asked.
 pub fn list(command_line: CommandLine) -> anyhow::Result<Ending> {
-    let common = settings::common(command_line)?;
+    let common = settings::cron::list(command_line)?;
     let mut found = CronStatus::default();
     let server = question("dblock cron list", false, &common).ask(
         |asker| {
