@@ -4,6 +4,7 @@
 mod durable;
 mod examiner;
 mod finding;
+mod postgres;
 mod servers;
 mod survey;
 mod words;

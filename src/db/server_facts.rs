@@ -77,6 +77,9 @@ pub enum Product {
     Percona,
     MariaDb,
     MySql,
+    Postgres,
+    CockroachDb,
+    YugabyteDb,
 }
 
 /// Whether a server is MariaDB, even behind a proxy.
@@ -98,6 +101,9 @@ impl Product {
             ("xtradb cluster", Self::XtraDbCluster),
             ("percona", Self::Percona),
             ("mariadb", Self::MariaDb),
+            ("cockroachdb", Self::CockroachDb),
+            ("-yb-", Self::YugabyteDb),
+            ("postgresql", Self::Postgres),
         ];
         let named = words.into_iter().find(|(word, _)| both.contains(word));
         named.map_or(Self::MySql, |(_, product)| product)
@@ -114,6 +120,9 @@ impl Product {
             Self::Percona => "Percona Server",
             Self::MariaDb => "MariaDB",
             Self::MySql => "MySQL",
+            Self::Postgres => "PostgreSQL",
+            Self::CockroachDb => "CockroachDB",
+            Self::YugabyteDb => "YugabyteDB",
         }
     }
 }

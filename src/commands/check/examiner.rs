@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::durable::{self, TablesHere};
 use super::finding::Finding;
+use super::postgres;
 use super::servers::{self, Assessment, Other};
 use super::survey::{Survey, assessment, judge, who};
 use super::words::{self, NotSeen};
@@ -23,7 +24,7 @@ use crate::db::server_facts::{
     ask_keeps_attributes, ask_login, ask_sees_all, is_mariadb, is_replica, median, ping,
     usage_of_account, usage_of_server,
 };
-use crate::db::{ConnectOptions, Connector, Fault, Session};
+use crate::db::{ConnectOptions, Connector, Fault, Kind, Session};
 use crate::isolated::link::{Arrival, Link, cut, next};
 use crate::isolated::process::{detach, die_with, end, fork_isolated};
 use crate::isolated::query::Message;
@@ -139,6 +140,9 @@ impl Examiner<'_> {
     /// # Errors
     /// The session was lost.
     fn examine(&mut self, opening: &Result<Opening, Failure>) -> Result<(), Fault> {
+        if self.session.kind() == Kind::Postgres {
+            return self.examine_postgres(opening);
+        }
         let (info, product, comment) = who(&mut self.session)?;
         let is_mariadb = is_mariadb(&info.version, &comment);
         self.report(words::server(product, info.version.clone(), &comment));
@@ -199,6 +203,37 @@ impl Examiner<'_> {
         self.servers(&server, &assessment, &tried.others)?;
         self.times(has_locks)?;
         self.report_all(tried.span.map(durable::commit));
+        self.report_all(hand_over.map(words::hand_over));
+        Ok(())
+    }
+
+    /// As [`Examiner::examine`], on PostgreSQL.
+    fn examine_postgres(&mut self, opening: &Result<Opening, Failure>) -> Result<(), Fault> {
+        let (info, product, _) = who(&mut self.session)?;
+        let server = self.session.to_string();
+        self.report(postgres::server(product, &info, &self.session));
+        self.report(Finding::ok("reached", &server));
+        let passed_over = self.survey.connector.passed_over();
+        self.report_all(passed_over.iter().map(words::passed_over));
+        self.report(Finding::ok("account", &info.account));
+        self.report(postgres::database(&self.connection.database));
+        self.report(postgres::tls(&self.session, self.connection.tls.mode));
+        let handshake = self.session.handshake_id();
+        self.report_all(postgres::exclusion(opening, handshake));
+        let has_locks = opening.as_ref().is_ok_and(Opening::has_slot);
+        let hand_over = if has_locks {
+            self.two_sessions(false)?
+        } else {
+            None
+        };
+        let facts = postgres::facts(&mut self.session)?;
+        self.report_all(facts);
+        let assessment = postgres::assessment(opening, product);
+        self.report(assessment.finding(&server));
+        for other in self.survey.other_postgres() {
+            self.report(other.finding(&server, &assessment));
+        }
+        self.times(has_locks)?;
         self.report_all(hand_over.map(words::hand_over));
         Ok(())
     }
@@ -300,7 +335,7 @@ impl Examiner<'_> {
             }
         };
         // Wait until its statement has arrived.
-        await_waiter(session, id, HAND_OVER_LIMIT / 2)?;
+        await_waiter(session, (probe.name(), id), HAND_OVER_LIMIT / 2)?;
         let released = Moment::now();
         probe.release(session)?;
         let span = match next(link, Some(released + HAND_OVER_LIMIT)) {
@@ -352,7 +387,7 @@ fn wait_in_line(
         return Ok(());
     }
     send(FromSecond::Asking(opening.connection_id()));
-    let granted = probe.take(&mut session, HAND_OVER_LIMIT);
+    let granted = probe.take(&mut session, &opening, HAND_OVER_LIMIT);
     let now = Moment::now();
     if !granted.map_err(|fault| failed(&fault))? {
         return Err(failed(&"it did not get the lock"));

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::durable::Rows;
+use super::postgres;
 use super::servers::{Assessment, Other, Seen};
 use crate::base::exit::Failure;
 use crate::db::server_facts::{Product, Shown};
-use crate::db::{Connector, Fault, Session, SessionInfo, ask_session_info};
+use crate::db::{Connector, Fault, Kind, Session, SessionInfo, ask_session_info};
 use crate::lock::named::{Exclusion, Opening, Probe, exclusion};
 use crate::lock::rows::{RowProbe, TablesFound, clock_of};
 
@@ -86,6 +87,25 @@ impl Survey<'_> {
 
     /// Asks the other servers, without those that failed to answer before. `has_row`: there is a durable lock to see.
     fn others(&self, has_row: bool) -> Vec<Other> {
+        self.each_other(|session| self.look(session, has_row))
+    }
+
+    /// Asks the other servers, on PostgreSQL.
+    pub fn other_postgres(&self) -> Vec<Other> {
+        self.each_other(|session| {
+            let opening = self.probe.ask(session)?;
+            let shares_locks = self.probe.sees_marker(session)?;
+            let (_, product, _) = who(session)?;
+            Ok(Seen {
+                assessment: postgres::assessment(&opening, product),
+                shares_locks,
+                sees_row: None,
+                clock: None,
+            })
+        })
+    }
+
+    fn each_other(&self, look: impl Fn(&mut Session) -> Result<Seen, Fault>) -> Vec<Other> {
         let failed = self.connector.passed_over();
         let failed = |server: &str| {
             let mut failed = failed.iter().filter(|other| !other.read_only);
@@ -96,9 +116,7 @@ impl Survey<'_> {
             *place != self.place && !(*place < self.place && failed(&target.to_string()))
         });
         let asked = others.map(|(_, target)| {
-            let asked = self
-                .connector
-                .ask(target, self.share(), |session| self.look(session, has_row));
+            let asked = self.connector.ask(target, self.share(), &look);
             match asked {
                 Ok((server, seen)) => Other {
                     server,
@@ -173,7 +191,10 @@ pub fn who(session: &mut Session) -> Result<(SessionInfo, Product, String), Faul
     let info = session
         .try_run(&ask_session_info(session.kind()))?
         .unwrap_or_default();
-    let comment = Shown::Variable("version_comment").value(session)?;
+    let comment = match session.kind() {
+        Kind::MySql => Shown::Variable("version_comment").value(session)?,
+        Kind::Postgres => None,
+    };
     let comment = comment.unwrap_or_default();
     let product = Product::of(&info.version, &comment);
     Ok((info, product, comment))

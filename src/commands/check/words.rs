@@ -27,7 +27,7 @@ pub fn server(product: Product, version: String, comment: &str) -> Finding {
             "it may send a lock to a replica or share a session; connect to the server itself"
         }
         Product::MaxScale => "it may send a lock to a replica; connect to the server itself",
-        Product::XtraDbCluster | Product::Percona | Product::MariaDb | Product::MySql => "",
+        _ => "",
     };
     let name = product.name();
     let value = format!("{name} {version} ({})", comment.trim_matches(['(', ')']));

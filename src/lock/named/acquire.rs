@@ -278,6 +278,7 @@ impl Request {
         mut turns: Option<Turns>,
         leaves_proof: bool,
     ) -> Result<Waited, Fault> {
+        self.since.get_or_insert_with(Instant::now);
         if let Some(line) = self.statements.line() {
             return self.advance_in_line(line, session, opening, caller, turns);
         }

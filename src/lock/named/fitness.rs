@@ -96,6 +96,8 @@ pub struct ServerTraits {
     comment: String,
     /// Its `wsrep_on`, on MariaDB.
     wsrep_on: bool,
+    /// Its timeline, on PostgreSQL: it grows with each fail-over.
+    pub timeline: Option<u32>,
 }
 
 /// Whether a variable is on, which is a number on most servers, and `ON` or `OFF` on some.
@@ -104,16 +106,19 @@ pub fn is_on(value: Option<String>) -> bool {
 }
 
 impl ServerTraits {
-    /// The traits that these variables show: `wait_timeout` in seconds, `version_comment` and, on MariaDB, `wsrep_on`.
+    /// The traits that these variables show: `wait_timeout` in seconds, `version_comment` and, on MariaDB, `wsrep_on`; or what stands for
+    /// them on PostgreSQL, and its timeline.
     pub fn new(
         wait_timeout: Option<u64>,
         version_comment: Option<String>,
         wsrep_on: Option<String>,
+        timeline: Option<u32>,
     ) -> Self {
         Self {
             idle_limit: wait_timeout.map(Duration::from_secs),
             comment: version_comment.unwrap_or_default(),
             wsrep_on: is_on(wsrep_on),
+            timeline,
         }
     }
 }

@@ -3,16 +3,16 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use super::acquire::Opening;
+use super::acquire::{Decision, Opening};
 use super::fitness::Unfit;
 use super::request::{Request, Verbosity};
-use super::statements::{ask_owners, kill_session, release_once, take_lock, take_lock_now};
+use super::statements::{Line, ask_owners, kill_session, release_once, take_lock, take_lock_now};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::db::cluster::ask_multi_primary;
 use crate::db::server_facts::{Shown, median};
 use crate::db::{Ask, Connector, Fault, Kind, Session, ask};
-use crate::lock::{DEFAULT_TTL, LockSpec, Name, OnLockLost, Wait, run_id_lock};
+use crate::lock::{Caller, DEFAULT_TTL, Holders, LockSpec, Name, OnLockLost, Wait, run_id_lock};
 
 /// The pause between two checks of another session.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
@@ -72,7 +72,8 @@ impl Probe {
     pub fn reach(&self, connector: &Connector) -> Result<Reached, Fault> {
         let mut outcome = Err(Fault::Gone(String::new()));
         for read_only in [false, true] {
-            let mut request = self.request(connector.kind(), &self.marker, read_only);
+            let mut request =
+                self.request(connector.kind(), &self.marker, read_only, Duration::ZERO);
             if read_only {
                 // The server may still keep the first session, and with it the lock.
                 request = request.made_before();
@@ -104,11 +105,8 @@ impl Probe {
         connector: &Connector,
         read_only: bool,
     ) -> Result<(Session, Opening), Fault> {
-        let mut request = self.request(
-            connector.kind(),
-            &run_id_lock().map_err(Fault::Final)?,
-            read_only,
-        );
+        let marker = run_id_lock().map_err(Fault::Final)?;
+        let mut request = self.request(connector.kind(), &marker, read_only, Duration::ZERO);
         connector.connect(|session| request.open(session))
     }
 
@@ -118,7 +116,10 @@ impl Probe {
     /// The session must be dropped.
     pub fn ask(&self, session: &mut Session) -> Result<Result<Opening, Failure>, Fault> {
         let marker = run_id_lock().map_err(Fault::Final)?;
-        match self.request(session.kind(), &marker, true).open(session) {
+        match self
+            .request(session.kind(), &marker, true, Duration::ZERO)
+            .open(session)
+        {
             Err(Fault::Final(failure)) if failure.reason == Reason::Configuration => {
                 Ok(Err(failure))
             }
@@ -137,12 +138,12 @@ impl Probe {
         Ok(owners.is_ok_and(|owners| owners[0].is_some()))
     }
 
-    /// A request that does not wait, and accepts an unfit server.
-    fn request(&self, kind: Kind, marker: &str, read_only: bool) -> Request {
+    /// A request that waits so long, and accepts an unfit server.
+    fn request(&self, kind: Kind, marker: &str, read_only: bool, wait: Duration) -> Request {
         let spec = LockSpec {
             name: self.name.clone(),
             slots: 1,
-            wait: Wait::For(Duration::ZERO),
+            wait: Wait::For(wait),
             ttl: DEFAULT_TTL,
             on_lost: OnLockLost::Reacquire,
             allow_unfit_server: true,
@@ -158,11 +159,21 @@ impl Probe {
         request
     }
 
-    /// Acquires the lock, and waits up to this many whole seconds. Returns whether it was acquired.
+    /// Acquires the lock on a session on which it was not free, and waits up to this many whole seconds. Returns whether it was acquired.
     ///
     /// # Errors
     /// Any fault of a statement.
-    pub fn take(&self, session: &mut Session, wait: Duration) -> Result<bool, Fault> {
+    pub fn take(
+        &self,
+        session: &mut Session,
+        opening: &Opening,
+        wait: Duration,
+    ) -> Result<bool, Fault> {
+        if session.kind() == Kind::Postgres {
+            let mut request = self.request(Kind::Postgres, &self.marker, true, wait);
+            let decision = request.take(session, opening, &Nobody, None)?;
+            return Ok(matches!(decision, Decision::Held(..)));
+        }
         let taken = session.run(&take_lock(
             session.kind(),
             "acquire lock",
@@ -177,6 +188,11 @@ impl Probe {
     /// # Errors
     /// The session must be dropped.
     pub fn release(&self, session: &mut Session) -> Result<(), Fault> {
+        if session.kind() == Kind::Postgres {
+            // Whoever waits there is to be woken.
+            let request = self.request(Kind::Postgres, &self.marker, true, Duration::ZERO);
+            return request.release(0, session).map(drop);
+        }
         let released = session.try_run(&release_once(
             session.kind(),
             "release lock",
@@ -223,13 +239,37 @@ impl Probe {
     }
 }
 
+/// Nobody is told how it goes.
+struct Nobody;
+
+impl Caller for Nobody {
+    fn on_server(&self, _server: &str) {}
+    fn on_read_only(&self, _server: Option<&str>) {}
+    fn on_wait(&self, _holders: &Holders) {}
+    fn on_claim(&self, _may_be_held: bool) -> bool {
+        true
+    }
+    fn ask_alive(&self) {}
+    fn await_alive(&self) {}
+}
+
 /// Waits until another session waits for a lock, as far as the server shows that, up to a `limit`.
 ///
 /// # Errors
 /// The session must be dropped.
-pub fn await_waiter(session: &mut Session, waiter: u64, limit: Duration) -> Result<(), Fault> {
+pub fn await_waiter(
+    session: &mut Session,
+    (name, waiter): (&Name, u64),
+    limit: Duration,
+) -> Result<(), Fault> {
     let until = Moment::now() + limit;
-    while session.try_run(&ask_waits(waiter))? != Ok(true) && Moment::now() < until {
+    let waits = match session.kind() {
+        Kind::MySql => ask_waits(waiter),
+        Kind::Postgres => Line::of(name)
+            .ask_waiters()
+            .map(move |waiters| waiters.contains(&waiter)),
+    };
+    while session.try_run(&waits)? != Ok(true) && Moment::now() < until {
         sleep(LOOK_AGAIN);
     }
     Ok(())

@@ -53,6 +53,8 @@ pub struct Request {
     pub(super) since: Option<Instant>,
     /// Whether the caller has waited for the lock, so others may be waiting, too.
     pub(super) has_waited: bool,
+    /// The latest timeline of a PostgreSQL that it was on; zero: none is known.
+    timeline: u32,
     /// Whether an earlier session may hold the run id lock.
     pub(super) may_have_ghost: bool,
     pub(super) verbosity: Verbosity,
@@ -88,6 +90,7 @@ impl Request {
                 Accepts::Fit
             },
             since: None,
+            timeline: 0,
             has_waited: false,
             may_have_ghost: false,
             verbosity,
@@ -244,6 +247,10 @@ impl Request {
         if self.kind != Kind::Postgres {
             return Ok(());
         }
+        if session.parameter("crdb_version").is_some() {
+            let line = format!("{session} {}", Unfit::Cockroach);
+            return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
+        }
         let version = session.parameter("server_version").unwrap_or_default();
         let major = version.split(|c: char| !c.is_ascii_digit()).next();
         let major: Option<u32> = major.and_then(|major| major.parse().ok());
@@ -293,12 +300,20 @@ impl Request {
     /// # Errors
     /// [`Fault::ReadOnly`], and [`Reason::Configuration`] for any other server that it does not accept.
     pub(super) fn judge(
-        &self,
+        &mut self,
         traits: &ServerTraits,
         (answer, run_id_owner, is_read_only): (Answer, Option<u64>, bool),
         session: &mut Session,
     ) -> Result<Fitness, Fault> {
         self.check_writes(is_read_only)?;
+        if traits
+            .timeline
+            .is_some_and(|timeline| timeline < self.timeline)
+        {
+            let cause = "it is the server from before a fail-over: its timeline is older";
+            return Err(Fault::Gone(cause.to_owned()));
+        }
+        self.timeline = traits.timeline.unwrap_or_default();
         let of = (self.kind, session.handshake_id());
         let mut fitness = Fitness::judge(of, traits, run_id_owner, answer.connection_id, self.ttl);
         // Behind a proxy the next statement may reach another session. One more statement shows that.

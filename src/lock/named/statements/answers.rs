@@ -78,7 +78,7 @@ impl Opened {
         Ok(Self {
             asked,
             run_id_owner: row.at(5)?,
-            traits: ServerTraits::new(row.at(6)?, row.at(7)?, row.at(8)?),
+            traits: ServerTraits::new(row.at(6)?, row.at(7)?, row.at(8)?, row.at(9)?),
         })
     }
 }

@@ -58,11 +58,12 @@ impl PostgresStatements {
     }
 
     /// Columns that are read once for each session: who holds the run id lock, how many seconds the session may be idle, what the server
-    /// says that it is, and which extensions make each node a server of its own.
+    /// says that it is, which extensions make each node a server of its own, and its timeline.
     fn traits(&self) -> String {
         format!(
             "{}, extract(epoch FROM current_setting('idle_session_timeout')::interval)::bigint, version(), \
-             (SELECT string_agg(extname, ', ') FROM pg_extension WHERE extname IN ('citus', 'spock', 'bdr'))",
+             (SELECT string_agg(extname, ', ') FROM pg_extension WHERE extname IN ('citus', 'spock', 'bdr')), \
+             (SELECT timeline_id FROM pg_control_checkpoint())",
             owner(self.run_id)
         )
     }

@@ -1,0 +1,203 @@
+//! What is found about a PostgreSQL, in words.
+
+use std::time::Duration;
+
+use super::durable::Rows;
+use super::finding::Finding;
+use super::servers::Assessment;
+use super::words::connections;
+use crate::base::exit::Failure;
+use crate::base::text::in_seconds;
+use crate::db::server_facts::{Product, READ_ONLY, Usage};
+use crate::db::{Fault, Session, SessionInfo, SslMode, ask};
+use crate::lock::named::{Opening, Unfit};
+
+/// A snapshot that is older than this is a warning.
+const OLD: Duration = Duration::from_secs(3600);
+
+/// The databases that every server has: other programs' locks may be there.
+const OF_EVERY_SERVER: [&str; 2] = ["postgres", "template1"];
+
+/// The server's product and version.
+pub fn server(product: Product, info: &SessionInfo, session: &Session) -> Finding {
+    let version = session.parameter("server_version");
+    let version = version.unwrap_or(&info.version).to_owned();
+    let name = product.name();
+    Finding::ok("server", &format!("{name} {version}"))
+        .with("product", name)
+        .with("version", version)
+        .with("comment", &*info.version)
+}
+
+/// The database, to which advisory locks belong.
+pub fn database(name: &str) -> Finding {
+    let found = Finding::ok("database", name);
+    if OF_EVERY_SERVER.contains(&name) {
+        found.warning(
+            "locks belong to a database, and every program may use this one: name one of its own, the same for all hosts",
+        )
+    } else {
+        found.note("locks belong to it: name the same one on all hosts")
+    }
+}
+
+/// How the connection is encrypted.
+pub fn tls(session: &Session, mode: SslMode) -> Finding {
+    let is_local = session.is_local();
+    let Some(how) = session.encryption() else {
+        let found = |value| Finding::ok("TLS", value).with("encrypted", false);
+        return if is_local {
+            found("no; the connection is local")
+        } else {
+            found("no").warning(
+                "statements are sent in clear: set up TLS there, and sslmode=verify-full here",
+            )
+        };
+    };
+    let found = Finding::ok("TLS", how).with("encrypted", true);
+    match mode {
+        SslMode::VerifyIdentity => found.with("verified", "identity"),
+        SslMode::VerifyCa => found.with("verified", "ca"),
+        _ if is_local => found.with("verified", "no"),
+        _ => found
+            .with("verified", "no")
+            .note("the server's certificate is not checked; sslmode=verify-full checks it"),
+    }
+}
+
+/// Whether locks would exclude. `login` is the session's number from the login.
+pub fn exclusion(opening: &Result<Opening, Failure>, login: u64) -> Vec<Finding> {
+    let opening = match opening {
+        Ok(opening) => opening,
+        Err(failure) => return vec![Finding::ok("locks", "none").unfit(&failure.line)],
+    };
+    let takes_writes = Finding::ok("takes_writes", if opening.read_only { "no" } else { "yes" });
+    let takes_writes = if opening.read_only {
+        takes_writes.unfit(&READ_ONLY)
+    } else {
+        takes_writes
+    };
+    let pooler = match login {
+        0 => Finding::ok("pooler", "in session mode, as the settings say"),
+        login if login == opening.connection_id() => Finding::ok("pooler", "none seen"),
+        _ => Finding::ok("pooler", "seen").unfit(&Unfit::Pooler),
+    };
+    let others = opening.fitness.unfit.iter();
+    let others = others.filter(|why| **why != Unfit::Pooler);
+    let unfit = others.map(|why| Finding::ok("advisory_locks", "do not exclude").unfit(why));
+    [takes_writes, pooler].into_iter().chain(unfit).collect()
+}
+
+/// What kind of server it is for locks.
+pub fn assessment(opening: &Result<Opening, Failure>, product: Product) -> Assessment {
+    let opened = opening.as_ref().ok();
+    Assessment {
+        unfit: opened.map_or_else(Vec::new, |opening| opening.fitness.unfit.clone()),
+        refuses: opened.is_none(),
+        read_only: opened.is_some_and(|opening| opening.read_only),
+        in_group: false,
+        product,
+        rows: Rows::Unusable,
+    }
+}
+
+/// What the server says of its connections, its settings and its sessions.
+///
+/// # Errors
+/// The session must be dropped.
+pub fn facts(session: &mut Session) -> Result<Vec<Finding>, Fault> {
+    let asked = session.try_run(&ask_facts())?;
+    let Ok(facts) = asked else {
+        return Ok(vec![Finding::ok("connections", "not visible")]);
+    };
+    Ok(facts.findings())
+}
+
+/// Facts about a server.
+struct Facts {
+    server: Usage,
+    /// The smaller of the role's and the database's limits; `None`: none.
+    account: Option<Usage>,
+    fsync: bool,
+    standbys: u64,
+    synchronous: bool,
+    /// The oldest snapshot that keeps VACUUM from removing rows, as far as this role sees.
+    snapshot: Option<Duration>,
+    /// Sessions that wait in a statement for an advisory lock.
+    blocked: u64,
+}
+
+fn ask_facts() -> crate::db::Ask<'static, Facts> {
+    let sql = "SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS in_use, \
+         current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int AS most, \
+         (SELECT count(*) FROM pg_stat_activity WHERE usename = current_user AND backend_type = 'client backend') AS own, \
+         (SELECT min(allowed) FROM (SELECT rolconnlimit AS allowed FROM pg_roles WHERE rolname = current_user UNION ALL \
+         SELECT datconnlimit FROM pg_database WHERE datname = current_database()) limits WHERE allowed >= 0) AS most_own, \
+         (current_setting('fsync') = 'on')::int AS fsync, \
+         (SELECT count(*) FROM pg_stat_replication) AS standbys, \
+         (current_setting('synchronous_standby_names') <> '')::int AS synchronous, \
+         (SELECT extract(epoch FROM max(clock_timestamp() - xact_start))::bigint FROM pg_stat_activity \
+         WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()) AS snapshot, \
+         (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted) AS blocked";
+    ask("check facts", sql, |rows| {
+        let row = rows.one()?;
+        let most_own: Option<u64> = row.get("most_own")?;
+        let own: u64 = row.get("own")?;
+        let snapshot: Option<i64> = row.get("snapshot")?;
+        Ok(Facts {
+            server: Usage {
+                in_use: row.get("in_use")?,
+                max: row.get("most")?,
+            },
+            account: most_own.map(|max| Usage { in_use: own, max }),
+            fsync: row.get("fsync")?,
+            standbys: row.get("standbys")?,
+            synchronous: row.get("synchronous")?,
+            snapshot: snapshot
+                .and_then(|seconds| Some(Duration::from_secs(seconds.try_into().ok()?))),
+            blocked: row.get("blocked")?,
+        })
+    })
+}
+
+impl Facts {
+    fn findings(&self) -> Vec<Finding> {
+        let fsync = if self.fsync {
+            Finding::ok("fsync", "on")
+        } else {
+            Finding::ok("fsync", "off")
+                .warning("after a power cut the server may have lost its data; set fsync = on")
+        };
+        let standbys = match (self.standbys, self.synchronous) {
+            (0, _) => Finding::ok("standbys", "none seen"),
+            (number, true) => Finding::ok("standbys", &format!("{number}, some synchronous")),
+            (number, false) => Finding::ok("standbys", &format!("{number}, none synchronous")).note(
+                "after a fail-over the new server may lack the last commits; locks are taken again there",
+            ),
+        };
+        let snapshot = match self.snapshot {
+            None => Finding::ok("oldest_snapshot", "none seen"),
+            Some(age) => {
+                let found = Finding::ok("oldest_snapshot", &in_seconds(age).to_string());
+                if age > OLD {
+                    found.warning("VACUUM removes nothing that is newer; dblock's own sessions hold no snapshot")
+                } else {
+                    found
+                }
+            }
+        };
+        let blocked = match self.blocked {
+            0 => Finding::ok("blocked_in_locks", "no session"),
+            number => Finding::ok("blocked_in_locks", &format!("{number} sessions")).note(
+                "they are of other programs, which wait in pg_advisory_lock, and each holds a snapshot",
+            ),
+        };
+        vec![
+            connections(Some(self.server), self.account),
+            fsync,
+            standbys,
+            snapshot,
+            blocked,
+        ]
+    }
+}
