@@ -35,6 +35,7 @@ pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
     let user = sources.optional("user", value::any)?;
     let password = password(sources)?;
     let database = sources.value("database", value::database)?;
+    let schema = sources.value("schema", value::schema)?;
     let tls = tls(sources)?;
     let targets = targets(sources)?;
     // The local socket has no TLS.
@@ -63,6 +64,7 @@ pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
         tls,
         connect_timeout,
         database,
+        schema,
     })
 }
 

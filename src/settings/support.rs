@@ -61,9 +61,8 @@ impl Part {
 
     fn works_on_postgres(self) -> bool {
         match self {
-            Self::NamedLocks => true,
-            Self::Tables
-            | Self::RunWithTables
+            Self::NamedLocks | Self::Tables => true,
+            Self::RunWithTables
             | Self::Acquire
             | Self::OfToken
             | Self::History
