@@ -113,19 +113,19 @@ complete -c dblock -n "__fish_dblock_using_subcommand run" -l token -d 'Run unde
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l if-unreachable -d 'If no server is reached in time: fail with 69, or run the command without the lock and warn [default: fail]' -r -f -a "fail\t''
 run\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l report -d 'Append one line of JSON to this file at the end of each run, skips and failures included; - is stdout' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand run" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand run" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
-complete -c dblock -n "__fish_dblock_using_subcommand run" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand run" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand run" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand run" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l user -d 'The account on the server [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand run" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand run" -l socket -d 'The server\'s local socket; PostgreSQL: or its folder [env: DBLOCK_SOCKET]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l protocol -d 'How to reach localhost; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
-complete -c dblock -n "__fish_dblock_using_subcommand run" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand run" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand run" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand run" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand run" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+complete -c dblock -n "__fish_dblock_using_subcommand run" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca. PostgreSQL: also libpq\'s words, with libpq\'s meaning [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
 verify-ca\t''
@@ -138,24 +138,24 @@ complete -c dblock -n "__fish_dblock_using_subcommand run" -l connect-timeout -d
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l durable -d 'Also keep the lock as a row in dblock\'s tables. It outlives its session, a restart of the server and a fail-over, and excludes on clusters'
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l record -d 'Record the run for dblock history. A run that uses dblock\'s tables is always recorded'
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l allow-unfit-server -d 'Also lock on a server where the lock may not exclude (Galera, a replica): warn instead of exiting with 78'
-complete -c dblock -n "__fish_dblock_using_subcommand run" -l scrub-env -d 'Remove DBLOCK_URL, the other connection variables and MYSQL_PWD from the command\'s environment'
+complete -c dblock -n "__fish_dblock_using_subcommand run" -l scrub-env -d 'Remove DBLOCK_URL, the other connection variables, MYSQL_PWD and, with PostgreSQL, PGPASSWORD from the command\'s environment'
 complete -c dblock -n "__fish_dblock_using_subcommand run" -s q -l quiet -d 'Log errors only'
 complete -c dblock -n "__fish_dblock_using_subcommand run" -s v -l verbose -d 'Log each step and how long it took; given twice, log every statement, but never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand run" -s h -l help -d 'Print help'
-complete -c dblock -n "__fish_dblock_using_subcommand status" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand status" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
-complete -c dblock -n "__fish_dblock_using_subcommand status" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand status" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand status" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand status" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l user -d 'The account on the server [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand status" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand status" -l socket -d 'The server\'s local socket; PostgreSQL: or its folder [env: DBLOCK_SOCKET]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l protocol -d 'How to reach localhost; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
-complete -c dblock -n "__fish_dblock_using_subcommand status" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand status" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand status" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand status" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand status" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+complete -c dblock -n "__fish_dblock_using_subcommand status" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca. PostgreSQL: also libpq\'s words, with libpq\'s meaning [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
 verify-ca\t''
@@ -171,19 +171,19 @@ complete -c dblock -n "__fish_dblock_using_subcommand status" -s v -l verbose -d
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand status" -s h -l help -d 'Print help'
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -s w -l wait -d 'How long to wait for the holder\'s command to end: 0 does not wait, forever has no limit. The holder must answer within the connect timeout [default: 30s]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand kill" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand kill" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
-complete -c dblock -n "__fish_dblock_using_subcommand kill" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand kill" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand kill" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand kill" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l user -d 'The account on the server [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand kill" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand kill" -l socket -d 'The server\'s local socket; PostgreSQL: or its folder [env: DBLOCK_SOCKET]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l protocol -d 'How to reach localhost; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
-complete -c dblock -n "__fish_dblock_using_subcommand kill" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand kill" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand kill" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand kill" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand kill" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+complete -c dblock -n "__fish_dblock_using_subcommand kill" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca. PostgreSQL: also libpq\'s words, with libpq\'s meaning [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
 verify-ca\t''
@@ -199,19 +199,19 @@ complete -c dblock -n "__fish_dblock_using_subcommand kill" -s q -l quiet -d 'Lo
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -s v -l verbose -d 'Log each step and how long it took; given twice, log every statement, but never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -s h -l help -d 'Print help'
-complete -c dblock -n "__fish_dblock_using_subcommand check" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand check" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
-complete -c dblock -n "__fish_dblock_using_subcommand check" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand check" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand check" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand check" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand check" -l user -d 'The account on the server [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand check" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand check" -l socket -d 'The server\'s local socket; PostgreSQL: or its folder [env: DBLOCK_SOCKET]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand check" -l protocol -d 'How to reach localhost; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
-complete -c dblock -n "__fish_dblock_using_subcommand check" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand check" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand check" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand check" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand check" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand check" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand check" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand check" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+complete -c dblock -n "__fish_dblock_using_subcommand check" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca. PostgreSQL: also libpq\'s words, with libpq\'s meaning [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
 verify-ca\t''
@@ -245,19 +245,19 @@ complete -c dblock -n "__fish_dblock_using_subcommand config" -l token -d 'Run u
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l if-unreachable -d 'If no server is reached in time: fail with 69, or run the command without the lock and warn [default: fail]' -r -f -a "fail\t''
 run\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l report -d 'Append one line of JSON to this file at the end of each run, skips and failures included; - is stdout' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand config" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand config" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
-complete -c dblock -n "__fish_dblock_using_subcommand config" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand config" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand config" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand config" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l user -d 'The account on the server [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand config" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand config" -l socket -d 'The server\'s local socket; PostgreSQL: or its folder [env: DBLOCK_SOCKET]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l protocol -d 'How to reach localhost; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
-complete -c dblock -n "__fish_dblock_using_subcommand config" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand config" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand config" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand config" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand config" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+complete -c dblock -n "__fish_dblock_using_subcommand config" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca. PostgreSQL: also libpq\'s words, with libpq\'s meaning [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
 verify-ca\t''
@@ -271,25 +271,25 @@ complete -c dblock -n "__fish_dblock_using_subcommand config" -l json -d 'Print 
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l durable -d 'Also keep the lock as a row in dblock\'s tables. It outlives its session, a restart of the server and a fail-over, and excludes on clusters'
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l record -d 'Record the run for dblock history. A run that uses dblock\'s tables is always recorded'
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l allow-unfit-server -d 'Also lock on a server where the lock may not exclude (Galera, a replica): warn instead of exiting with 78'
-complete -c dblock -n "__fish_dblock_using_subcommand config" -l scrub-env -d 'Remove DBLOCK_URL, the other connection variables and MYSQL_PWD from the command\'s environment'
+complete -c dblock -n "__fish_dblock_using_subcommand config" -l scrub-env -d 'Remove DBLOCK_URL, the other connection variables, MYSQL_PWD and, with PostgreSQL, PGPASSWORD from the command\'s environment'
 complete -c dblock -n "__fish_dblock_using_subcommand config" -s q -l quiet -d 'Log errors only'
 complete -c dblock -n "__fish_dblock_using_subcommand config" -s v -l verbose -d 'Log each step and how long it took; given twice, log every statement, but never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand config" -s h -l help -d 'Print help'
 complete -c dblock -n "__fish_dblock_using_subcommand init" -l keep -d 'How long to keep the history. The last N runs of each name in use are kept even if they are older; N is 100 if not given. New tables have 30d,100' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand init" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand init" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
-complete -c dblock -n "__fish_dblock_using_subcommand init" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand init" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand init" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand init" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand init" -l user -d 'The account on the server [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand init" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand init" -l socket -d 'The server\'s local socket; PostgreSQL: or its folder [env: DBLOCK_SOCKET]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand init" -l protocol -d 'How to reach localhost; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
-complete -c dblock -n "__fish_dblock_using_subcommand init" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand init" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand init" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand init" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand init" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand init" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand init" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand init" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+complete -c dblock -n "__fish_dblock_using_subcommand init" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca. PostgreSQL: also libpq\'s words, with libpq\'s meaning [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
 verify-ca\t''
@@ -311,19 +311,19 @@ complete -c dblock -n "__fish_dblock_using_subcommand acquire" -l slots -d 'A po
 complete -c dblock -n "__fish_dblock_using_subcommand acquire" -s w -l wait -d 'How long to wait for the lock: 0 does not wait, forever has no limit [default: 0]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand acquire" -l ttl -d 'How long the lock is held unless it is renewed: whole seconds, 4s to 30d [default: 10m]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand acquire" -l owner -d 'Take over at once a lock that was acquired with the same ID. It gets a new token, and the old one becomes invalid. For a script that may be restarted, for example by a CI server' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand acquire" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand acquire" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
-complete -c dblock -n "__fish_dblock_using_subcommand acquire" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand acquire" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand acquire" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand acquire" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand acquire" -l user -d 'The account on the server [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand acquire" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand acquire" -l socket -d 'The server\'s local socket; PostgreSQL: or its folder [env: DBLOCK_SOCKET]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand acquire" -l protocol -d 'How to reach localhost; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
-complete -c dblock -n "__fish_dblock_using_subcommand acquire" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand acquire" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand acquire" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand acquire" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand acquire" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand acquire" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand acquire" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand acquire" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+complete -c dblock -n "__fish_dblock_using_subcommand acquire" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca. PostgreSQL: also libpq\'s words, with libpq\'s meaning [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
 verify-ca\t''
@@ -339,19 +339,19 @@ complete -c dblock -n "__fish_dblock_using_subcommand acquire" -s v -l verbose -
 complete -c dblock -n "__fish_dblock_using_subcommand acquire" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand acquire" -s h -l help -d 'Print help'
 complete -c dblock -n "__fish_dblock_using_subcommand renew" -l ttl -d 'How long to hold the lock from now on: whole seconds, 4s to 30d; the TTL of dblock acquire if not given' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand renew" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand renew" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
-complete -c dblock -n "__fish_dblock_using_subcommand renew" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand renew" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand renew" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand renew" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand renew" -l user -d 'The account on the server [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand renew" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand renew" -l socket -d 'The server\'s local socket; PostgreSQL: or its folder [env: DBLOCK_SOCKET]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand renew" -l protocol -d 'How to reach localhost; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
-complete -c dblock -n "__fish_dblock_using_subcommand renew" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand renew" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand renew" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand renew" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand renew" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand renew" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand renew" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand renew" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+complete -c dblock -n "__fish_dblock_using_subcommand renew" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca. PostgreSQL: also libpq\'s words, with libpq\'s meaning [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
 verify-ca\t''
@@ -365,19 +365,19 @@ complete -c dblock -n "__fish_dblock_using_subcommand renew" -s q -l quiet -d 'L
 complete -c dblock -n "__fish_dblock_using_subcommand renew" -s v -l verbose -d 'Log each step and how long it took; given twice, log every statement, but never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand renew" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand renew" -s h -l help -d 'Print help'
-complete -c dblock -n "__fish_dblock_using_subcommand release" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand release" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
-complete -c dblock -n "__fish_dblock_using_subcommand release" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand release" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand release" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand release" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand release" -l user -d 'The account on the server [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand release" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand release" -l socket -d 'The server\'s local socket; PostgreSQL: or its folder [env: DBLOCK_SOCKET]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand release" -l protocol -d 'How to reach localhost; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
-complete -c dblock -n "__fish_dblock_using_subcommand release" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand release" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand release" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand release" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand release" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand release" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand release" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand release" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+complete -c dblock -n "__fish_dblock_using_subcommand release" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca. PostgreSQL: also libpq\'s words, with libpq\'s meaning [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
 verify-ca\t''
@@ -393,19 +393,19 @@ complete -c dblock -n "__fish_dblock_using_subcommand release" -l no-defaults -d
 complete -c dblock -n "__fish_dblock_using_subcommand release" -s h -l help -d 'Print help'
 complete -c dblock -n "__fish_dblock_using_subcommand history" -l since -d 'Only runs that were requested since then: a duration before now (2h), a time in UTC (2026-11-22 or \'2026-11-22 08:30\'), or a time with its offset (2026-11-22T08:30:00+01:00)' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand history" -s n -l limit -d 'Only the newest N runs; 0 shows all [default: 20]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand history" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand history" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
-complete -c dblock -n "__fish_dblock_using_subcommand history" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand history" -l user -d 'The account on the server [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand history" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l socket -d 'The server\'s local socket; PostgreSQL: or its folder [env: DBLOCK_SOCKET]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand history" -l protocol -d 'How to reach localhost; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
-complete -c dblock -n "__fish_dblock_using_subcommand history" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand history" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand history" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand history" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand history" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand history" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca. PostgreSQL: also libpq\'s words, with libpq\'s meaning [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
 verify-ca\t''
@@ -431,19 +431,19 @@ complete -c dblock -n "__fish_dblock_using_subcommand cron" -f -a "trigger" -d '
 complete -c dblock -n "__fish_dblock_using_subcommand cron" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -s j -l jobs -d 'How many commands run at once on this host, 1 to 1000. Another host may take a tick that cannot start here within a second [default: 32]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l grace -d 'How long commands may still run after SIGTERM. Then dblock ends them, and another host retries them [default: 30s]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l user -d 'The account on the server [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l socket -d 'The server\'s local socket; PostgreSQL: or its folder [env: DBLOCK_SOCKET]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l protocol -d 'How to reach localhost; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca. PostgreSQL: also libpq\'s words, with libpq\'s meaning [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
 verify-ca\t''
@@ -453,26 +453,26 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l ssl-cert -d
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l ssl-key -d 'A PEM file with the private key of that certificate [env: DBLOCK_SSL_KEY]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l server-public-key-path -d 'A PEM file with the server\'s public key, which encrypts the password when there is no TLS. Without it dblock trusts the key that the server sends [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l connect-timeout -d 'How long to try to reach a server. It covers resolving names, trying hosts and logging in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l scrub-env -d 'Remove DBLOCK_URL, the other connection variables and MYSQL_PWD from the environment of the commands'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l scrub-env -d 'Remove DBLOCK_URL, the other connection variables, MYSQL_PWD and, with PostgreSQL, PGPASSWORD from the environment of the commands'
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -s q -l quiet -d 'Log errors only'
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -s v -l verbose -d 'Log each step and how long it took; given twice, log every statement, but never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -s h -l help -d 'Print help'
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron check'" -s n -l next -d 'Show the next N times of each job, 0 to 1000 [default: 3]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron check'" -s h -l help -d 'Print help'
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l user -d 'The account on the server [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l socket -d 'The server\'s local socket; PostgreSQL: or its folder [env: DBLOCK_SOCKET]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l protocol -d 'How to reach localhost; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca. PostgreSQL: also libpq\'s words, with libpq\'s meaning [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
 verify-ca\t''
@@ -487,19 +487,19 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -s q -l quiet
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -s v -l verbose -d 'Log each step and how long it took; given twice, log every statement, but never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -s h -l help -d 'Print help'
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l user -d 'The account on the server [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l socket -d 'The server\'s local socket; PostgreSQL: or its folder [env: DBLOCK_SOCKET]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l protocol -d 'How to reach localhost; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca. PostgreSQL: also libpq\'s words, with libpq\'s meaning [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
 verify-ca\t''
@@ -513,19 +513,19 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -s q -l quie
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -s v -l verbose -d 'Log each step and how long it took; given twice, log every statement, but never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -s h -l help -d 'Print help'
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l user -d 'The account on the server [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l socket -d 'The server\'s local socket; PostgreSQL: or its folder [env: DBLOCK_SOCKET]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l protocol -d 'How to reach localhost; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca. PostgreSQL: also libpq\'s words, with libpq\'s meaning [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
 verify-ca\t''
@@ -539,19 +539,19 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -s q -l qui
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -s v -l verbose -d 'Log each step and how long it took; given twice, log every statement, but never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -s h -l help -d 'Print help'
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l user -d 'The account on the server [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l socket -d 'The server\'s local socket; PostgreSQL: or its folder [env: DBLOCK_SOCKET]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l protocol -d 'How to reach localhost; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca. PostgreSQL: also libpq\'s words, with libpq\'s meaning [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
 verify-ca\t''
@@ -592,19 +592,19 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l max-att
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l retry-delay -d 'Pause before the first retry of a job; it doubles with each retry, up to an hour [default: 10s]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l ttl -d 'How long before the jobs of a silent worker go to others: whole seconds, 4s to 1d. Choose it longer than a fail-over takes [default: 60s]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l keep -d 'How long to keep jobs that are done: whole seconds; 0 deletes them at once [default: 0]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l user -d 'The account on the server [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l socket -d 'The server\'s local socket; PostgreSQL: or its folder [env: DBLOCK_SOCKET]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l protocol -d 'How to reach localhost; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca. PostgreSQL: also libpq\'s words, with libpq\'s meaning [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
 verify-ca\t''
@@ -623,19 +623,19 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l at -d 'Due
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l priority -d 'Jobs with a lower number run first, -2147483648 to 2147483647 [default: 0]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l key -d 'Allow one job with this key at a time: if one exists that is not done, nothing is put, and its id is printed. 1 to 200 bytes' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l every -d 'Repeat: the job is due again this long after it was due, until it is canceled' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l user -d 'The account on the server [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l socket -d 'The server\'s local socket; PostgreSQL: or its folder [env: DBLOCK_SOCKET]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l protocol -d 'How to reach localhost; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca. PostgreSQL: also libpq\'s words, with libpq\'s meaning [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
 verify-ca\t''
@@ -658,19 +658,19 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -s t -l time
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -s k -l kill-after -d 'Time from SIGTERM to SIGKILL when dblock ends a command; 0 sends both at once [default: 10s]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l grace -d 'How long commands may still run after the first SIGTERM. Then dblock ends them and returns their jobs [default: 30s]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l bury-on -d 'Exit code of the command that makes its job dead at once, 1 to 255 except 75; several with commas between them' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l user -d 'The account on the server [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l socket -d 'The server\'s local socket; PostgreSQL: or its folder [env: DBLOCK_SOCKET]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l protocol -d 'How to reach localhost; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca. PostgreSQL: also libpq\'s words, with libpq\'s meaning [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
 verify-ca\t''
@@ -684,24 +684,24 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l lines -d 
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l null -d 'With --batch: each payload ends in NUL'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l drain -d 'Exit with 0 when no job is due and all commands have ended. Delayed jobs stay'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l once -d 'Run one command and exit with its exit code, or with 75 if no job is due'
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l scrub-env -d 'Remove DBLOCK_URL, the other connection variables and MYSQL_PWD from the environment of the commands'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l scrub-env -d 'Remove DBLOCK_URL, the other connection variables, MYSQL_PWD and, with PostgreSQL, PGPASSWORD from the environment of the commands'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -s q -l quiet -d 'Log errors only'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -s v -l verbose -d 'Log each step and how long it took; given twice, log every statement, but never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -s h -l help -d 'Print help'
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l user -d 'The account on the server [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l socket -d 'The server\'s local socket; PostgreSQL: or its folder [env: DBLOCK_SOCKET]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l protocol -d 'How to reach localhost; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca. PostgreSQL: also libpq\'s words, with libpq\'s meaning [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
 verify-ca\t''
@@ -722,19 +722,19 @@ running\t''
 dead\t''
 done\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -s n -l limit -d 'At most N jobs; 0 shows all [default: 20]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l user -d 'The account on the server [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l socket -d 'The server\'s local socket; PostgreSQL: or its folder [env: DBLOCK_SOCKET]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l protocol -d 'How to reach localhost; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca. PostgreSQL: also libpq\'s words, with libpq\'s meaning [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
 verify-ca\t''
@@ -749,19 +749,19 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -s q -l quie
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -s v -l verbose -d 'Log each step and how long it took; given twice, log every statement, but never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -s h -l help -d 'Print help'
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l user -d 'The account on the server [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l socket -d 'The server\'s local socket; PostgreSQL: or its folder [env: DBLOCK_SOCKET]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l protocol -d 'How to reach localhost; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca. PostgreSQL: also libpq\'s words, with libpq\'s meaning [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
 verify-ca\t''
@@ -777,19 +777,19 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -s q -l quie
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -s v -l verbose -d 'Log each step and how long it took; given twice, log every statement, but never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -s h -l help -d 'Print help'
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l user -d 'The account on the server [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l socket -d 'The server\'s local socket; PostgreSQL: or its folder [env: DBLOCK_SOCKET]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l protocol -d 'How to reach localhost; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca. PostgreSQL: also libpq\'s words, with libpq\'s meaning [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
 verify-ca\t''
@@ -804,19 +804,19 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -s q -l qui
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -s v -l verbose -d 'Log each step and how long it took; given twice, log every statement, but never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -s h -l help -d 'Print help'
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l user -d 'The account on the server [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l socket -d 'The server\'s local socket; PostgreSQL: or its folder [env: DBLOCK_SOCKET]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l protocol -d 'How to reach localhost; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca. PostgreSQL: also libpq\'s words, with libpq\'s meaning [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
 verify-ca\t''
@@ -830,19 +830,19 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -s q -l qu
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -s v -l verbose -d 'Log each step and how long it took; given twice, log every statement, but never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -s h -l help -d 'Print help'
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l user -d 'The account on the server [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l socket -d 'The server\'s local socket; PostgreSQL: or its folder [env: DBLOCK_SOCKET]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l protocol -d 'How to reach localhost; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca. PostgreSQL: also libpq\'s words, with libpq\'s meaning [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
 verify-ca\t''
@@ -856,19 +856,19 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -s q -l qui
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -s v -l verbose -d 'Log each step and how long it took; given twice, log every statement, but never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -s h -l help -d 'Print help'
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l user -d 'The account on the server [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l socket -d 'The server\'s local socket; PostgreSQL: or its folder [env: DBLOCK_SOCKET]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l protocol -d 'How to reach localhost; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca. PostgreSQL: also libpq\'s words, with libpq\'s meaning [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
 verify-ca\t''
@@ -882,19 +882,19 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -s q -l qu
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -s v -l verbose -d 'Log each step and how long it took; given twice, log every statement, but never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -s h -l help -d 'Print help'
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l user -d 'The account on the server [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l socket -d 'The server\'s local socket; PostgreSQL: or its folder [env: DBLOCK_SOCKET]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l protocol -d 'How to reach localhost; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca. PostgreSQL: also libpq\'s words, with libpq\'s meaning [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
 verify-ca\t''

@@ -99,11 +99,21 @@ find_faketime() {
     return 1
 }
 
-# The folder of PostgreSQL's programs.
+# Prints the folder of PostgreSQL's programs, the newest; fails when there is none.
 find_postgres() {
-    local bin
-    for bin in /usr/lib/postgresql/*/bin; do
-        if [[ -x $bin/postgres ]]; then echo "$bin" && return; fi
+    local bin newest=
+    # Debian's, where each release has a folder of its own; then where others keep the only one.
+    for bin in $(printf '%s\n' /usr/lib/postgresql/*/bin | sort -rV) /usr/pgsql-*/bin /usr/bin; do
+        if [[ -x $bin/postgres && -x $bin/initdb ]]; then newest=$bin && break; fi
+    done
+    [[ $newest ]] && echo "$newest"
+}
+
+# Prints the path of PgBouncer; fails when there is none.
+find_pgbouncer() {
+    local program
+    for program in "$cache/pgbouncer/usr/sbin/pgbouncer" "$(command -v pgbouncer)"; do
+        if [[ -x $program ]]; then echo "$program" && return; fi
     done
     return 1
 }

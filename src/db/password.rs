@@ -9,14 +9,35 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::file;
 use crate::base::log::{Level, Listener};
 use crate::base::text::in_words;
-use crate::db::target::Password;
+use crate::db::target::{Password, Target};
 
-/// Reads the password; `None`: there is none.
+/// The password for each of these servers, in their order; `None`: there is none for it.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_all(
+    settings: &Password,
+    targets: &[Target],
+    listener: &Listener,
+) -> Result<Vec<Option<Zeroizing<String>>>, Failure> {
+    match (settings, targets.first()) {
+        (Password::Deferred(_), _) | (_, None) => {
+            let each = targets.iter();
+            each.map(|target| read(settings, target, listener))
+                .collect()
+        }
+        // All have the same one, and a warning about its file is given once.
+        (_, Some(first)) => Ok(vec![read(settings, first, listener)?; targets.len()]),
+    }
+}
+
+/// Reads the password for this server; `None`: there is none.
 ///
 /// # Errors
 /// [`Reason::Configuration`] when its file cannot be used.
 pub fn read(
     settings: &Password,
+    target: &Target,
     listener: &Listener,
 ) -> Result<Option<Zeroizing<String>>, Failure> {
     let (text, place) = match settings {
@@ -26,7 +47,7 @@ pub fn read(
             let place = format!("the password file {}", path.display());
             (password_in(path, &place, listener), place)
         }
-        Password::Deferred(deferred) => match (deferred.read)() {
+        Password::Deferred(deferred) => match (deferred.read)(target) {
             Ok(None) => return Ok(None),
             Ok(Some(bytes)) => (Ok(bytes), deferred.place.clone()),
             Err(why) => (Err(why), deferred.place.clone()),

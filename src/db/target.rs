@@ -154,15 +154,15 @@ impl fmt::Debug for Password {
     }
 }
 
-/// Reads a password; `None`: there is none. The error ends a sentence.
-type ReadPassword = dyn Fn() -> Result<Option<Zeroizing<Vec<u8>>>, String>;
+/// Reads the password for a server; `None`: there is none. The error ends a sentence.
+type ReadPassword = dyn Fn(&Target) -> Result<Option<Zeroizing<Vec<u8>>>, String>;
 
 /// A password that is read by the process that logs in, and only there.
 #[derive(Clone)]
 pub struct DeferredPassword {
     /// The place, as an error names it: `the password in FILE:LINE`.
     pub place: String,
-    /// Reads it.
+    /// Reads it. A password file of PostgreSQL has one for each server.
     pub read: Rc<ReadPassword>,
 }
 

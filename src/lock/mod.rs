@@ -7,6 +7,7 @@ pub mod explorer;
 mod held_row;
 mod holder;
 mod introduction;
+mod key;
 mod lease;
 pub mod limits;
 mod name;
@@ -21,6 +22,7 @@ pub use backend::{Attempt, Backend, Caller, Reattempt, Refusal, Release, Renewal
 pub use held_row::{Durable, HeldRow, HolderKind};
 pub use holder::{Holder, Holders, MOST_NAMED};
 pub use introduction::{Introduction, own_host};
+pub use key::Key;
 pub use lease::Lease;
 pub use name::{
     Name, kill_ack_lock, kill_request_lock, new_id, random_id, run_id_lock, run_lock_of,

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use sha2::{Digest, Sha256};
 use uuid::Builder;
 
+use super::key::Key;
 use crate::base::exit::{Failure, Reason};
 
 /// The most bytes of a name.
@@ -22,7 +23,11 @@ const HASH_DIGITS: usize = 24;
 
 /// A lock's name: 1 to 200 bytes of UTF-8, without control characters, `#`, or white space at either end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Name(String);
+pub struct Name {
+    text: String,
+    /// The key that the lock has on PostgreSQL instead of one that is made of the name.
+    key: Option<Key>,
+}
 
 impl Name {
     /// Checks a name. The error ends a sentence that begins with the name.
@@ -33,14 +38,25 @@ impl Name {
             _ if name.contains('#') => Err("contains #, which is kept for slots"),
             _ if name.contains(char::is_control) => Err("contains a control character"),
             _ if name.trim() != name => Err("begins or ends with white space"),
-            _ => Ok(Self(name.to_owned())),
+            _ => Ok(Self {
+                text: name.to_owned(),
+                key: None,
+            }),
         }
+    }
+
+    /// The same name for the lock with this key.
+    pub fn with_key(self, key: Option<Key>) -> Self {
+        Self { key, ..self }
     }
 
     /// The name of the lock on the server. Up to 56 bytes it is the name itself, so any program's `GET_LOCK('name', …)` asks for the same
     /// lock. A longer one is cut at a character, and ends in a hash of the whole.
     pub fn on_server(&self) -> String {
-        let name = &self.0;
+        if let Some(key) = self.key {
+            return key.on_server();
+        }
+        let name = &self.text;
         if name.len() <= LONGEST_PLAIN_NAME {
             return name.clone();
         }
@@ -151,7 +167,7 @@ pub fn run_lock_of(id: &str) -> String {
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 

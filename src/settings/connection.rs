@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use zeroize::Zeroizing;
 
+use super::libpq;
 use super::option_file;
 use super::server_url::{self, Host};
 use super::sources::{Given, Origin, Precedence, Source, Sources};
@@ -24,6 +25,11 @@ const SYSTEM_CAS: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 /// # Errors
 /// [`Reason::Usage`] or [`Reason::Configuration`].
 pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
+    match sources.kind() {
+        Ok(Kind::MySql) => {}
+        Ok(Kind::Postgres) => return libpq::read(sources),
+        Err(failure) => sources.stop_unless_lenient(failure)?,
+    }
     let malformed: Vec<_> = sources
         .strongest_first()
         .filter_map(|(_, source)| check_source(source).err())
@@ -34,6 +40,9 @@ pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
     let connect_timeout = sources.value("connect-timeout", value::connect_timeout)?;
     let user = sources.optional("user", value::any)?;
     let password = password(sources)?;
+    if password.is_none() {
+        sources.record("password", None, "default");
+    }
     let database = sources.value("database", value::database)?;
     let schema = sources.value("schema", value::schema)?;
     let tls = tls(sources)?;
@@ -60,7 +69,7 @@ pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
         postgres: PostgresOptions::default(),
         targets,
         user,
-        password,
+        password: password.unwrap_or(Password::None),
         tls,
         connect_timeout,
         database,
@@ -171,7 +180,10 @@ fn named(
 }
 
 /// The password of the strongest source that has one.
-fn password(sources: &mut Sources) -> Result<Password, Failure> {
+///
+/// # Errors
+/// It is not UTF-8.
+pub fn password(sources: &mut Sources) -> Result<Option<Password>, Failure> {
     let has_one = |source: &Source| {
         let given = source
             .get("password-file")
@@ -182,29 +194,30 @@ fn password(sources: &mut Sources) -> Result<Password, Failure> {
         .strongest_first()
         .find_map(|(_, source)| has_one(source));
     let Some(given) = given else {
-        sources.record("password", None, "default");
-        return Ok(Password::None);
+        return Ok(None);
     };
     if given.name == "password-file" {
         let path = sources.path("password-file").unwrap_or_default();
-        return Ok(Password::File(path));
+        return Ok(Some(Password::File(path)));
     }
     sources.record("password", Some("***"), &given.place());
     match &given.origin {
-        Origin::File(place) => return Ok(deferred(place.clone(), given.name)),
+        Origin::File(place) => return Ok(Some(deferred(place.clone(), given.name))),
+        Origin::ServiceFile(place) => return Ok(Some(deferred_of_service(place.clone()))),
         Origin::Flag => sources.warn(
             "the password in --url can be read by every user of this host; use DBLOCK_PASSWORD, DBLOCK_URL or \
              --password-file",
         ),
         Origin::Variable(_) | Origin::Argument => {}
     }
-    Ok(Password::Given(Zeroizing::new(given.text()?.to_owned())))
+    let password = Zeroizing::new(given.text()?.to_owned());
+    Ok(Some(Password::Given(password)))
 }
 
 /// A password in an option file, or in a URL there. The process that logs in reads it.
 fn deferred(place: option_file::Place, name: String) -> Password {
     let place_name = format!("the password in {place}");
-    let read = move || {
+    let read = move |_: &Target| {
         let value = option_file::value_at(&place, &name)?;
         if name != "url" {
             return Ok(Some(value));
@@ -216,6 +229,14 @@ fn deferred(place: option_file::Place, name: String) -> Password {
     Password::Deferred(DeferredPassword {
         place: place_name,
         read: Rc::new(read),
+    })
+}
+
+/// A password in a service file.
+fn deferred_of_service(place: option_file::Place) -> Password {
+    Password::Deferred(DeferredPassword {
+        place: format!("the password in {place}"),
+        read: Rc::new(move |_| libpq::service::password_at(&place).map(Some)),
     })
 }
 

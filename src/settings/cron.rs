@@ -41,7 +41,7 @@ pub fn run(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
     let (mut sources, log) = read_sources(line.settings)?;
     let slots = own(&sources, &options::run::JOBS, commands)?;
     let grace = own(&sources, &options::run::GRACE, value::duration)?;
-    let variables = of_run::variables_of_the_server();
+    let variables = of_run::variables_of_the_server(&sources);
     let scrubbed = if sources.switch("scrub-env") {
         variables.clone()
     } else {

@@ -3,6 +3,8 @@
 pub mod cli;
 mod connection;
 pub mod cron;
+mod key;
+mod libpq;
 mod option_file;
 pub mod queue;
 mod run;
@@ -144,8 +146,15 @@ pub fn common(command_line: CommandLine) -> Result<Common, Failure> {
 /// # Errors
 /// As [`run()`].
 pub fn status(command_line: CommandLine) -> Result<(Vec<Name>, Common), Failure> {
-    with_common(command_line.settings, Part::NamedLocks, |_| {
-        lock_names(command_line.arguments)
+    with_common(command_line.settings, Part::NamedLocks, |sources| {
+        let mut names = lock_names(command_line.arguments)?;
+        if let Some(name) = names.pop() {
+            names.push(key::keyed(name, 1, sources)?);
+        }
+        if sources.given("key").is_some() && names.len() != 1 {
+            sources.refuse("key", "is the key of one lock: name that one")?;
+        }
+        Ok(names)
     })
 }
 
@@ -213,14 +222,9 @@ pub fn init(command_line: CommandLine) -> Result<Init, Failure> {
     })
 }
 
-/// The kind of the server that is meant.
-fn kind(_sources: &mut Sources) -> Result<Kind, Failure> {
-    Ok(Kind::MySql)
-}
-
 /// The tables that are meant, without a server that has them.
 fn tables_to_print(sources: &mut Sources) -> Result<Tables, Failure> {
-    let kind = kind(sources)?;
+    let kind = sources.kind()?;
     Part::Tables.check(kind)?;
     let name = match kind {
         Kind::MySql => sources.value("database", value::database)?,
@@ -253,7 +257,7 @@ pub fn kill(mut command_line: CommandLine) -> Result<(Kill, Common), Failure> {
         let holder = command_line.arguments.pop().unwrap_or_default();
         let (name, slot) = Given::new("NAME", holder, Origin::Argument).read(slot_of_lock)?;
         Ok(Kill {
-            name,
+            name: key::keyed(name, slot.map_or(1, |slot| slot + 1), sources)?,
             slot,
             wait: own(sources, &cli::kill::WAIT, value::wait)?,
             dry_run: sources.is_on("dry-run"),

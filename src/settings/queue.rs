@@ -235,7 +235,7 @@ pub fn work(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
     let grace = own(&sources, &options::work::GRACE, value::duration)?;
     let bury_on = own_optional(&sources, &options::work::BURY_ON, exit_codes)?;
     let scrubbed = if sources.switch("scrub-env") {
-        run::variables_of_the_server()
+        run::variables_of_the_server(&sources)
     } else {
         Vec::new()
     };

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use super::key::keyed;
 use super::sources::{Sources, TOKEN};
 use super::support::Part;
 use super::{cli, connection, value};
@@ -12,6 +13,7 @@ use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::cron::{Once, Schedule, Zone};
+use crate::db::Kind;
 use crate::lock::rows::Token;
 use crate::lock::{LockSpec, Name, limits};
 use crate::run::{Job, TableUse};
@@ -83,6 +85,7 @@ pub fn read(
     command: Vec<OsString>,
 ) -> Result<Run, Failure> {
     let (max_concurrency, slot_names) = slots(sources)?;
+    let name = keyed(name, max_concurrency, sources)?;
     let wait = sources.value("wait", value::wait)?;
     let conflict_exit_code = sources.value("conflict-exit-code", value::exit_code)?;
     let timeout = sources.optional("timeout", value::duration)?;
@@ -98,7 +101,7 @@ pub fn read(
     let once = once(sources, &name)?;
     let needs_tables = durable || token.is_some() || once.is_some() || sources.switch("record");
     let scrubbed = if sources.switch("scrub-env") {
-        variables_of_the_server()
+        variables_of_the_server(sources)
     } else {
         Vec::new()
     };
@@ -140,11 +143,14 @@ pub fn read(
     })
 }
 
-/// The variables with the server, the password and a script's token.
-pub fn variables_of_the_server() -> Vec<&'static str> {
+/// The variables with the server, the password and a script's token. Those of libpq are other programs', too, but for the password.
+pub fn variables_of_the_server(sources: &Sources) -> Vec<&'static str> {
     let own = cli::variables().map(|(_, variable)| variable);
     let own = own.filter(|variable| variable.starts_with("DBLOCK_"));
-    own.chain(["MYSQL_PWD", TOKEN]).collect()
+    let is_postgres = matches!(sources.kind(), Ok(Kind::Postgres));
+    own.chain(["MYSQL_PWD", TOKEN])
+        .chain(is_postgres.then_some("PGPASSWORD"))
+        .collect()
 }
 
 /// The number of slots, and their names if they have some. If both options are given, the stronger source counts.

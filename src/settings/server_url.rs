@@ -1,11 +1,14 @@
 //! `mysql://[user[:password]@]host[:port][,host[:port]]…[/[database]][?option=value&…]`, with percent-encoding. No error quotes a part
-//! that may be a password.
+//! that may be a password. URLs of PostgreSQL are libpq's: `libpq::url` takes them apart.
 
 use std::fmt;
 
 use percent_encoding::percent_decode_str;
 use url::Url;
 use zeroize::Zeroizing;
+
+use super::libpq;
+use crate::db::Kind;
 
 /// The options after the `?`.
 const OPTIONS: [&str; 6] = [
@@ -14,6 +17,8 @@ const OPTIONS: [&str; 6] = [
 
 /// A URL's parts.
 pub struct Parts {
+    /// The kind of server that the scheme names.
+    pub kind: Kind,
     /// The hosts, in order; `None`: none is named.
     pub hosts: Option<Vec<Host>>,
     /// The settings in it, including user and password.
@@ -43,17 +48,36 @@ pub fn shown(hosts: &[Host]) -> String {
     shown.collect::<Vec<_>>().join(",")
 }
 
+/// The kind of server that the scheme of a URL names; `None`: the scheme is unknown.
+pub fn kind(url: &[u8]) -> Option<Kind> {
+    let schemes: [(&[u8], Kind); 3] = [
+        (b"mysql://", Kind::MySql),
+        (b"postgres://", Kind::Postgres),
+        (b"postgresql://", Kind::Postgres),
+    ];
+    let found = schemes
+        .into_iter()
+        .find(|(scheme, _)| url.starts_with(scheme));
+    found.map(|(_, kind)| kind)
+}
+
 /// Splits a URL into its parts.
 ///
 /// # Errors
 /// What is wrong with it, without quoting it.
 pub fn parse(text: &str) -> Result<Parts, String> {
-    let (scheme, rest) = text.split_once("://").ok_or("a URL begins with mysql://")?;
-    if scheme != "mysql" {
-        return Err(format!(
-            "the scheme{} is unknown; a URL begins with mysql://",
-            quoted(scheme, text)
-        ));
+    let (scheme, rest) = text
+        .split_once("://")
+        .ok_or("a URL begins with mysql:// or postgres://")?;
+    match kind(text.as_bytes()) {
+        Some(Kind::MySql) => {}
+        Some(Kind::Postgres) => return libpq::url::parse(rest, text),
+        None => {
+            return Err(format!(
+                "the scheme{} is unknown; a URL begins with mysql:// or postgres://",
+                quoted(scheme, text)
+            ));
+        }
     }
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, tail) = rest.split_at(end);
@@ -103,6 +127,7 @@ pub fn parse(text: &str) -> Result<Parts, String> {
         options.push((option, value.into_owned().into()));
     }
     Ok(Parts {
+        kind: Kind::MySql,
         hosts,
         settings: options,
     })
@@ -116,7 +141,8 @@ pub fn password_in(text: &str) -> Option<Zeroizing<String>> {
         .map(|(_, password)| password)
 }
 
-fn decoded(text: &str, what: &str) -> Result<Zeroizing<String>, String> {
+/// A part of a URL without its percent-encoding.
+pub fn decoded(text: &str, what: &str) -> Result<Zeroizing<String>, String> {
     let is_encoded = |code: &str| {
         let code = code.as_bytes().get(..2);
         code.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
@@ -136,7 +162,7 @@ fn decoded(text: &str, what: &str) -> Result<Zeroizing<String>, String> {
 
 /// ` "word"`, or nothing if the word may be part of a password. If a password contains an unencoded `/`, `?` or `#`, the rest of it
 /// follows there, with its `@`.
-fn quoted(word: &str, url: &str) -> String {
+pub fn quoted(word: &str, url: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let tail = rest.find(['/', '?', '#']).map_or("", |at| &rest[at..]);
     let harmless = word
@@ -186,10 +212,17 @@ mod tests {
     proptest! {
         #[test]
         fn no_error_shows_the_password(
-            before in "(mysql|pg|)(://|:|)[a-z%@/?#,\\[\\]]{0,6}",
-            after in "[a-z0-9@:%/?#,&=.\\[\\]]{0,20}",
+            before in "(mysql|postgres|postgresql|pg|)(://|:|)[a-z%@/?#,\\[\\]]{0,6}",
+            after in "[a-z0-9@:%/?#,&=.\\[\\]]{0,20}|[@/?]?(port|sslmode|host|hostaddr|connect_timeout|x)=[a-z0-9@:%/?#,&=]{0,9}",
         ) {
-            for url in [format!("{before}:S3CRET@{after}"), format!("mysql://u:S3CRET{after}@h{before}")] {
+            for url in [
+                format!("{before}:S3CRET@{after}"),
+                format!("mysql://u:S3CRET{after}@h{before}"),
+                format!("postgres://u:S3CRET{after}@h{before}"),
+                format!("postgres://u:{after}S3CRET@h{before}"),
+                format!("postgres://u@h/d?{after}password=S3CRET"),
+                format!("postgres://u@h/d?password=S3CRET&{after}"),
+            ] {
                 if let Err(error) = parse(&url) {
                     prop_assert!(!error.contains("S3CRET"), "{}: {}", url, error);
                 }
@@ -197,7 +230,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_taken_apart_or_refused(text in "\\PC{0,60}|mysql://.{0,60}") {
+        fn any_text_is_taken_apart_or_refused(text in "\\PC{0,60}|(mysql|postgres)://.{0,60}") {
             if let Ok(parts) = parse(&text) {
                 for host in parts.hosts.into_iter().flatten() {
                     prop_assert!(!host.name.is_empty() && host.port != Some(0));
@@ -264,6 +297,17 @@ mod tests {
             "mysql://u:1#secret@h",
             "u:secret://h",
             "mysql://u:1?secret&x@h",
+            "postgres://u:secret@h:70000/",
+            "postgres://u:secret@h?x=1",
+            "postgres://u:/secret@h",
+            "postgres://u:1/secret@h",
+            "postgres://u:1/d?secret@h",
+            "postgres://u:1/d?sslmode=secret&user=x@h",
+            "postgres://u:secret/@h",
+            "postgres://u:1@secret@h",
+            "postgres://u:1@secret/d@h",
+            "postgres://u@h/d?password=secret&x=1",
+            "postgres://u@h/d?password=secret&port=x",
         ] {
             let error = parse(wrong).err().expect(wrong);
             assert!(!error.contains("secret"), "{error}");

@@ -90,6 +90,7 @@ both_servers! {
         let mut admin = server.admin();
         let by_socket = match server.kind {
             Kind::MariaDb => "IDENTIFIED VIA unix_socket",
+            Kind::Postgres => unreachable!("a test of MySQL"),
             Kind::MySql => {
                 let _ = admin.query_drop("INSTALL PLUGIN auth_socket SONAME 'auth_socket.so'");
                 "IDENTIFIED WITH auth_socket"

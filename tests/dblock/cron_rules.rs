@@ -646,6 +646,7 @@ fn a_look_does_not_read_the_daemons_that_are_gone(kind: Kind) {
     let look: String = look.unwrap();
     let explain = match kind {
         Kind::MariaDb => "EXPLAIN",
+        Kind::Postgres => unreachable!("a test of MySQL"),
         Kind::MySql => "EXPLAIN FORMAT=TRADITIONAL",
     };
     let plan: Vec<mysql::Row> = admin.query(format!("{explain} {look}")).unwrap();

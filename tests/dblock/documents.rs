@@ -515,6 +515,7 @@ impl Reader {
         let _ = admin.query_drop("INSTALL PLUGIN auth_socket SONAME 'auth_socket.so'");
         let other = match self.kind {
             Kind::MariaDb => "-- MySQL",
+            Kind::Postgres => unreachable!("a test of MySQL"),
             Kind::MySql => "-- MariaDB",
         };
         let lines = block.text.lines().filter(|line| !line.contains(other));

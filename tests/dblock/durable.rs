@@ -81,6 +81,7 @@ fn asked(kind: Kind, comment: &'static str, knows_catch_up: bool) -> Vec<String>
     let sets = match kind {
         Kind::MariaDb => "SESSION wsrep_sync_wait",
         // It takes the rest for a comment.
+        Kind::Postgres => unreachable!("a test of MySQL"),
         Kind::MySql => "SET SESSION wsrep_sync_wait",
     };
     let fake = Fake::start(kind, move |statement| match statement {

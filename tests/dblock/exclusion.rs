@@ -2,26 +2,18 @@
 
 use std::time::Duration;
 
-use mysql::Conn;
-use mysql::prelude::Queryable;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
 use crate::harness::{
-    Dblock, Packet, Proxy, Records, SOON, Server, both_locks, both_servers, dblock_holds,
-    eventually, has_session, holder, unique, waiters,
+    Dblock, Kind, Packet, Proxy, Records, SOON, Server, Watcher, all_locks, all_servers,
+    dblock_holds, eventually, has_session, holder, unique, waiters,
 };
 
-/// A plain client tries the lock.
-fn get_lock(client: &mut Conn, name: &str) -> bool {
-    let got: Option<u8> = client.exec_first("SELECT GET_LOCK(?, 0)", (name,)).unwrap();
-    got == Some(1)
-}
-
-both_locks! {
+all_locks! {
     fn forty_that_wait_run_one_by_one_in_the_order_of_arrival(server) {
         let (name, records) = (unique("forty"), Records::new());
-        let (mut admin, client) = (server.admin(), server.hold(&name));
+        let (mut admin, client) = (server.watcher(), server.hold(&name));
         let mut queue = Vec::new();
         for id in 0..40 {
             let dblock = Dblock::run(server, &name).args(["--wait", "60"]);
@@ -62,11 +54,11 @@ both_locks! {
     fn dblock_keeps_a_plain_client_out(server) {
         let name = unique("plain");
         let held = dblock_holds(server, &name);
-        let mut client = server.client();
-        assert!(!get_lock(&mut client, &name));
+        let mut client = server.plain();
+        assert!(!client.try_lock(&name));
         assert_eq!(holder(&mut client, &name), Some(held.connection));
         drop(held);
-        eventually("the lock is free", SOON, || get_lock(&mut client, &name));
+        eventually("the lock is free", SOON, || client.try_lock(&name));
     }
 
     fn different_names_do_not_meet(server) {
@@ -83,7 +75,7 @@ both_locks! {
 
     fn nothing_is_left_on_the_server(server) {
         let name = unique("left");
-        let mut admin = server.admin();
+        let mut admin = server.watcher();
         for script in ["echo $DBLOCK_CONNECTION_ID", "echo $DBLOCK_CONNECTION_ID; exit 3"] {
             let output = Dblock::run(server, &name).sh(script).output();
             assert_eq!(holder(&mut admin, &name), None, "still held when dblock has exited");
@@ -95,7 +87,7 @@ both_locks! {
     fn a_skip_leaves_nothing_on_the_server(server) {
         let name = unique("skip");
         let _held = dblock_holds(server, &name);
-        let mut admin = server.admin();
+        let mut admin = server.watcher();
         Dblock::run(server, &name).args(["--wait", "0.1"]).command(["true"]).output().expect_code(75);
         eventually("nobody waits", SOON, || waiters(&mut admin, &name).is_empty());
     }
@@ -112,7 +104,11 @@ both_locks! {
     }
 
     fn a_command_outlasts_the_servers_limit_for_idle_sessions(server) {
-        let server = &Server::private_with(server.kind, &["--wait-timeout=1"]);
+        let options: &[&str] = match server.kind {
+            Kind::Postgres => &["-c", "idle_session_timeout=1s"],
+            Kind::MariaDb | Kind::MySql => &["--wait-timeout=1"],
+        };
+        let server = &Server::private_with(server.kind, options);
         let name = unique("idle");
         Dblock::run(server, &name).sh("sleep 3; exit 3").output().expect_code(3).expect_silence();
     }
@@ -128,13 +124,13 @@ both_locks! {
 }
 
 // What happens to a named lock, which ends with its session.
-both_servers! {
+all_servers! {
     fn a_session_that_is_killed_is_told_even_if_the_command_ends_with_it(server) {
-        let mut admin = server.admin();
+        let mut admin = server.watcher();
         let mut dblock = Dblock::run(server, &unique("killed")).arg("-q").sh("echo $DBLOCK_CONNECTION_ID; read line").stdin(std::process::Stdio::piped()).spawn();
-        let connection = dblock.wait_line("", SOON);
+        let connection = dblock.wait_line("", SOON).parse().unwrap();
         let end = dblock.take_stdin();
-        admin.query_drop(format!("KILL {connection}")).unwrap();
+        admin.end_session(connection);
         drop(end);
         dblock.wait().expect_code(1).expect_one_line("lost");
     }
@@ -144,8 +140,8 @@ both_servers! {
         let go = records.path().join("go");
         let script = format!("echo $DBLOCK_CONNECTION_ID; until [ -e {} ]; do sleep 0.02; done; exit 3", go.display());
         let mut dblock = Dblock::run(server, &name).sh(&script).spawn();
-        let connection = dblock.wait_line("", SOON);
-        server.admin().query_drop(format!("KILL {connection}")).unwrap();
+        let connection = dblock.wait_line("", SOON).parse().unwrap();
+        server.watcher().end_session(connection);
         dblock.wait_stderr("reacquired after", SOON);
         assert!(dblock.is_running(), "the command runs on");
         std::fs::write(go, "").unwrap();

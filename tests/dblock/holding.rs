@@ -8,14 +8,12 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mysql::Conn;
-use mysql::prelude::Queryable;
 use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::harness::pty::{INTERRUPT, SUSPEND, Shell};
 use crate::harness::{
-    Dblock, Proxy, Running, SOON, Server, both_locks, both_servers, eventually, eventually_gone,
-    is_stopped, send, slack, stat_field, unique, within,
+    Client, Dblock, Proxy, Running, SOON, Server, Watcher, all_locks, all_servers, both_locks,
+    eventually, eventually_gone, is_stopped, send, slack, stat_field, unique, within,
 };
 
 /// Long enough to see that something does not happen.
@@ -69,11 +67,11 @@ fn taken_again(server: &Server, name: &str, before: u64) -> u64 {
 
 /// The session ends, and before it is sought again a plain client has the lock. The client, and the keeper that seeks it.
 #[track_caller]
-fn lock_goes_to_a_client(server: &Server, name: &str, run: &Running) -> (Conn, i32) {
+fn lock_goes_to_a_client(server: &Server, name: &str, run: &Running) -> (Client, i32) {
     let id = server.holder(name).expect("it is held");
     let keeper = run.keeper(None);
     send(keeper, Signal::SIGSTOP);
-    server.admin().query_drop(format!("KILL {id}")).unwrap();
+    server.watcher().end_session(id);
     // dblock has the session's descriptor open, too; the server's end is another matter.
     eventually("it is free", SOON, || server.holder(name).is_none());
     let client = server.hold(name);
@@ -97,7 +95,84 @@ fn inherited_by(pid: i32) -> Vec<String> {
         .collect()
 }
 
-both_locks! {
+all_locks! {
+    fn a_session_that_is_killed_in_the_hold_is_taken_again(server) {
+        let name = unique("killed");
+        let mut admin = server.watcher();
+        let run = in_the_hold(server, &name);
+        let mut id = server.holder(&name).expect("it is held");
+        for _ in 0..3 {
+            admin.end_session(id);
+            id = taken_again(server, &name, id);
+        }
+        end_hold(server, &name, run, 6);
+    }
+
+    fn a_server_that_comes_back_in_the_hold_gives_the_lock_again(server) {
+        let server = &Server::private(server.kind);
+        let name = unique("restart");
+        let mut run = in_the_hold(server, &name);
+        server.kill();
+        server.start();
+        eventually("it is taken again", SOON, || server.holder(&name).is_some());
+        assert!(run.is_running());
+        end_hold(server, &name, run, 6);
+
+        let span = Duration::from_secs(2);
+        let mut run = holding(server, &name, "2").sh("exit 6").spawn();
+        begins_to_hold(&mut run);
+        server.kill();
+        // There is nothing to give back, and nothing to wait for.
+        run.wait_within(SOON).expect_code(6).expect_took(span, span + slack());
+    }
+
+    fn a_lock_that_another_took_meanwhile_is_left_to_it(server) {
+        let name = unique("other");
+        let span = Duration::from_secs(3);
+        let mut run = holding(server, &name, "3").sh("exit 6").spawn();
+        begins_to_hold(&mut run);
+        let id = server.holder(&name).expect("it is held");
+        let mut client = server.plain();
+        let client_id = client.connection_id();
+        let lock = name.clone();
+        let waits = thread::spawn(move || {
+            client.wait_for_lock(&lock);
+            client
+        });
+        eventually("the client waits", SOON, || server.is_waiting(client_id));
+        server.watcher().end_session(id);
+        let _client = waits.join().unwrap();
+        run.wait_within(SOON).expect_code(6).expect_took(span, span + slack());
+        assert_eq!(server.holder(&name), Some(client_id));
+    }
+
+    fn sigkill_to_the_keeper_in_the_hold_changes_nothing(server) {
+        let name = unique("keeper");
+        // Longer than the server keeps a session that says nothing.
+        let span = Duration::from_secs(7);
+        let mut run = holding(server, &name, "7").args(["--ttl", "4"]).sh("exit 6").spawn();
+        begins_to_hold(&mut run);
+        let id = server.holder(&name).expect("it is held");
+        let keeper = run.keeper(None);
+        send(keeper, Signal::SIGKILL);
+        eventually_gone(keeper, SOON);
+        eventually("another keeper has it", SOON, || server.holder(&name).is_some_and(|now| now != id));
+        assert!(!within(Duration::from_secs(5), || server.holder(&name).is_none()), "it is kept");
+        let end = run.wait_within(SOON);
+        end.expect_code(6).expect_took(span, span + slack());
+        assert!(!end.stderr.contains("lost"), "{end:#?}");
+        eventually("the lock is free", SOON, || server.holder(&name).is_none());
+    }
+
+    fn sigkill_to_dblock_ends_a_keeper_that_seeks_the_lock(server) {
+        let name = unique("seeks");
+        let mut run = in_the_hold(server, &name);
+        let (_client, keeper) = lock_goes_to_a_client(server, &name, &run);
+        run.signal(Signal::SIGKILL);
+        run.wait_within(SOON).expect_signal(Signal::SIGKILL);
+        eventually_gone(keeper, Duration::from_secs(2));
+    }
+
     fn the_lock_is_kept_after_the_commands_end(server) {
         let name = unique("hold");
         let span = Duration::from_secs(2);
@@ -112,7 +187,9 @@ both_locks! {
         waits.wait().expect_code(0).expect_silence();
         other().output().expect_code(0);
     }
+}
 
+both_locks! {
     fn the_time_begins_when_the_lock_was_had(server) {
         let name = unique("begin");
         let client = server.hold(&name);
@@ -316,33 +393,6 @@ both_locks! {
         eventually("the lock is free", Duration::from_secs(2), || server.holder(&name).is_none());
     }
 
-    fn sigkill_to_dblock_ends_a_keeper_that_seeks_the_lock(server) {
-        let name = unique("seeks");
-        let mut run = in_the_hold(server, &name);
-        let (_client, keeper) = lock_goes_to_a_client(server, &name, &run);
-        run.signal(Signal::SIGKILL);
-        run.wait_within(SOON).expect_signal(Signal::SIGKILL);
-        eventually_gone(keeper, Duration::from_secs(2));
-    }
-
-    fn sigkill_to_the_keeper_in_the_hold_changes_nothing(server) {
-        let name = unique("keeper");
-        // Longer than the server keeps a session that says nothing.
-        let span = Duration::from_secs(7);
-        let mut run = holding(server, &name, "7").args(["--ttl", "4"]).sh("exit 6").spawn();
-        begins_to_hold(&mut run);
-        let id = server.holder(&name).expect("it is held");
-        let keeper = run.keeper(None);
-        send(keeper, Signal::SIGKILL);
-        eventually_gone(keeper, SOON);
-        eventually("another keeper has it", SOON, || server.holder(&name).is_some_and(|now| now != id));
-        assert!(!within(Duration::from_secs(5), || server.holder(&name).is_none()), "it is kept");
-        let end = run.wait_within(SOON);
-        end.expect_code(6).expect_took(span, span + slack());
-        assert!(!end.stderr.contains("lost"), "{end:#?}");
-        eventually("the lock is free", SOON, || server.holder(&name).is_none());
-    }
-
     fn a_stopped_keeper_does_not_prolong_the_hold(server) {
         let name = unique("stopped");
         let run = holding(server, &name, "1.5").args(["--connect-timeout", "0.5"]);
@@ -362,56 +412,6 @@ both_locks! {
         let asked = Instant::now();
         run.wait_within(SOON).expect_code(6);
         assert!(asked.elapsed() < Duration::from_secs(1) + slack(), "{:?}", asked.elapsed());
-    }
-
-    fn a_session_that_is_killed_in_the_hold_is_taken_again(server) {
-        let name = unique("killed");
-        let mut admin = server.admin();
-        let run = in_the_hold(server, &name);
-        let mut id = server.holder(&name).expect("it is held");
-        for _ in 0..3 {
-            admin.query_drop(format!("KILL {id}")).unwrap();
-            id = taken_again(server, &name, id);
-        }
-        end_hold(server, &name, run, 6);
-    }
-
-    fn a_server_that_comes_back_in_the_hold_gives_the_lock_again(server) {
-        let server = &Server::private(server.kind);
-        let name = unique("restart");
-        let mut run = in_the_hold(server, &name);
-        server.kill();
-        server.start();
-        eventually("it is taken again", SOON, || server.holder(&name).is_some());
-        assert!(run.is_running());
-        end_hold(server, &name, run, 6);
-
-        let span = Duration::from_secs(2);
-        let mut run = holding(server, &name, "2").sh("exit 6").spawn();
-        begins_to_hold(&mut run);
-        server.kill();
-        // There is nothing to give back, and nothing to wait for.
-        run.wait_within(SOON).expect_code(6).expect_took(span, span + slack());
-    }
-
-    fn a_lock_that_another_took_meanwhile_is_left_to_it(server) {
-        let name = unique("other");
-        let span = Duration::from_secs(3);
-        let mut run = holding(server, &name, "3").sh("exit 6").spawn();
-        begins_to_hold(&mut run);
-        let id = server.holder(&name).expect("it is held");
-        let mut client = server.client();
-        let client_id = u64::from(client.connection_id());
-        let get_lock = format!("SELECT GET_LOCK('{name}', 30)");
-        let waits = thread::spawn(move || {
-            assert_eq!(client.query_first::<u8, _>(get_lock).unwrap(), Some(1));
-            client
-        });
-        eventually("the client waits", SOON, || server.waiters(&name).len() == 1);
-        server.admin().query_drop(format!("KILL {id}")).unwrap();
-        let _client = waits.join().unwrap();
-        run.wait_within(SOON).expect_code(6).expect_took(span, span + slack());
-        assert_eq!(server.holder(&name), Some(client_id));
     }
 
     fn the_lock_is_given_back_after_the_hold(server) {
@@ -482,8 +482,7 @@ fn without_a_lock_there_is_nothing_to_hold() {
         .expect_took(Duration::ZERO, SOON);
 }
 
-// What happens to a named lock, which ends with its session.
-both_servers! {
+all_servers! {
     fn a_lock_that_another_had_for_a_moment_is_taken_again(server) {
         let name = unique("moment");
         let run = in_the_hold(server, &name);
@@ -509,7 +508,7 @@ both_servers! {
         let mut run = holding(server, &name, "50").stdin(Stdio::piped()).sh("read x; exit 6").spawn();
         run.wait_stderr("acquired ", SOON);
         let id = server.holder(&name).expect("it is held");
-        server.admin().query_drop(format!("KILL {id}")).unwrap();
+        server.watcher().end_session(id);
         run.wait_stderr("was lost while the command runs", SOON);
         drop(run.take_stdin());
         begins_to_hold(&mut run);
@@ -517,3 +516,5 @@ both_servers! {
         end_hold(server, &name, run, 6);
     }
 }
+
+// What happens to a named lock, which ends with its session.

@@ -14,7 +14,7 @@ use crate::harness::{
 
 pub const UNREACHABLE: i32 = 69;
 pub const INTERNAL: i32 = 70;
-const ACCOUNT_REFUSED: i32 = 77;
+pub const ACCOUNT_REFUSED: i32 = 77;
 
 /// An OK packet that ends a handshake.
 pub const OK: &[u8] = &[0, 0, 0, 2, 0, 0, 0];
@@ -68,7 +68,7 @@ pub fn against(talk: impl Fn(&mut TcpStream) + Send + Clone + 'static) -> Output
 }
 
 /// Starts a server that does this with each connection; its port.
-fn serve(talk: impl Fn(&mut TcpStream) + Send + Clone + 'static) -> u16 {
+pub fn serve(talk: impl Fn(&mut TcpStream) + Send + Clone + 'static) -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let port = listener.local_addr().expect("bound").port();
     thread::spawn(move || {

@@ -11,13 +11,14 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use mysql::prelude::Queryable;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{chdir, execve};
 
-use crate::harness::{Dblock, PASSWORD, SOON, Server, each_lock, eventually, quoted, unique};
+use crate::harness::{
+    Dblock, PASSWORD, SOON, Server, Watcher, each_lock, each_way, eventually, quoted, unique,
+};
 
 /// What happens to the new process before it becomes dblock, or the command itself.
 type Start = fn() -> io::Result<()>;
@@ -149,6 +150,24 @@ fn assert_same(
         "{what}: the command wrote what it sees"
     );
     assert_eq!(plain, wrapped, "{what}: without dblock, and with it");
+}
+
+each_way! {
+    fn a_lost_session_that_cannot_be_told_stops_nobody(server) {
+        for stderr in ODD_STDERRS {
+            let dblock = Dblock::run(server, &unique("stderr"))
+                .arg("-vv")
+                .stdin(Stdio::piped())
+                .sh("echo on $DBLOCK_CONNECTION_ID; read x; exit 5");
+            let (mut run, _reader) = with_stderr(dblock, stderr);
+            let id = run.wait_pid("on");
+            server.watcher().end_session(id.try_into().unwrap());
+            eventually("the session is gone", SOON, || !server.has_session(id.try_into().unwrap()));
+            drop(run.take_stdin());
+            let end = run.wait_within(SOON);
+            assert_eq!(end.code, Some(5), "{}: {end:#?}", stderr.0);
+        }
+    }
 }
 
 each_lock! {
@@ -341,22 +360,6 @@ each_lock! {
             quick(75, Dblock::run(server, &taken).command(["true"]));
             quick(75, Dblock::run(server, &taken).args(["-vv", "--wait", "0.5"]).command(["true"]));
             quick(64, Dblock::run(server, "").command(["true"]));
-        }
-    }
-
-    fn a_lost_session_that_cannot_be_told_stops_nobody(server) {
-        for stderr in ODD_STDERRS {
-            let dblock = Dblock::run(server, &unique("stderr"))
-                .arg("-vv")
-                .stdin(Stdio::piped())
-                .sh("echo on $DBLOCK_CONNECTION_ID; read x; exit 5");
-            let (mut run, _reader) = with_stderr(dblock, stderr);
-            let id = run.wait_pid("on");
-            server.admin().query_drop(format!("KILL {id}")).unwrap();
-            eventually("the session is gone", SOON, || !server.has_session(id.try_into().unwrap()));
-            drop(run.take_stdin());
-            let end = run.wait_within(SOON);
-            assert_eq!(end.code, Some(5), "{}: {end:#?}", stderr.0);
         }
     }
 }

@@ -113,7 +113,7 @@ both_servers! {
         }
         let mut waits = Dblock::run(server, &name).args(["-v", "--wait", "50"]).command(["echo", "ran"]).spawn();
         waits.wait_stderr("is being ended", SOON);
-        marker.query_drop(format!("DO RELEASE_LOCK('{name}#kill0')")).unwrap();
+        marker.unlock(&format!("{name}#kill0"));
         waits.wait().expect_code(0).expect_stdout("ran\n");
     }
 

@@ -8,8 +8,8 @@ use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    Dblock, Frozen, Kind, Output, PASSWORD, Packet, Proxy, Running, SOON, Server, both_servers,
-    eventually, eventually_gone, is_stopped, runs, send, slack, unique, within,
+    Dblock, Frozen, Kind, Output, PASSWORD, Packet, Proxy, Running, SOON, Server, Watcher,
+    all_servers, eventually, eventually_gone, is_stopped, runs, send, slack, unique, within,
 };
 use crate::pools::slot_on_server;
 use crate::sigkill::{looks_for_life, out_of_reach, with_sign_of_life};
@@ -90,9 +90,9 @@ fn far_away(server: &Server) -> Proxy {
 }
 
 fn kill_session(server: &Server, name: &str) -> u64 {
-    let mut admin = server.admin();
+    let mut admin = server.watcher();
     let session = crate::harness::holder(&mut admin, name).expect("somebody holds it");
-    admin.query_drop(format!("KILL {session}")).unwrap();
+    admin.end_session(session);
     session
 }
 
@@ -144,7 +144,7 @@ impl Fault {
     }
 }
 
-both_servers! {
+all_servers! {
     fn a_lock_that_was_lost_is_had_again_while_the_command_goes_on(server) {
         for fault in Fault::ALL {
             for slot in [0, 1] {

@@ -5,8 +5,6 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mysql::prelude::Queryable;
-
 use crate::harness::{
     Dblock, Island, Proxy, Records, Running, SOON, Server, both_servers, eventually,
     eventually_gone, holder, processes_with, slack, unique, waiters, within, works,
@@ -202,9 +200,7 @@ fn dead_waiters(server: &Server, slots: u32) {
     for (_, proxy) in &queue[..DEAD as usize] {
         proxy.freeze();
     }
-    client
-        .query_drop("SELECT RELEASE_ALL_LOCKS()")
-        .expect("an answer");
+    client.unlock_all();
     let freed = Instant::now();
     let most = DEAD * OF_THE_DEAD + A_MOMENT + slack();
     eventually("the one that lives has run", most, || {

@@ -4,11 +4,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Stdio;
 
-use mysql::prelude::Queryable;
-
 use crate::harness::{
-    Answer, Dblock, Fake, Kind, Output, PASSWORD, Packet, Proxy, SOON, Server, both_servers,
-    eventually, unique, url_of_port,
+    Answer, Dblock, Fake, Kind, Output, PASSWORD, Packet, Proxy, SOON, Server, Watcher,
+    all_servers, both_servers, eventually, unique, url_of_port,
 };
 
 /// Every line is dblock's own.
@@ -28,7 +26,7 @@ fn assert_printable(run: &Output) {
     assert!(!run.stderr.contains(steers), "control characters: {run:#?}");
 }
 
-both_servers! {
+all_servers! {
     fn success_says_nothing(server) {
         let run = Dblock::run(server, &unique("success")).command(["echo", "word"]).output();
         run.expect_code(0).expect_silence().expect_stdout("word\n");
@@ -45,8 +43,8 @@ both_servers! {
 
     fn a_skip_says_as_much_as_the_server_tells_of_another_account(server) {
         let name = unique("skip");
-        let mut holder = server.admin();
-        holder.query_drop(format!("DO GET_LOCK('{name}', 0)")).unwrap();
+        let mut holder = server.watcher();
+        assert!(holder.try_lock(&name));
         let run = Dblock::run(server, &name).command(["true"]).output();
         let line = format!("dblock: {name} is held by connection {}; not run\n", holder.connection_id());
         run.expect_code(75).expect_one_line(&line);
@@ -89,7 +87,7 @@ both_servers! {
             Dblock::run_at(&proxy.url(), &name).args(arguments).command(["true"]).output().expect_code(code);
             let packets = proxy.packets();
             let mut statements = packets.iter().filter_map(Packet::statements);
-            statements.any(|statement| statement.contains("processlist"))
+            statements.any(|statement| statement.contains("processlist") || statement.contains("pg_stat_activity"))
         };
         assert!(asks(&[], 75));
         assert!(!asks(&["-q"], 75));
@@ -111,16 +109,6 @@ both_servers! {
         };
         assert!(run.stderr.lines().any(timed), "no span of time: {run:#?}");
         assert!(!run.stderr.contains("GET_LOCK"), "statements are for -vv: {run:#?}");
-    }
-
-    fn very_verbose_says_the_statements_and_no_password(server) {
-        let name = unique("verbose");
-        for twice in [&["-vv"][..], &["-v", "-v"], &["--verbose", "--verbose"]] {
-            let run = Dblock::run(server, &name).args(twice).command(["true"]).output();
-            run.expect_code(0).expect_said(["GET_LOCK", "RELEASE"]);
-            assert_own_lines(&run);
-            assert!(!run.stderr.contains(PASSWORD), "{run:#?}");
-        }
     }
 
     fn no_message_shows_a_password(server) {
@@ -159,13 +147,25 @@ both_servers! {
             .sh("echo on $DBLOCK_CONNECTION_ID; read x; exit 5")
             .spawn();
         let id = run.wait_pid("on");
-        server.admin().query_drop(format!("KILL {id}")).unwrap();
+        server.watcher().end_session(id.try_into().unwrap());
         run.wait_stderr("reacquired after", SOON);
         assert!(run.is_running(), "the command runs on");
         drop(run.take_stdin());
         let end = run.wait();
         end.expect_code(5).expect_line(&format!("dblock: {name} was lost"));
         assert_eq!(end.stderr.lines().count(), 2, "{end:#?}");
+    }
+}
+
+both_servers! {
+    fn very_verbose_says_the_statements_and_no_password(server) {
+        let name = unique("verbose");
+        for twice in [&["-vv"][..], &["-v", "-v"], &["--verbose", "--verbose"]] {
+            let run = Dblock::run(server, &name).args(twice).command(["true"]).output();
+            run.expect_code(0).expect_said(["GET_LOCK", "RELEASE"]);
+            assert_own_lines(&run);
+            assert!(!run.stderr.contains(PASSWORD), "{run:#?}");
+        }
     }
 
     fn a_command_with_a_name_of_any_bytes_is_told_printably(server) {

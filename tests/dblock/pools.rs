@@ -26,7 +26,7 @@ impl Holder {
     fn named(&self, server: &Server) -> String {
         match server.kind {
             Kind::MariaDb => format!("connection {} ", self.connection),
-            Kind::MySql => format!("pid {} ", self.run.pid()),
+            Kind::MySql | Kind::Postgres => format!("pid {} ", self.run.pid()),
         }
     }
 

@@ -9,15 +9,15 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use mysql::Conn;
 use mysql::prelude::Queryable;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::harness::{
-    Dblock, PASSWORD, Packet, Proxy, Records, Running, SOON, Server, both_locks, both_servers,
-    each_lock, eventually, eventually_gone, holder, quoted, send, slack, unique, waiters, within,
+    Client, Dblock, PASSWORD, Packet, Proxy, Records, Running, SOON, Server, Watcher, all_locks,
+    all_servers, both_locks, both_servers, each_lock, eventually, eventually_gone, holder, quoted,
+    send, slack, unique, waiters, within,
 };
 use crate::pools::slot_on_server;
 
@@ -43,23 +43,18 @@ fn place(name: &str) -> String {
 
 /// A plain client that has taken the first so many slots, which must be free.
 #[track_caller]
-fn hold_slots(server: &Server, name: &str, slots: u32) -> Conn {
-    let mut client = server.client();
+fn hold_slots(server: &Server, name: &str, slots: u32) -> Client {
+    let mut client = server.plain();
     for slot in 0..slots {
-        let had: Option<u8> = client
-            .exec_first("SELECT GET_LOCK(?, 0)", (slot_on_server(name, slot),))
-            .expect("an answer");
-        assert_eq!(had, Some(1), "slot {slot} is free");
+        let had = client.try_lock(&slot_on_server(name, slot));
+        assert!(had, "slot {slot} is free");
     }
     client
 }
 
 #[track_caller]
-fn free(client: &mut Conn, name: &str, slot: u32) {
-    let freed: Option<u8> = client
-        .exec_first("SELECT RELEASE_LOCK(?)", (slot_on_server(name, slot),))
-        .expect("an answer");
-    assert_eq!(freed, Some(1), "slot {slot} was held");
+fn free(client: &mut Client, name: &str, slot: u32) {
+    client.unlock(&slot_on_server(name, slot));
 }
 
 /// A caller that waits for one of `slots`, and says `ran`. It is waiting when this returns, and nobody else has come.
@@ -70,7 +65,7 @@ fn waiter(server: &Server, name: &str, slots: u32) -> Running {
 
 #[track_caller]
 fn waiter_by(server: &Server, url: &str, name: &str, slots: u32) -> Running {
-    let mut admin = server.admin();
+    let mut admin = server.watcher();
     let before = waiters(&mut admin, name).len();
     let dblock = Dblock::run_at(url, name).args(["-m", &slots.to_string(), "--wait", "60"]);
     let dblock = dblock.without_terminal().sh("echo ran").spawn();
@@ -113,7 +108,7 @@ fn assert_within(limit: Duration, mut attempt: impl FnMut() -> Duration) {
 /// Nobody has anything of the lock, and nobody waits.
 #[track_caller]
 fn assert_nothing_is_left(server: &Server, name: &str, slots: u32) {
-    let mut admin = server.admin();
+    let mut admin = server.watcher();
     eventually("the server holds nothing", SOON, || {
         (0..slots).all(|slot| holder(&mut admin, &slot_on_server(name, slot)).is_none())
             && holder(&mut admin, &place(name)).is_none()
@@ -121,69 +116,7 @@ fn assert_nothing_is_left(server: &Server, name: &str, slots: u32) {
     });
 }
 
-both_locks! {
-    fn sixty_commands_through_four_slots_are_never_more_nor_fewer_and_in_the_order_of_arrival(server) {
-        let (name, records, proxy) = (unique("sixty"), Records::new(), Proxy::to(server));
-        let mut admin = server.admin();
-        let mut client = hold_slots(server, &name, 4);
-        let mut queue = Vec::new();
-        for id in 0..60 {
-            let dblock = Dblock::run_at(&proxy.url(), &name).args(["-m", "4", "--wait", "60"]);
-            // Of odd lengths, so that they end in another order than they began.
-            let work = format!("sleep 0.{:02}", 10 + (id * 7) % 23);
-            queue.push(dblock.command(records.command_around(id, &work)).spawn());
-            eventually("the next one waits", SOON, || waiters(&mut admin, &name).len() == id + 1);
-        }
-        for slot in 0..4 {
-            free(&mut client, &name, slot);
-        }
-        for dblock in queue {
-            dblock.wait().expect_code(0).expect_silence();
-        }
-        records.assert_at_most(4);
-        let intervals = records.intervals();
-        // The proof of a grant gives up the place, so the next one's can only follow it: the order in which the network saw
-        // them is that of the grants, whatever a busy machine makes of the starts.
-        let is_proof = |packet: &&Packet| packet.statements().is_some_and(|it| it.starts_with("SELECT CASE WHEN IFNULL(IS_USED_LOCK"));
-        let mut order: Vec<usize> = proxy.packets().iter().filter(is_proof).map(|packet| packet.connection).collect();
-        order.dedup();
-        assert!(order.iter().copied().eq(0..60), "{order:?}");
-        // Each start from the fifth on takes the place of the earliest end that was still to be followed.
-        let mut ends: Vec<u64> = intervals.iter().filter_map(|interval| interval.end).collect();
-        ends.sort_unstable();
-        let mut gaps: Vec<u64> = intervals[4..].iter().zip(&ends).map(|(next, end)| next.start - end).collect();
-        gaps.sort_unstable();
-        let (median, longest) = (Duration::from_nanos(gaps[28]), Duration::from_nanos(gaps[55]));
-        assert!(median < woken() && longest < FOLLOWED + slack(), "{median:?}, {longest:?}");
-        assert_nothing_is_left(server, &name, 4);
-    }
-
-    fn a_slot_costs_a_caller_that_does_not_wait_one_packet_and_one_of_very_many_two(server) {
-        for (slots, packets) in [(2, 1), (4, 1), (1000, 2)] {
-            let (name, proxy) = (unique("packets"), Proxy::to(server));
-            let client = hold_slots(server, &name, slots - 1);
-            let dblock = Dblock::run_at(&proxy.url(), &name).args(["-m", &slots.to_string()]).stdin(Stdio::piped());
-            let mut dblock = dblock.sh("echo slot $DBLOCK_SLOT; read _; exit 0").spawn();
-            dblock.wait_line(&format!("slot {}", slots - 1), SOON);
-            assert_eq!(proxy.packets().len(), packets);
-            of(server, &name, slots).command(["true"]).output().expect_code(75).expect_one_line("; not run");
-            drop((dblock.take_stdin(), client));
-            dblock.wait().expect_code(0).expect_silence();
-            assert_nothing_is_left(server, &name, slots);
-        }
-    }
-
-    fn a_free_slot_costs_a_caller_that_may_wait_one_packet_too(server) {
-        let (name, proxy) = (unique("packets"), Proxy::to(server));
-        let _client = hold_slots(server, &name, 1);
-        let dblock = Dblock::run_at(&proxy.url(), &name).args(["-m", "3", "--wait", "9"]).stdin(Stdio::piped());
-        let mut dblock = dblock.sh("echo slot $DBLOCK_SLOT; read _; exit 0").spawn();
-        dblock.wait_line("slot 1", SOON);
-        assert_eq!(proxy.packets().len(), 1, "{:?}", proxy.packets());
-        drop(dblock.take_stdin());
-        dblock.wait().expect_code(0);
-    }
-
+all_locks! {
     fn a_skip_names_some_of_the_holders(server) {
         let name = unique("named");
         let client = hold_slots(server, &name, 5);
@@ -263,15 +196,15 @@ both_locks! {
 
     fn a_head_whose_time_is_over_leaves_its_place_to_the_next(server) {
         let name = unique("gives-up");
-        let mut admin = server.admin();
+        let mut admin = server.watcher();
         let mut client = hold_slots(server, &name, 2);
         let head = of(server, &name, 2).args(["--wait", "1.4"]).command(["true"]).spawn();
-        eventually("it is the head", SOON, || holder(&mut admin, &place(&name)).is_some());
-        let first = holder(&mut admin, &place(&name));
+        eventually("it is the head", SOON, || admin.head(&name).is_some());
+        let first = admin.head(&name);
         let mut next = waiter(server, &name, 2);
         head.wait().expect_code(75);
         eventually("the next one is the head", Duration::from_secs(1), || {
-            let now = holder(&mut admin, &place(&name));
+            let now = admin.head(&name);
             now.is_some() && now != first
         });
         free(&mut client, &name, 1);
@@ -282,19 +215,19 @@ both_locks! {
     fn a_head_that_is_killed_leaves_its_place_to_the_next(server) {
         for victim in ["dblock", "keeper", "session"] {
             let name = unique("head");
-            let mut admin = server.admin();
+            let mut admin = server.watcher();
             let client = hold_slots(server, &name, 2);
             let head = waiter(server, &name, 2);
-            let first = holder(&mut admin, &place(&name)).expect("it is the head");
+            let first = admin.head(&name).expect("it is the head");
             let mut next = waiter(server, &name, 2);
             match victim {
                 "dblock" => head.signal(Signal::SIGKILL),
                 "keeper" => send(head.keeper(None), Signal::SIGKILL),
-                _ => admin.query_drop(format!("KILL {first}")).unwrap(),
+                _ => admin.end_session(first),
             }
             // A server looks after a silent client once a second.
             eventually("the next one is the head", FOLLOWED + slack(), || {
-                let now = holder(&mut admin, &place(&name));
+                let now = admin.head(&name);
                 now.is_some() && now != Some(first)
             });
             drop(client);
@@ -306,10 +239,6 @@ both_locks! {
             next.wait().expect_code(0).expect_silence();
             assert_nothing_is_left(server, &name, 2);
         }
-    }
-
-    fn a_head_that_is_killed_between_being_woken_and_taking_the_slot_leaves_it_to_the_next(server) {
-        assert!((0..5).any(|_| woken_head_is_killed(server)), "it had always taken the slot");
     }
 
     fn a_head_that_vanishes_from_the_network_blocks_the_others_four_seconds_at_most(server) {
@@ -325,11 +254,10 @@ both_locks! {
                 let took = ran_after(&mut next, Instant::now());
                 // Healed while others hold both slots, it starts nothing with what it was granted meanwhile.
                 next.wait().expect_code(0);
-                let mut stranger = server.client();
-                let got: Option<u8> = stranger.exec_first("SELECT GET_LOCK(?, 20)", (slot_on_server(&name, slot),)).unwrap();
-                assert_eq!(got, Some(1));
+                let mut stranger = server.plain();
+                stranger.wait_for_lock(&slot_on_server(&name, slot));
                 proxy.thaw();
-                eventually("it waits again", SOON, || waiters(&mut server.admin(), &name).len() == 1);
+                eventually("it waits again", SOON, || server.waiters(&name).len() == 1);
                 assert!(head.is_running() && head.stdout().is_empty(), "{}", head.stdout());
                 drop((client, stranger));
                 head.wait().expect_code(0).expect_stdout("ran\n");
@@ -369,36 +297,20 @@ both_locks! {
         }
     }
 
-    fn a_waiter_for_the_lock_alone_that_is_stopped_blocks_the_others_four_seconds_at_most(server) {
-        assert_within(BLOCKED + slack(), || {
-            let name = unique("stopped");
-            let client = hold_slots(server, &name, 1);
-            let first = waiter(server, &name, 1);
-            let mut next = waiter(server, &name, 1);
-            first.signal(Signal::SIGSTOP);
-            drop(client);
-            let took = ran_after(&mut next, Instant::now());
-            assert_eq!(first.stdout(), "");
-            first.signal(Signal::SIGCONT);
-            first.wait().expect_code(0).expect_stdout("ran\n");
-            took
-        });
-    }
-
     fn an_interrupted_head_keeps_its_place(server) {
         let name = unique("interrupted");
-        let mut admin = server.admin();
+        let mut admin = server.watcher();
         let mut client = hold_slots(server, &name, 2);
         let mut head = waiter(server, &name, 2);
         let next = waiter(server, &name, 2);
-        let session = holder(&mut admin, &place(&name)).expect("it is the head");
+        let session = admin.head(&name).expect("it is the head");
         for _ in 0..10 {
-            admin.query_drop(format!("KILL QUERY {session}")).unwrap();
+            admin.interrupt(session);
             eventually("both wait", SOON, || waiters(&mut admin, &name).len() == 2);
-            assert_eq!(holder(&mut admin, &place(&name)), Some(session), "the head is the head");
+            assert_eq!(admin.head(&name), Some(session), "the head is the head");
             for slot in 0..2 {
                 let by = holder(&mut admin, &slot_on_server(&name, slot));
-                assert_eq!(by, Some(u64::from(client.connection_id())), "and has no slot");
+                assert_eq!(by, Some(client.connection_id()), "and has no slot");
             }
         }
         free(&mut client, &name, 0);
@@ -431,7 +343,7 @@ both_locks! {
 
     fn callers_with_different_numbers_that_wait_are_all_served(server) {
         let (name, records) = (unique("different"), Records::new());
-        let mut admin = server.admin();
+        let mut admin = server.watcher();
         let client = hold_slots(server, &name, 3);
         let mut queue = Vec::new();
         for (id, number) in [1, 3, 2, 1, 3, 2, 1, 3].into_iter().enumerate() {
@@ -466,6 +378,90 @@ both_locks! {
         for seed in [1, 2] {
             storm(server, seed);
         }
+    }
+
+    fn a_free_slot_costs_a_caller_that_may_wait_one_packet_too(server) {
+        let (name, proxy) = (unique("packets"), Proxy::to(server));
+        let _client = hold_slots(server, &name, 1);
+        let dblock = Dblock::run_at(&proxy.url(), &name).args(["-m", "3", "--wait", "9"]).stdin(Stdio::piped());
+        let mut dblock = dblock.sh("echo slot $DBLOCK_SLOT; read _; exit 0").spawn();
+        dblock.wait_line("slot 1", SOON);
+        assert_eq!(proxy.packets().len(), 1, "{:?}", proxy.packets());
+        drop(dblock.take_stdin());
+        dblock.wait().expect_code(0);
+    }
+}
+
+both_locks! {
+    fn sixty_commands_through_four_slots_are_never_more_nor_fewer_and_in_the_order_of_arrival(server) {
+        let (name, records, proxy) = (unique("sixty"), Records::new(), Proxy::to(server));
+        let mut admin = server.admin();
+        let mut client = hold_slots(server, &name, 4);
+        let mut queue = Vec::new();
+        for id in 0..60 {
+            let dblock = Dblock::run_at(&proxy.url(), &name).args(["-m", "4", "--wait", "60"]);
+            // Of odd lengths, so that they end in another order than they began.
+            let work = format!("sleep 0.{:02}", 10 + (id * 7) % 23);
+            queue.push(dblock.command(records.command_around(id, &work)).spawn());
+            eventually("the next one waits", SOON, || waiters(&mut admin, &name).len() == id + 1);
+        }
+        for slot in 0..4 {
+            free(&mut client, &name, slot);
+        }
+        for dblock in queue {
+            dblock.wait().expect_code(0).expect_silence();
+        }
+        records.assert_at_most(4);
+        let intervals = records.intervals();
+        // The proof of a grant gives up the place, so the next one's can only follow it: the order in which the network saw
+        // them is that of the grants, whatever a busy machine makes of the starts.
+        let is_proof = |packet: &&Packet| packet.statements().is_some_and(|it| it.starts_with("SELECT CASE WHEN IFNULL(IS_USED_LOCK"));
+        let mut order: Vec<usize> = proxy.packets().iter().filter(is_proof).map(|packet| packet.connection).collect();
+        order.dedup();
+        assert!(order.iter().copied().eq(0..60), "{order:?}");
+        // Each start from the fifth on takes the place of the earliest end that was still to be followed.
+        let mut ends: Vec<u64> = intervals.iter().filter_map(|interval| interval.end).collect();
+        ends.sort_unstable();
+        let mut gaps: Vec<u64> = intervals[4..].iter().zip(&ends).map(|(next, end)| next.start - end).collect();
+        gaps.sort_unstable();
+        let (median, longest) = (Duration::from_nanos(gaps[28]), Duration::from_nanos(gaps[55]));
+        assert!(median < woken() && longest < FOLLOWED + slack(), "{median:?}, {longest:?}");
+        assert_nothing_is_left(server, &name, 4);
+    }
+
+    fn a_slot_costs_a_caller_that_does_not_wait_one_packet_and_one_of_very_many_two(server) {
+        for (slots, packets) in [(2, 1), (4, 1), (1000, 2)] {
+            let (name, proxy) = (unique("packets"), Proxy::to(server));
+            let client = hold_slots(server, &name, slots - 1);
+            let dblock = Dblock::run_at(&proxy.url(), &name).args(["-m", &slots.to_string()]).stdin(Stdio::piped());
+            let mut dblock = dblock.sh("echo slot $DBLOCK_SLOT; read _; exit 0").spawn();
+            dblock.wait_line(&format!("slot {}", slots - 1), SOON);
+            assert_eq!(proxy.packets().len(), packets);
+            of(server, &name, slots).command(["true"]).output().expect_code(75).expect_one_line("; not run");
+            drop((dblock.take_stdin(), client));
+            dblock.wait().expect_code(0).expect_silence();
+            assert_nothing_is_left(server, &name, slots);
+        }
+    }
+
+    fn a_head_that_is_killed_between_being_woken_and_taking_the_slot_leaves_it_to_the_next(server) {
+        assert!((0..5).any(|_| woken_head_is_killed(server)), "it had always taken the slot");
+    }
+
+    fn a_waiter_for_the_lock_alone_that_is_stopped_blocks_the_others_four_seconds_at_most(server) {
+        assert_within(BLOCKED + slack(), || {
+            let name = unique("stopped");
+            let client = hold_slots(server, &name, 1);
+            let first = waiter(server, &name, 1);
+            let mut next = waiter(server, &name, 1);
+            first.signal(Signal::SIGSTOP);
+            drop(client);
+            let took = ran_after(&mut next, Instant::now());
+            assert_eq!(first.stdout(), "");
+            first.signal(Signal::SIGCONT);
+            first.wait().expect_code(0).expect_stdout("ran\n");
+            took
+        });
     }
 
     fn a_storm_of_kill_query_changes_nothing_but_time(server) {
@@ -519,7 +515,7 @@ both_locks! {
             let _queue: Vec<_> = (0..callers).map(start).collect();
             eventually("all wait", SOON, || waiters(&mut admin, &name).len() == callers);
             if slots > 1 {
-                eventually("there is a head", SOON, || holder(&mut admin, &place(&name)).is_some());
+                eventually("there is a head", SOON, || admin.head(&name).is_some());
             }
             let mut questions = || {
                 let row: Option<(String, u64)> = admin.query_first("SHOW GLOBAL STATUS LIKE 'Questions'").unwrap();
@@ -606,7 +602,7 @@ fn woken_head_is_killed(server: &Server) -> bool {
     let mut admin = server.admin();
     let mut holders = [(); 3].map(|()| runner(server, &name, 3));
     let head = waiter_by(server, &proxy.url(), &name, 3);
-    let first = holder(&mut admin, &place(&name)).expect("it is the head");
+    let first = admin.head(&name).expect("it is the head");
     let mut next = waiter(server, &name, 3);
     // What the server answers to the head's statement does not arrive. It waits for the last slot.
     proxy.freeze();
@@ -619,7 +615,7 @@ fn woken_head_is_killed(server: &Server) -> bool {
             .flatten();
         state.is_some_and(|state| state != "User lock")
     });
-    let is_head = holder(&mut admin, &place(&name)) == Some(first);
+    let is_head = admin.head(&name) == Some(first);
     if !is_head || holder(&mut admin, &name).is_some() {
         return false;
     }
@@ -639,7 +635,7 @@ fn storm(server: &Server, seed: u64) {
     const SLOTS: u32 = 4;
     let mut random = fastrand::Rng::with_seed(seed);
     let (name, records) = (unique("storm"), Records::new());
-    let mut admin = server.admin();
+    let mut admin = server.watcher();
     let client = hold_slots(server, &name, SLOTS);
     // Each command has its slot's file locked for as long as it lives, also if it is killed. Where nobody was left to wait for
     // that, a busy machine may take a moment to clear away what is dead. Half of them end soon, the others
@@ -729,6 +725,20 @@ fn storm(server: &Server, seed: u64) {
     assert_nothing_is_left(server, &name, SLOTS);
 }
 
+all_servers! {
+    fn a_holder_whose_session_is_killed_is_followed_soon(server) {
+        assert_within(FOLLOWED + slack(), || {
+            let name = unique("killed");
+            let mut admin = server.watcher();
+            let _holders = [(); 3].map(|()| runner(server, &name, 3));
+            let mut head = waiter(server, &name, 3);
+            let session = holder(&mut admin, &name).expect("slot 0 is held");
+            admin.end_session(session);
+            ran_after(&mut head, Instant::now())
+        });
+    }
+}
+
 // What happens to a named lock, which ends with its session.
 both_servers! {
     fn a_holder_that_may_not_wake_the_head_is_followed_soon(server) {
@@ -754,18 +764,6 @@ both_servers! {
             }
             admin.query_drop(format!("DROP USER '{account}'@'%'")).unwrap();
             took
-        });
-    }
-
-    fn a_holder_whose_session_is_killed_is_followed_soon(server) {
-        assert_within(FOLLOWED + slack(), || {
-            let name = unique("killed");
-            let mut admin = server.admin();
-            let _holders = [(); 3].map(|()| runner(server, &name, 3));
-            let mut head = waiter(server, &name, 3);
-            let session = holder(&mut admin, &name).expect("slot 0 is held");
-            admin.query_drop(format!("KILL {session}")).unwrap();
-            ran_after(&mut head, Instant::now())
         });
     }
 }

@@ -122,6 +122,7 @@ both_servers! {
         let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().expect("a name").name;
         let plugin = match server.kind {
             Kind::MariaDb => "VIA unix_socket",
+            Kind::Postgres => unreachable!("a test of MySQL"),
             Kind::MySql => "WITH auth_socket",
         };
         if server.kind == Kind::MySql {

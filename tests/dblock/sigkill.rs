@@ -12,9 +12,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::harness::{
-    Dblock, Kind, Running, SOON, Server, allow_files, both_servers, copy_program, each_lock,
-    eventually, eventually_gone, group_of, processes_with, quoted, runs, send, slack, stat_field,
-    unique, waiters, within,
+    Dblock, Kind, Running, SOON, Server, all_servers, allow_files, both_servers, copy_program,
+    each_lock, each_way, eventually, eventually_gone, group_of, processes_with, quoted, runs, send,
+    slack, stat_field, unique, waiters, within,
 };
 
 /// A command all of whose processes have `sign` open and locked for as long as they live.
@@ -57,7 +57,7 @@ const GROUPS: [&str; 6] = [
     "perl -e 'for (1..30) { fork or do { sleep 60; exit } } $| = 1; print \"ready\\n\"; sleep 60'; true",
 ];
 
-each_lock! {
+each_way! {
     fn sigkill_to_dblock_ends_the_whole_group_before_a_waiting_copy_starts(server) {
         for script in GROUPS {
             let folder = tempfile::tempdir().unwrap();
@@ -100,7 +100,7 @@ each_lock! {
     fn sigkill_to_dblock_while_it_waits_ends_its_session(server) {
         let name = unique("place");
         let _holder = server.hold(&name);
-        let mut admin = server.admin();
+        let mut admin = server.watcher();
         for _ in 0..3 {
             let waiter = Dblock::run(server, &name).args(["--wait", "forever"]).command(["true"]).spawn();
             eventually("it waits", SOON, || server.waiters(&name).len() == 1);
@@ -130,38 +130,6 @@ each_lock! {
         assert!(freed.elapsed() < slack() / 2, "{:?}", freed.elapsed());
     }
 
-    fn sigkill_to_dblock_ends_the_whole_group_of_a_command_without_a_lock(server) {
-        let run = Dblock::run(server, &unique("no-lock")).args(["--port", "1", "--connect-timeout", "0.3", "--if-unreachable", "run"]);
-        let mut run = run.without_terminal().sh("sleep 60 & echo child $!; wait; true").spawn();
-        let child = run.wait_pid("child");
-        run.signal(Signal::SIGKILL);
-        eventually_gone(child, SOON);
-    }
-
-    fn a_command_that_dblock_may_not_signal_keeps_the_lock_until_it_ends(server) {
-        let name = unique("above");
-        let folder = tempfile::tempdir().unwrap();
-        let mut run = out_of_reach(server, &name, folder.path(), &[], "echo shell $$; exec sleep 60").spawn();
-        let command = run.wait_pid("shell");
-        run.signal(Signal::SIGTERM);
-        run.wait_stderr("cannot forward SIGTERM", SOON);
-        run.signal(Signal::SIGKILL);
-        run.wait_within(SOON).expect_signal(Signal::SIGKILL);
-        let second = || Dblock::run(server, &name).args(["--wait", "0.5"]).command(["true"]).output();
-        second().expect_code(75);
-        send(command, Signal::SIGKILL);
-        eventually("the lock is free", SOON, || server.holder(&name).is_none());
-        second().expect_code(0);
-    }
-
-    fn whoever_kills_every_dblock_by_name_leaves_the_keeper_to_end_the_command(server) {
-        let mut run = Dblock::run(server, &unique("by-name")).sh("echo shell $$; exec sleep 60").spawn();
-        let command = run.wait_pid("shell");
-        let name_of = |pid| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
-        assert_eq!(name_of(run.keeper(Some(command))), "dblock-keeper\n");
-        assert_eq!(name_of(run.pid()), "dblock\n");
-    }
-
     fn the_keepers_death_is_told_also_when_the_command_has_ended_before_it_is_noticed(server) {
         let name = unique("unnoticed");
         let mut run = Dblock::run(server, &name).stdin(Stdio::piped()).sh("echo shell $$; read x; exit 6").spawn();
@@ -182,16 +150,6 @@ each_lock! {
         } else {
             end.expect_one_line("was lost");
         }
-    }
-
-    fn a_command_without_a_lock_has_no_keeper(server) {
-        let name = unique("no-lock");
-        let run = Dblock::run(server, &name).args(["--port", "1", "--connect-timeout", "0.3", "--if-unreachable", "run"]);
-        let mut run = run.stdin(Stdio::piped()).sh("echo shell $$; read x; exit 6").spawn();
-        let command = run.wait_pid("shell");
-        assert_eq!(run.children(), [command]);
-        drop(run.take_stdin());
-        run.wait_within(SOON).expect_code(6).expect_one_line("running without the lock");
     }
 
     fn a_keeper_that_is_killed_while_dblock_waits_is_replaced(server) {
@@ -230,6 +188,66 @@ each_lock! {
         }
     }
 
+    fn a_keeper_stopped_while_dblock_waits_does_not_keep_it(server) {
+        let name = unique("stopped-waits");
+        let _holder = server.hold(&name);
+        let run = Dblock::run(server, &name)
+            .args(["--connect-timeout", "1", "--wait", "2"])
+            .command(["echo", "must not run"])
+            .spawn();
+        eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+        let keeper = run.keeper(None);
+        send(keeper, Signal::SIGSTOP);
+        let end = run.wait();
+        assert!(end.code.is_some_and(|code| code != 0), "{end:#?}");
+        end.expect_stdout("").expect_one_line("").expect_took(Duration::ZERO, Duration::from_secs(8));
+        eventually_gone(keeper, SOON);
+    }
+}
+
+each_lock! {
+    fn sigkill_to_dblock_ends_the_whole_group_of_a_command_without_a_lock(server) {
+        let run = Dblock::run(server, &unique("no-lock")).args(["--port", "1", "--connect-timeout", "0.3", "--if-unreachable", "run"]);
+        let mut run = run.without_terminal().sh("sleep 60 & echo child $!; wait; true").spawn();
+        let child = run.wait_pid("child");
+        run.signal(Signal::SIGKILL);
+        eventually_gone(child, SOON);
+    }
+
+    fn a_command_that_dblock_may_not_signal_keeps_the_lock_until_it_ends(server) {
+        let name = unique("above");
+        let folder = tempfile::tempdir().unwrap();
+        let mut run = out_of_reach(server, &name, folder.path(), &[], "echo shell $$; exec sleep 60").spawn();
+        let command = run.wait_pid("shell");
+        run.signal(Signal::SIGTERM);
+        run.wait_stderr("cannot forward SIGTERM", SOON);
+        run.signal(Signal::SIGKILL);
+        run.wait_within(SOON).expect_signal(Signal::SIGKILL);
+        let second = || Dblock::run(server, &name).args(["--wait", "0.5"]).command(["true"]).output();
+        second().expect_code(75);
+        send(command, Signal::SIGKILL);
+        eventually("the lock is free", SOON, || server.holder(&name).is_none());
+        second().expect_code(0);
+    }
+
+    fn whoever_kills_every_dblock_by_name_leaves_the_keeper_to_end_the_command(server) {
+        let mut run = Dblock::run(server, &unique("by-name")).sh("echo shell $$; exec sleep 60").spawn();
+        let command = run.wait_pid("shell");
+        let name_of = |pid| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
+        assert_eq!(name_of(run.keeper(Some(command))), "dblock-keeper\n");
+        assert_eq!(name_of(run.pid()), "dblock\n");
+    }
+
+    fn a_command_without_a_lock_has_no_keeper(server) {
+        let name = unique("no-lock");
+        let run = Dblock::run(server, &name).args(["--port", "1", "--connect-timeout", "0.3", "--if-unreachable", "run"]);
+        let mut run = run.stdin(Stdio::piped()).sh("echo shell $$; read x; exit 6").spawn();
+        let command = run.wait_pid("shell");
+        assert_eq!(run.children(), [command]);
+        drop(run.take_stdin());
+        run.wait_within(SOON).expect_code(6).expect_one_line("running without the lock");
+    }
+
     fn a_stopped_keeper_does_not_keep_dblock(server) {
         let name = unique("stopped");
         let mut run = Dblock::run(server, &name)
@@ -247,22 +265,6 @@ each_lock! {
         assert!(ended.elapsed() < Duration::from_secs(8), "the connect timeout of 2 s bounds it");
         eventually_gone(keeper, SOON);
         eventually("the lock is free", SOON, || server.holder(&name).is_none());
-    }
-
-    fn a_keeper_stopped_while_dblock_waits_does_not_keep_it(server) {
-        let name = unique("stopped-waits");
-        let _holder = server.hold(&name);
-        let run = Dblock::run(server, &name)
-            .args(["--connect-timeout", "1", "--wait", "2"])
-            .command(["echo", "must not run"])
-            .spawn();
-        eventually("it waits", SOON, || server.waiters(&name).len() == 1);
-        let keeper = run.keeper(None);
-        send(keeper, Signal::SIGSTOP);
-        let end = run.wait();
-        assert!(end.code.is_some_and(|code| code != 0), "{end:#?}");
-        end.expect_stdout("").expect_one_line("").expect_took(Duration::ZERO, Duration::from_secs(8));
-        eventually_gone(keeper, SOON);
     }
 
     fn the_death_of_dblocks_parent_changes_nothing(server) {
@@ -557,8 +559,7 @@ pub fn out_of_reach(
         ])
 }
 
-// What happens to a named lock, which ends with its session.
-both_servers! {
+all_servers! {
     fn sigkill_to_both_at_once_stops_the_work_of_the_whole_group_before_a_waiting_copy_starts(server) {
         // What they wrote last, not that they are gone: nobody is left to wait for that, and a busy machine may take long to
         // clear away what is dead.
@@ -621,7 +622,10 @@ both_servers! {
         assert_eq!(end.stdout, "alone\n", "{end:#?}");
         first.wait().expect_code(74);
     }
+}
 
+// What happens to a named lock, which ends with its session.
+both_servers! {
     fn without_a_keeper_a_command_that_ignores_term_is_killed_ten_seconds_later(server) {
         let folder = tempfile::tempdir().unwrap();
         let sign = folder.path().join("sign");

@@ -12,15 +12,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mysql::Conn;
 use mysql::prelude::Queryable;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::harness::{
-    Dblock, HeldUp, Kind, Output, PASSWORD, Proxy, Running, SOON, Server, Time, eventually, holder,
-    nanos, now, processes_with, quoted, soak_settings, unique, waiters, within,
+    Client, Dblock, HeldUp, Kind, Output, PASSWORD, Proxy, Running, SOON, Server, Time, Watcher,
+    eventually, holder, nanos, now, processes_with, quoted, soak_settings, unique, waiters, within,
 };
 use crate::pools::slot_on_server;
 
@@ -66,6 +65,11 @@ fn mariadb() {
 #[test]
 fn mysql() {
     soak(Server::private(Kind::MySql));
+}
+
+#[test]
+fn postgres() {
+    soak(Server::private(Kind::Postgres));
 }
 
 #[test]
@@ -310,7 +314,7 @@ END
     /// Does something bad every now and then.
     fn strike(&self, duration: Duration, random: &mut fastrand::Rng) {
         let begun = Instant::now();
-        let mut admin = self.server.admin();
+        let mut admin = self.server.watcher();
         let between = RESTARTED.min(duration / 2);
         let mut restart_at = between / 2;
         let mut restarts = 0;
@@ -336,7 +340,7 @@ END
                 }
                 self.server.start();
                 self.note(Deed::Restarted, None, since..now());
-                admin = self.server.admin();
+                admin = self.server.watcher();
                 continue;
             }
             let host = self.victim(random);
@@ -408,27 +412,22 @@ END
     }
 
     /// Kills some session of dblock's.
-    fn kill_session(&self, admin: &mut Conn, random: &mut fastrand::Rng) {
-        let sessions: Vec<(u64, String)> = admin
-            .query("SELECT ID, HOST FROM information_schema.processlist WHERE USER = 'dblock'")
-            .expect("the processlist");
-        let Some((id, from)) = random.choice(sessions) else {
+    fn kill_session(&self, admin: &mut Client, random: &mut fastrand::Rng) {
+        let Some((id, port)) = random.choice(admin.sessions()) else {
             return;
         };
-        let port = from.rsplit(':').next().and_then(|port| port.parse().ok());
         let since = |host: usize| self.hosts[host].proxy.comes_from(port?);
         let host = (0..HOSTS)
             .filter(|&host| since(host).is_some())
             .max_by_key(|&host| since(host));
         let since = now();
-        // It may have ended meanwhile.
-        let _ = admin.query_drop(format!("KILL {id}"));
+        admin.end_session(id);
         self.note(Deed::KilledSession, host, since..now());
     }
 
     /// No process, no lock, no place in a queue.
     fn assert_nothing_is_left(&self) {
-        let mut admin = self.server.admin();
+        let mut admin = self.server.watcher();
         eventually("the server holds nothing", TTL + SOON, || {
             self.locks().into_iter().all(|(lock, slots)| {
                 let mut on_server = (0..slots)
@@ -439,6 +438,7 @@ END
             })
         });
         if self.server.durable {
+            let mut admin = self.server.admin();
             let held = "SELECT COUNT(*) FROM dblock.dblock_locks WHERE owner IS NOT NULL AND expires_at > UTC_TIMESTAMP(6)";
             eventually("no row is held", TOKEN_TTL + SOON, || {
                 admin.query_first(held).expect("the table") == Some(0)

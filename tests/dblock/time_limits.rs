@@ -6,13 +6,12 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mysql::prelude::Queryable;
 use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::harness::pty::Shell;
 use crate::harness::{
-    Dblock, PAIR, SOON, Server, both_servers, each_lock, eventually, eventually_gone, runs, send,
-    slack, unique,
+    Dblock, PAIR, SOON, Server, Watcher, all_servers, each_lock, eventually, eventually_gone, runs,
+    send, slack, unique,
 };
 use crate::sigkill::out_of_reach;
 
@@ -283,11 +282,11 @@ fn without_a_lock_the_limit_is_the_same() {
 }
 
 // What happens to a named lock, which ends with its session.
-both_servers! {
+all_servers! {
     fn a_lost_session_does_not_stop_the_clock(server) {
         let mut run = limited(server, &unique("lost"), "1.5").sh("echo on $DBLOCK_CONNECTION_ID; exec sleep 60").spawn();
         let id = run.wait_pid("on");
-        server.admin().query_drop(format!("KILL {id}")).unwrap();
+        server.watcher().end_session(id.try_into().unwrap());
         run.wait_stderr("was lost while the command runs", SOON);
         run.wait_within(SOON).expect_code(124).expect_said(["has run for 1s 500ms"]);
     }

@@ -62,6 +62,7 @@ impl Secured {
         static MYSQL: LazyLock<Secured> = LazyLock::new(|| Secured::start(Kind::MySql, &[]));
         match kind {
             Kind::MariaDb => &MARIADB,
+            Kind::Postgres => unreachable!("a test of MySQL"),
             Kind::MySql => &MYSQL,
         }
     }
@@ -106,6 +107,7 @@ impl Showing<'_> {
         put_certificate(certificate, &self.secured.folder);
         let (statement, refused) = match self.kind {
             Kind::MariaDb => ("FLUSH SSL", 0),
+            Kind::Postgres => unreachable!("a test of MySQL"),
             Kind::MySql => ("ALTER INSTANCE RELOAD TLS", 3888),
         };
         match self.admin().query_drop(statement) {

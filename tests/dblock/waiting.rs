@@ -3,13 +3,12 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mysql::Conn;
 use mysql::prelude::Queryable;
 use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::harness::{
-    Dblock, Frozen, Kind, Proxy, SOON, Server, both_locks, eventually, holder, slack, unique,
-    waiters, within,
+    Client, Dblock, Frozen, Kind, Proxy, SOON, Server, Watcher, all_locks, both_locks, eventually,
+    holder, slack, unique, waiters, within,
 };
 
 /// How much longer or shorter than asked a wait may be.
@@ -17,7 +16,7 @@ const PRECISION: Duration = Duration::from_millis(100);
 
 /// Waits until exactly one waits for the lock; its connection.
 #[track_caller]
-fn the_waiter(admin: &mut Conn, name: &str) -> u64 {
+fn the_waiter(admin: &mut impl Watcher, name: &str) -> u64 {
     let mut found = Vec::new();
     eventually("one waits", SOON, || {
         found = waiters(admin, name);
@@ -57,7 +56,7 @@ fn assert_as_long_as_asked(server: &Server, slots: u32, wait: f64) {
     assert!(precise, "a wait of {wait} s took {seen:?}");
 }
 
-both_locks! {
+all_locks! {
     fn a_wait_is_as_long_as_asked(server) {
         thread::scope(|scope| {
             for wait in [0.5, 1.0, 1.5, 2.3] {
@@ -89,7 +88,7 @@ both_locks! {
         let name = unique("freed");
         let client = server.hold(&name);
         let mut dblock = Dblock::run(server, &name).args(["--wait", "30"]).sh("echo ran").spawn();
-        the_waiter(&mut server.admin(), &name);
+        the_waiter(&mut server.watcher(), &name);
         drop(client);
         let freed = Instant::now();
         dblock.wait_line("ran", SOON);
@@ -97,54 +96,17 @@ both_locks! {
         dblock.wait().expect_code(0);
     }
 
-    fn a_statement_time_limit_of_the_server_does_not_cut_a_wait(server) {
-        let server = &Server::private(server.kind);
-        let name = unique("limit");
-        let mut admin = server.admin();
-        admin.query_drop(match server.kind {
-            Kind::MariaDb => "SET GLOBAL max_statement_time = 1",
-            Kind::MySql => "SET GLOBAL max_execution_time = 1000",
-        }).unwrap();
-        let client = server.hold(&name);
-        let three = Dblock::run(server, &name).args(["--wait", "3"]).command(["true"]).spawn();
-        let proxy = Proxy::to(server);
-        let mut forever = Dblock::run_at(&proxy.url(), &name).args(["--wait", "forever"]).sh("echo ran").spawn();
-        let (three_seconds, most) = (Duration::from_secs(3), PRECISION + slack());
-        three.wait().expect_code(75).expect_took(three_seconds, three_seconds + most);
-        assert!(forever.is_running(), "still waits: {}", forever.stderr());
-        // Cut short and asked again, it would have lost its place in the queue.
-        let asked = proxy.packets().iter().filter(|packet| packet.statements().is_some_and(|it| it.contains("GET_LOCK"))).count();
-        assert_eq!(asked, 2, "once without waiting, once for ever");
-        drop(client);
-        forever.wait_line("ran", SOON);
-        forever.wait().expect_code(0);
-    }
-
     fn an_interrupted_waiter_waits_on(server) {
         let name = unique("interrupted");
-        let (client, mut admin) = (server.hold(&name), server.admin());
+        let (client, mut admin) = (server.hold(&name), server.watcher());
         let dblock = Dblock::run(server, &name).args(["--wait", "30"]).sh("echo ran").spawn();
         for _ in 0..5 {
             let waiter = the_waiter(&mut admin, &name);
-            admin.query_drop(format!("KILL QUERY {waiter}")).unwrap();
+            admin.interrupt(waiter);
         }
         the_waiter(&mut admin, &name);
         drop(client);
         dblock.wait().expect_code(0).expect_stdout("ran\n");
-    }
-
-    fn an_interrupted_waiter_waits_no_longer_than_asked(server) {
-        let name = unique("interrupted");
-        let (_client, mut admin) = (server.hold(&name), server.admin());
-        let mut dblock = Dblock::run(server, &name).args(["--wait", "1.5"]).sh("echo ran").spawn();
-        eventually("it ends", SOON, || {
-            for waiter in waiters(&mut admin, &name) {
-                let _ = admin.query_drop(format!("KILL QUERY {waiter}"));
-            }
-            !dblock.is_running()
-        });
-        let asked = Duration::from_millis(1500);
-        dblock.wait().expect_code(75).expect_stdout("").expect_took(asked, asked + PRECISION + slack());
     }
 
     fn a_waiter_that_is_interrupted_at_the_end_of_its_time_waits_no_longer(server) {
@@ -163,7 +125,7 @@ both_locks! {
                     let _clients = [server.hold(&name), server.hold(&format!("{name}#1"))];
                     let dblock = Dblock::run(server, &name).args(["-m", slots, "--wait", "1", "--connect-timeout", "1"]);
                     let dblock = dblock.args(["--if-unreachable", "run"]).sh("echo ran").spawn();
-                    the_waiter(&mut server.admin(), &name);
+                    the_waiter(&mut server.watcher(), &name);
                     dblock.signal(Signal::SIGSTOP);
                     // Longer than the wait, the connect timeout and what the server grants a silent waiter.
                     within(Duration::from_secs(5), || false);
@@ -176,10 +138,10 @@ both_locks! {
 
     fn a_waiter_whose_session_is_killed_comes_again(server) {
         let name = unique("killed");
-        let (client, mut admin) = (server.hold(&name), server.admin());
+        let (client, mut admin) = (server.hold(&name), server.watcher());
         let dblock = Dblock::run(server, &name).args(["--wait", "30"]).sh("echo ran").spawn();
         let waiter = the_waiter(&mut admin, &name);
-        admin.query_drop(format!("KILL {waiter}")).unwrap();
+        admin.end_session(waiter);
         eventually("it waits on another session", SOON, || {
             let waiting = waiters(&mut admin, &name);
             waiting.len() == 1 && waiting[0] != waiter
@@ -188,27 +150,13 @@ both_locks! {
         dblock.wait().expect_code(0).expect_stdout("ran\n");
     }
 
-    fn a_waiter_whose_session_is_killed_waits_no_longer_than_asked(server) {
-        let name = unique("killed");
-        let (_client, mut admin) = (server.hold(&name), server.admin());
-        let dblock = Dblock::run(server, &name).args(["--wait", "4.5"]).command(["true"]).spawn();
-        let waiter = the_waiter(&mut admin, &name);
-        let its_time = format!("SELECT time FROM information_schema.processlist WHERE id = {waiter}");
-        eventually("it has waited three seconds", SOON, || {
-            admin.query_first::<u32, _>(&its_time).unwrap().is_some_and(|seconds| seconds >= 3)
-        });
-        admin.query_drop(format!("KILL {waiter}")).unwrap();
-        let asked = Duration::from_millis(4500);
-        dblock.wait().expect_code(75).expect_took(asked, asked + PRECISION + slack());
-    }
-
     fn a_waiter_outlives_a_restart_of_the_server(server) {
         let server = &Server::private(server.kind);
         for end in [Server::stop, Server::kill] {
             let name = unique("restart");
             let _client = server.hold(&name);
             let mut dblock = Dblock::run(server, &name).args(["--wait", "50"]).sh("echo ran").spawn();
-            the_waiter(&mut server.admin(), &name);
+            the_waiter(&mut server.watcher(), &name);
             end(server);
             assert!(dblock.is_running(), "waits on: {}", dblock.stderr());
             server.start();
@@ -218,7 +166,7 @@ both_locks! {
 
     fn a_waiter_that_is_ended_does_not_stand_in_the_way(server) {
         use Signal::{SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGUSR1, SIGUSR2};
-        let mut admin = server.admin();
+        let mut admin = server.watcher();
         for signal in [SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGKILL] {
             let name = unique("ended");
             let client = server.hold(&name);
@@ -245,26 +193,10 @@ both_locks! {
             Ok(())
         };
         let dblock = Dblock::run(server, &name).args(["--wait", "30"]).sh("echo ran").pre_exec(ignore).spawn();
-        the_waiter(&mut server.admin(), &name);
+        the_waiter(&mut server.watcher(), &name);
         dblock.signal(Signal::SIGHUP);
         drop(client);
         dblock.wait().expect_code(0).expect_stdout("ran\n");
-    }
-
-    fn a_grant_after_a_wait_is_proved_by_one_more_statement(server) {
-        let (name, proxy) = (unique("proof"), Proxy::to(server));
-        let client = server.hold(&name);
-        let mut dblock = Dblock::run_at(&proxy.url(), &name).args(["--wait", "30"]).sh("echo ran; exec sleep 50").spawn();
-        the_waiter(&mut server.admin(), &name);
-        let before = proxy.packets().len();
-        drop(client);
-        dblock.wait_line("ran", SOON);
-        let after = proxy.packets().split_off(before);
-        let proof = after[0].statements().expect("statements");
-        assert!(proof.contains("IS_USED_LOCK") && proof.contains("CONNECTION_ID"), "{proof}");
-        // Then the session is made fit to keep the lock, and that is all before the command starts.
-        let kept = after[1].statements().expect("statements");
-        assert!(after.len() == 2 && kept.starts_with("SET SESSION wait_timeout=") && !kept.contains("wait_timeout=3 "), "{kept}");
     }
 
     fn every_statement_begins_with_a_comment_that_names_it(server) {
@@ -284,6 +216,101 @@ both_locks! {
         for statement in sent.iter().flat_map(|packet| packet.split("; ")) {
             assert!(statement.starts_with("/* dblock "), "{statement}");
         }
+    }
+
+    fn a_slow_login_does_not_prolong_the_wait_for_a_silent_server(server) {
+        let (name, proxy) = (unique("slow"), Proxy::to(server));
+        let _client = server.hold(&name);
+        proxy.freeze();
+        let begun = Instant::now();
+        let dblock = Dblock::run_at(&proxy.url(), &name).args(["--wait", "1", "--connect-timeout", "2"]);
+        let dblock = dblock.sh("echo ran").spawn();
+        eventually("most of the connect timeout is over", SOON, || begun.elapsed().as_millis() > 1600);
+        proxy.thaw();
+        the_waiter(&mut server.watcher(), &name);
+        proxy.freeze();
+        // The wait and one connect timeout, not two.
+        dblock.wait().expect_code(69).expect_stdout("").expect_took(Duration::ZERO, Duration::from_secs(3) + slack());
+    }
+
+    fn a_frozen_server_is_given_up_in_time(server) {
+        let server = &Server::private(server.kind);
+        let frozen = Frozen::new(server.pid());
+        let dblock = Dblock::run(server, &unique("frozen")).args(["--wait", "forever", "--connect-timeout", "1"]);
+        let output = dblock.sh("echo ran").output();
+        drop(frozen);
+        output.expect_code(69).expect_stdout("").expect_one_line(&server.port.to_string());
+        output.expect_took(Duration::from_secs(1), Duration::from_secs(1) + slack());
+    }
+}
+
+both_locks! {
+    fn a_statement_time_limit_of_the_server_does_not_cut_a_wait(server) {
+        let server = &Server::private(server.kind);
+        let name = unique("limit");
+        let mut admin = server.admin();
+        admin.query_drop(match server.kind {
+            Kind::MariaDb => "SET GLOBAL max_statement_time = 1",
+            Kind::MySql => "SET GLOBAL max_execution_time = 1000",
+            Kind::Postgres => unreachable!("there nobody waits in a statement"),
+        }).unwrap();
+        let client = server.hold(&name);
+        let three = Dblock::run(server, &name).args(["--wait", "3"]).command(["true"]).spawn();
+        let proxy = Proxy::to(server);
+        let mut forever = Dblock::run_at(&proxy.url(), &name).args(["--wait", "forever"]).sh("echo ran").spawn();
+        let (three_seconds, most) = (Duration::from_secs(3), PRECISION + slack());
+        three.wait().expect_code(75).expect_took(three_seconds, three_seconds + most);
+        assert!(forever.is_running(), "still waits: {}", forever.stderr());
+        // Cut short and asked again, it would have lost its place in the queue.
+        let asked = proxy.packets().iter().filter(|packet| packet.statements().is_some_and(|it| it.contains("GET_LOCK"))).count();
+        assert_eq!(asked, 2, "once without waiting, once for ever");
+        drop(client);
+        forever.wait_line("ran", SOON);
+        forever.wait().expect_code(0);
+    }
+
+    fn an_interrupted_waiter_waits_no_longer_than_asked(server) {
+        let name = unique("interrupted");
+        let (_client, mut admin) = (server.hold(&name), server.admin());
+        let mut dblock = Dblock::run(server, &name).args(["--wait", "1.5"]).sh("echo ran").spawn();
+        eventually("it ends", SOON, || {
+            for waiter in waiters(&mut admin, &name) {
+                let _ = admin.query_drop(format!("KILL QUERY {waiter}"));
+            }
+            !dblock.is_running()
+        });
+        let asked = Duration::from_millis(1500);
+        dblock.wait().expect_code(75).expect_stdout("").expect_took(asked, asked + PRECISION + slack());
+    }
+
+    fn a_waiter_whose_session_is_killed_waits_no_longer_than_asked(server) {
+        let name = unique("killed");
+        let (_client, mut admin) = (server.hold(&name), server.admin());
+        let dblock = Dblock::run(server, &name).args(["--wait", "4.5"]).command(["true"]).spawn();
+        let waiter = the_waiter(&mut admin, &name);
+        let its_time = format!("SELECT time FROM information_schema.processlist WHERE id = {waiter}");
+        eventually("it has waited three seconds", SOON, || {
+            admin.query_first::<u32, _>(&its_time).unwrap().is_some_and(|seconds| seconds >= 3)
+        });
+        admin.query_drop(format!("KILL {waiter}")).unwrap();
+        let asked = Duration::from_millis(4500);
+        dblock.wait().expect_code(75).expect_took(asked, asked + PRECISION + slack());
+    }
+
+    fn a_grant_after_a_wait_is_proved_by_one_more_statement(server) {
+        let (name, proxy) = (unique("proof"), Proxy::to(server));
+        let client = server.hold(&name);
+        let mut dblock = Dblock::run_at(&proxy.url(), &name).args(["--wait", "30"]).sh("echo ran; exec sleep 50").spawn();
+        the_waiter(&mut server.admin(), &name);
+        let before = proxy.packets().len();
+        drop(client);
+        dblock.wait_line("ran", SOON);
+        let after = proxy.packets().split_off(before);
+        let proof = after[0].statements().expect("statements");
+        assert!(proof.contains("IS_USED_LOCK") && proof.contains("CONNECTION_ID"), "{proof}");
+        // Then the session is made fit to keep the lock, and that is all before the command starts.
+        let kept = after[1].statements().expect("statements");
+        assert!(after.len() == 2 && kept.starts_with("SET SESSION wait_timeout=") && !kept.contains("wait_timeout=3 "), "{kept}");
     }
 
     fn only_the_first_packet_of_a_session_has_two_statements(server) {
@@ -319,21 +346,6 @@ both_locks! {
         dblock.wait().expect_code(0).expect_stdout("ran\n");
     }
 
-    fn a_slow_login_does_not_prolong_the_wait_for_a_silent_server(server) {
-        let (name, proxy) = (unique("slow"), Proxy::to(server));
-        let _client = server.hold(&name);
-        proxy.freeze();
-        let begun = Instant::now();
-        let dblock = Dblock::run_at(&proxy.url(), &name).args(["--wait", "1", "--connect-timeout", "2"]);
-        let dblock = dblock.sh("echo ran").spawn();
-        eventually("most of the connect timeout is over", SOON, || begun.elapsed().as_millis() > 1600);
-        proxy.thaw();
-        the_waiter(&mut server.admin(), &name);
-        proxy.freeze();
-        // The wait and one connect timeout, not two.
-        dblock.wait().expect_code(69).expect_stdout("").expect_took(Duration::ZERO, Duration::from_secs(3) + slack());
-    }
-
     fn a_server_that_freezes_under_a_waiter_is_given_up_in_time(server) {
         let server = &Server::private(server.kind);
         let name = unique("frozen");
@@ -346,23 +358,13 @@ both_locks! {
         output.expect_code(69).expect_stdout("").expect_one_line("");
         output.expect_took(Duration::from_secs(1), Duration::from_millis(2200) + slack());
     }
-
-    fn a_frozen_server_is_given_up_in_time(server) {
-        let server = &Server::private(server.kind);
-        let frozen = Frozen::new(server.pid());
-        let dblock = Dblock::run(server, &unique("frozen")).args(["--wait", "forever", "--connect-timeout", "1"]);
-        let output = dblock.sh("echo ran").output();
-        drop(frozen);
-        output.expect_code(69).expect_stdout("").expect_one_line(&server.port.to_string());
-        output.expect_took(Duration::from_secs(1), Duration::from_secs(1) + slack());
-    }
 }
 
 /// Interrupts a waiter in the last tenth of its second; whether the moment was met.
 fn interrupted_at_the_end(server: &Server, slots: &str) -> bool {
     let name = unique("interrupted");
     let _clients = [server.hold(&name), server.hold(&format!("{name}#1"))];
-    let mut admin = server.admin();
+    let mut admin = server.watcher();
     let dblock = Dblock::run(server, &name)
         .args(["-m", slots, "--wait", "1", "--connect-timeout", "1"])
         .args(["--if-unreachable", "run"])
@@ -371,7 +373,7 @@ fn interrupted_at_the_end(server: &Server, slots: &str) -> bool {
     let waiter = the_waiter(&mut admin, &name);
     let waits = Instant::now();
     within(Duration::from_millis(930), || false);
-    let _ = admin.query_drop(format!("KILL QUERY {waiter}"));
+    admin.interrupt(waiter);
     let met = waits.elapsed() < Duration::from_secs(1);
     let asked = Duration::from_secs(1);
     let output = dblock.wait();
@@ -383,11 +385,8 @@ fn interrupted_at_the_end(server: &Server, slots: &str) -> bool {
 }
 
 /// A plain client that waits for the lock and has it.
-fn hold_after(server: &Server, name: &str) -> Conn {
-    let mut client = server.client();
-    let got: Option<u8> = client
-        .exec_first("SELECT GET_LOCK(?, 30)", (name,))
-        .unwrap();
-    assert_eq!(got, Some(1));
+fn hold_after(server: &Server, name: &str) -> Client {
+    let mut client = server.plain();
+    client.wait_for_lock(name);
     client
 }

@@ -37,7 +37,8 @@ impl Account {
         idle_limit: Duration,
         listener: &Listener,
     ) -> Result<Self, Failure> {
-        let password = password::read(&settings.password, listener)?;
+        // One for all servers.
+        let password = password::read(&settings.password, &settings.targets[0], listener)?;
         let user = match &settings.user {
             Some(user) => user.clone(),
             None => os_user()?,

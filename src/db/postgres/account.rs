@@ -12,13 +12,14 @@ use crate::base::log::Listener;
 use crate::base::user::os_user;
 use crate::db::keep_alive::KeepAlive;
 use crate::db::password;
-use crate::db::target::{ConnectOptions, PostgresOptions};
+use crate::db::target::{ConnectOptions, PostgresOptions, Target};
 use crate::db::tls::Tls;
 
 /// The account that dblock logs in with.
 pub struct Account {
     pub(super) user: String,
-    pub(super) password: Option<Zeroizing<String>>,
+    /// The password for each server.
+    passwords: Vec<(Target, Option<Zeroizing<String>>)>,
     pub(super) database: String,
     /// What the server shows of the session to everybody, at most 63 bytes.
     pub(super) application_name: String,
@@ -45,9 +46,11 @@ impl Account {
             Some(user) => user.clone(),
             None => os_user()?,
         };
+        let targets = &settings.targets;
+        let passwords = password::read_all(&settings.password, targets, listener)?;
         Ok(Self {
             user,
-            password: password::read(&settings.password, listener)?,
+            passwords: targets.iter().cloned().zip(passwords).collect(),
             database: settings.database.clone(),
             application_name: introduction::application_name(attributes),
             comment: introduction::comment(attributes),
@@ -55,5 +58,12 @@ impl Account {
             tls: Tls::new(&settings.tls, &settings.targets, listener)?,
             keep_alive: KeepAlive::new(idle_limit),
         })
+    }
+
+    /// The password for this server; `None`: there is none.
+    pub(super) fn password(&self, target: &Target) -> Option<&[u8]> {
+        let mut passwords = self.passwords.iter();
+        let (_, password) = passwords.find(|(server, _)| server == target)?;
+        password.as_ref().map(|password| password.as_bytes())
     }
 }

@@ -31,6 +31,9 @@ use crate::db::wire::Wire;
 const WITH_TLS: u8 = b'S';
 const WITHOUT_TLS: u8 = b'N';
 
+/// Why a login is refused that is to be bound to the TLS channel.
+const NOT_BOUND: &str = "channel_binding=require, and the server does not bind the login to TLS";
+
 impl Account {
     /// Connects to the server at this address, which is shown so, and logs in. `limit` is for each answer. Each step is told.
     ///
@@ -62,10 +65,15 @@ impl Account {
             _ => (Stream::Plain(socket), None),
         };
         let mut wire = PostgresWire::new(stream, encryption, self.comment.clone());
-        self.start(&mut wire)?;
-        self.authenticate(&mut wire, server)?;
-        self.become_ready(&mut wire, server)?;
-        Ok(Box::new(wire))
+        let logged_in = self
+            .start(&mut wire)
+            .and_then(|()| self.authenticate(&mut wire, target, server))
+            .and_then(|()| self.become_ready(&mut wire, server));
+        match (logged_in, &wire.alert) {
+            (Ok(()), _) => Ok(Box::new(wire)),
+            (Err(_), Some(alert)) => Err(Fault::of_tls(alert, server)),
+            (Err(fault), None) => Err(fault),
+        }
     }
 
     /// Asks for TLS, and goes on without it if that is allowed and the server has none.
@@ -130,22 +138,37 @@ impl Account {
     }
 
     /// Proves who dblock is, in the way that the server demands.
-    fn authenticate(&self, wire: &mut PostgresWire, server: &str) -> Result<(), Fault> {
+    fn authenticate(
+        &self,
+        wire: &mut PostgresWire,
+        target: &Target,
+        server: &str,
+    ) -> Result<(), Fault> {
+        let mut must_be_bound = self.settings.channel_binding == Setting::Require;
         loop {
             let mut answer = BytesMut::new();
             let made = match wire.receive()? {
-                Message::AuthenticationOk => return Ok(()),
                 Message::AuthenticationSasl(body) => {
-                    self.authenticate_by_scram(wire, &body, server)?;
+                    self.authenticate_by_scram(wire, &body, target, server)?;
+                    must_be_bound = false;
                     continue;
                 }
+                // Only SCRAM can be bound, and proves that the server knows the password.
+                Message::AuthenticationOk
+                | Message::AuthenticationMd5Password(_)
+                | Message::AuthenticationCleartextPassword
+                    if must_be_bound =>
+                {
+                    return Err(self.refused(server, NOT_BOUND));
+                }
+                Message::AuthenticationOk => return Ok(()),
                 Message::AuthenticationMd5Password(body) => {
-                    let password = self.password_for(server)?;
+                    let password = self.password_for(target, server)?;
                     let hash = md5_hash(self.user.as_bytes(), password, body.salt());
                     frontend::password_message(hash.as_bytes(), &mut answer)
                 }
                 Message::AuthenticationCleartextPassword if wire.encryption.is_some() => {
-                    frontend::password_message(self.password_for(server)?, &mut answer)
+                    frontend::password_message(self.password_for(target, server)?, &mut answer)
                 }
                 Message::AuthenticationCleartextPassword => {
                     return Err(self.refused(server, "it wants the password in clear, without TLS"));
@@ -173,6 +196,7 @@ impl Account {
         &self,
         wire: &mut PostgresWire,
         body: &AuthenticationSaslBody,
+        target: &Target,
         server: &str,
     ) -> Result<(), Fault> {
         let (mut has_scram, mut has_plus) = (false, false);
@@ -196,8 +220,7 @@ impl Account {
                 ChannelBinding::tls_server_end_point(hash),
             ),
             _ if binding == Setting::Require => {
-                let why = "channel_binding=require, and the server does not bind the login to TLS";
-                return Err(self.refused(server, why));
+                return Err(self.refused(server, NOT_BOUND));
             }
             Some(_) if has_scram => (SCRAM_SHA_256, ChannelBinding::unrequested()),
             None if has_scram => (SCRAM_SHA_256, ChannelBinding::unsupported()),
@@ -207,7 +230,7 @@ impl Account {
                 );
             }
         };
-        let mut scram = ScramSha256::new(self.password_for(server)?, binding);
+        let mut scram = ScramSha256::new(self.password_for(target, server)?, binding);
         let mut first = BytesMut::new();
         frontend::sasl_initial_response(mechanism, scram.message(), &mut first)
             .map_err(|error| garbled(&error))?;
@@ -254,9 +277,9 @@ impl Account {
         }
     }
 
-    fn password_for(&self, server: &str) -> Result<&[u8], Fault> {
-        let password = self.password.as_ref().map(|password| password.as_bytes());
-        password.ok_or_else(|| self.refused(server, "it wants a password, and none is given"))
+    fn password_for(&self, target: &Target, server: &str) -> Result<&[u8], Fault> {
+        let none = || self.refused(server, "it wants a password, and none is given");
+        self.password(target).ok_or_else(none)
     }
 
     fn refused(&self, server: &str, why: &str) -> Fault {

@@ -51,6 +51,8 @@ pub struct PostgresWire {
     /// What a comment in each statement says of the session.
     comment: String,
     pub(super) encryption: Option<String>,
+    /// Why the server has ended TLS: with TLS 1.3 it judges the certificate that it was shown only after the handshake.
+    pub(super) alert: Option<rustls::Error>,
 }
 
 impl PostgresWire {
@@ -64,6 +66,7 @@ impl PostgresWire {
             is_notified: false,
             comment,
             encryption,
+            alert: None,
         }
     }
 
@@ -72,7 +75,18 @@ impl PostgresWire {
         let written = self.stream.write_all(messages);
         written
             .and_then(|()| self.stream.flush())
-            .map_err(|error| of_transport(&error))
+            .map_err(|error| self.broke_off(&error))
+    }
+
+    /// As [`of_transport`], and keeps the alert of a server that has ended TLS.
+    fn broke_off(&mut self, error: &io::Error) -> Fault {
+        let cause = error.get_ref();
+        if let Some(alert @ rustls::Error::AlertReceived(_)) =
+            cause.and_then(|cause| cause.downcast_ref())
+        {
+            self.alert = Some(alert.clone());
+        }
+        of_transport(error)
     }
 
     /// Reads one message that the server sends unasked.
@@ -138,7 +152,7 @@ impl PostgresWire {
                 Ok(0) => return Err(Fault::Gone("the server closed the connection".to_owned())),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(of_transport(&error)),
+                Err(error) => return Err(self.broke_off(&error)),
             }
         }
     }

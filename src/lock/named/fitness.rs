@@ -173,6 +173,8 @@ impl Fitness {
         let possible = [
             (login != 0 && login != session, Unfit::Pooler),
             (traits.comment.contains("CockroachDB"), Unfit::Cockroach),
+            // The session had locks of others.
+            (login == 0 && owner.is_none(), Unfit::SessionsShared),
             (owner.is_none(), Unfit::NotKept),
             (
                 owner.is_some_and(|owner| owner != session) || traits.idle_limit != Some(asked),

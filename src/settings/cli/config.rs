@@ -25,7 +25,8 @@ pub const DEFINITION: Definition = Definition {
 };
 
 const HELP: &str = "\
-A flag beats the environment, which beats [dblock] in a MySQL option file, which beats [client] there, which beats the
+A flag beats the environment, which beats [dblock] in a MySQL option file, which beats [client] there (PostgreSQL: a
+service, and then variables as PGHOST), which beats the
 default. Write config instead of run to see what that run would use. Passwords are shown as ***.
 
 Exit codes: 0; 64 bad usage; 78 bad configuration. After 64 and 78, too, it prints what it could read.";

@@ -14,7 +14,8 @@ pub const SETTINGS: &[Setting] = &[
         name: "url",
         takes: Takes::Value("URL"),
         variable: Some("DBLOCK_URL"),
-        help: "Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock",
+        help: "Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL \
+               postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq",
         ..CONNECTION
     },
     Setting {
@@ -22,7 +23,8 @@ pub const SETTINGS: &[Setting] = &[
         takes: Takes::Value("HOST"),
         variable: Some("DBLOCK_HOST"),
         files: Files::All,
-        help: "The server's name or address; localhost means its local socket",
+        help: "The server's name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local \
+               socket; localhost means TCP",
         ..CONNECTION
     },
     Setting {
@@ -31,7 +33,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: Some("DBLOCK_PORT"),
         files: Files::All,
         default: Some("3306"),
-        help: "The server's TCP port",
+        help: "The server's TCP port; PostgreSQL's default is 5432",
         ..CONNECTION
     },
     Setting {
@@ -48,7 +50,7 @@ pub const SETTINGS: &[Setting] = &[
         takes: Takes::Value("PATH"),
         variable: Some("DBLOCK_SOCKET"),
         files: Files::All,
-        help: "The server's local socket",
+        help: "The server's local socket; PostgreSQL: or its folder",
         ..CONNECTION
     },
     Setting {
@@ -62,7 +64,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "password-file",
         takes: Takes::Value("FILE"),
-        help: "A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD]",
+        help: "A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, \
+               MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]",
         ..CONNECTION
     },
     Setting {
@@ -70,7 +73,8 @@ pub const SETTINGS: &[Setting] = &[
         takes: Takes::Value("NAME"),
         variable: Some("DBLOCK_DATABASE"),
         default: Some("dblock"),
-        help: "The database with dblock's tables; the path of the URL names it, too",
+        help: "The database with dblock's tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, \
+               without a default",
         ..CONNECTION
     },
     Setting {
@@ -118,7 +122,8 @@ pub const SETTINGS: &[Setting] = &[
         default: Some("preferred"),
         help: "As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check \
                that a trusted CA signed the server's certificate. verify-identity: also check that the certificate is for \
-               the host's name or address. With --ssl-ca the default is verify-ca",
+               the host's name or address. With --ssl-ca the default is verify-ca. PostgreSQL: also libpq's \
+               words, with libpq's meaning",
         ..CONNECTION
     },
     Setting {

@@ -1,5 +1,6 @@
 //! `dblock kill`: kills the holder of a lock.
 
+use super::run::KEY;
 use super::setting::{Files, SETTING, Setting, Takes};
 use super::{Argument, Definition, Number, Subcommand, connection, output};
 
@@ -34,6 +35,7 @@ pub const WAIT: Setting = Setting {
 /// The settings of this subcommand alone.
 pub const SETTINGS: &[Setting] = &[
     WAIT,
+    KEY,
     Setting {
         name: "force",
         help: "Take a durable lock from its holder at once, without asking it. Use it only if you know that the host is dead",

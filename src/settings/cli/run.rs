@@ -34,6 +34,7 @@ pub const WHICH_LOCK: &[Setting] = &[
         help: "The lock. Runs with the same name exclude each other on all hosts that use the same server",
         ..SETTING
     },
+    KEY,
     Setting {
         name: "max-concurrency",
         short: Some('m'),
@@ -50,6 +51,16 @@ pub const WHICH_LOCK: &[Setting] = &[
         ..SETTING
     },
 ];
+
+/// The key of another program's lock.
+pub const KEY: Setting = Setting {
+    name: "key",
+    takes: Takes::Value("N|A,B"),
+    files: Files::No,
+    help: "PostgreSQL: the key of the advisory lock, as another program takes it by pg_advisory_lock(N) or pg_advisory_lock(A, B), \
+           instead of one made of the name",
+    ..SETTING
+};
 
 /// The settings of a run. `dblock config` has them, too.
 pub const SETTINGS: &[Setting] = &[
@@ -170,7 +181,7 @@ pub const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "scrub-env",
-        help: "Remove DBLOCK_URL, the other connection variables and MYSQL_PWD from the command's \
+        help: "Remove DBLOCK_URL, the other connection variables, MYSQL_PWD and, with PostgreSQL, PGPASSWORD from the command's \
                environment",
         ..SETTING
     },

@@ -1,5 +1,6 @@
 //! `dblock status`: who holds a lock.
 
+use super::run::KEY;
 use super::{Argument, Definition, Number, Subcommand, connection, output};
 
 /// The subcommand.
@@ -7,7 +8,12 @@ pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Status,
     name: "status",
     about: "Show who holds a lock, who waits for it, and for how long",
-    settings: &[output::JSON, output::VERBOSITY, connection::SETTINGS],
+    settings: &[
+        &[KEY],
+        output::JSON,
+        output::VERBOSITY,
+        connection::SETTINGS,
+    ],
     usage: None,
     arguments: &[Argument::new(
         "names",

@@ -32,6 +32,8 @@ pub enum Origin {
     Variable(&'static str),
     /// In an option file.
     File(Place),
+    /// In a service file of libpq's.
+    ServiceFile(Place),
 }
 
 impl Given {
@@ -56,14 +58,16 @@ impl Given {
             Origin::Flag => format!("--{}", self.name),
             Origin::Argument => self.name.clone(),
             Origin::Variable(variable) => (*variable).to_owned(),
-            Origin::File(place) => place.to_string(),
+            Origin::File(place) | Origin::ServiceFile(place) => place.to_string(),
         }
     }
 
     /// The error for a wrong value: a usage error, or a configuration error in a file.
     pub fn wrong(&self, why: &str) -> Failure {
         match &self.origin {
-            Origin::File(place) => error_at(place, &format!("{}: {why}", self.name)),
+            Origin::File(place) | Origin::ServiceFile(place) => {
+                error_at(place, &format!("{}: {why}", self.name))
+            }
             _ => Failure::new(Reason::Usage, format!("{}: {why}", self.place())),
         }
     }

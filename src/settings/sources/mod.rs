@@ -2,6 +2,7 @@
 //! overrides the groups of other clients, which override the default.
 
 mod given;
+mod kind;
 mod source;
 
 use std::env;
@@ -19,6 +20,7 @@ use crate::base::log::Log;
 use crate::base::text::printable;
 use crate::base::user::os_user;
 use crate::crond::SENDMAIL_VARIABLE;
+use crate::db::Kind;
 
 /// dblock's own group.
 const OWN_GROUP: &str = "dblock";
@@ -89,6 +91,8 @@ pub struct Sources {
     /// The option files.
     pub files: Vec<(Rc<Path>, FileStatus)>,
     warnings: Vec<String>,
+    /// The kind of server that is meant; `None` before that is known.
+    kind: Option<Result<Kind, Failure>>,
     /// Whether to continue after a wrong value: it is kept in `failure`, and the default is used.
     pub is_lenient: bool,
     /// The first wrong value, if reading continued.
@@ -137,21 +141,35 @@ impl Sources {
 
     /// Adds the options of the files, and then splits the URL of each source.
     fn take(&mut self, entries: &[Entry], suffix: &str) -> Result<(), Failure> {
-        let mut outcome = Ok(());
+        // What is wrong in the groups of other clients does not matter for PostgreSQL.
+        let (mut of_all, mut of_own) = (Ok(()), Ok(()));
         for entry in entries {
             let group = &*entry.place.group;
-            let taken = if group == OWN_GROUP || group.strip_suffix(suffix) == Some(OWN_GROUP) {
+            let is_own = group == OWN_GROUP || group.strip_suffix(suffix) == Some(OWN_GROUP);
+            let taken = if is_own {
                 let taken = self.source_mut(Precedence::OwnGroup).add_own(entry);
-                taken.map(|warning| self.warnings.extend(warning))
+                let taken = taken.map(|warning| self.warnings.extend(warning));
+                of_own = of_own.and(taken.clone());
+                taken
             } else {
                 let clients = self.source_mut(Precedence::OtherClients);
                 clients.add_of_clients(entry)
             };
-            outcome = outcome.and(taken);
+            of_all = of_all.and(taken);
         }
         self.source_mut(Precedence::OtherClients).choose_ssl_mode();
+        let kind = kind::decide(self);
+        let meant = *kind.as_ref().unwrap_or(&Kind::MySql);
+        self.kind = Some(kind);
+        let mut outcome = match meant {
+            Kind::MySql => of_all,
+            Kind::Postgres => of_own,
+        };
         for source in self.by_precedence.iter_mut().rev() {
-            outcome = outcome.and(source.split_url());
+            outcome = outcome.and(source.split_url(meant));
+        }
+        if meant == Kind::Postgres {
+            return outcome;
         }
         // The other clients' variables: the password is the weakest of the environment, the socket is weaker than all files.
         for (precedence, name, variable) in [
@@ -159,10 +177,18 @@ impl Sources {
             (Precedence::OtherClients, "socket", "MYSQL_UNIX_PORT"),
         ] {
             if let Some(given) = Given::from_variable(name, variable) {
-                self.source_mut(precedence).insert_if_absent(given);
+                self.source_mut(precedence).insert_if_absent(name, given);
             }
         }
         outcome
+    }
+
+    /// The kind of server that is meant.
+    ///
+    /// # Errors
+    /// [`Reason::Configuration`]: servers of both kinds are named, and nothing says which is meant.
+    pub fn kind(&self) -> Result<Kind, Failure> {
+        self.kind.clone().unwrap_or(Ok(Kind::MySql))
     }
 
     /// One source.
@@ -170,7 +196,8 @@ impl Sources {
         &self.by_precedence[precedence as usize]
     }
 
-    fn source_mut(&mut self, precedence: Precedence) -> &mut Source {
+    /// One source, to add to.
+    pub fn source_mut(&mut self, precedence: Precedence) -> &mut Source {
         &mut self.by_precedence[precedence as usize]
     }
 
@@ -302,9 +329,14 @@ impl Sources {
     /// Corrects the recorded value of a setting, because of the value of `other`.
     pub fn correct(&mut self, name: &str, value: &str, other: &str) {
         let place = self.given(other).map(Given::place).unwrap_or_default();
+        self.correct_from(name, value, &place);
+    }
+
+    /// Corrects the recorded value of a setting, because of what is at this `place`.
+    pub fn correct_from(&mut self, name: &str, value: &str, place: &str) {
         let mut recorded = self.in_force.iter_mut();
         if let Some(setting) = recorded.find(|setting| setting.name == name) {
-            (setting.value, setting.from) = (Some(value.to_owned()), place);
+            (setting.value, setting.from) = (Some(value.to_owned()), place.to_owned());
         }
     }
 

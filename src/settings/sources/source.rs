@@ -6,6 +6,7 @@ use zeroize::Zeroizing;
 
 use super::given::{Given, Origin};
 use crate::base::exit::Failure;
+use crate::db::Kind;
 use crate::settings::cli::{self, Files, Takes};
 use crate::settings::option_file::{Entry, Value, error_at};
 use crate::settings::server_url::{self, Host};
@@ -52,20 +53,23 @@ impl Source {
         self.settings.insert(given.name.clone(), given);
     }
 
-    /// Sets a value if the source has none yet.
-    pub fn insert_if_absent(&mut self, given: Given) {
-        self.settings.entry(given.name.clone()).or_insert(given);
+    /// Sets the value of a setting if the source has none yet.
+    pub fn insert_if_absent(&mut self, name: &str, given: Given) {
+        self.settings.entry(name.to_owned()).or_insert(given);
     }
 
-    /// Takes the parts of the URL for settings that are not given separately.
+    /// Takes the parts of the URL for settings that are not given separately. A URL of another kind of server has no effect.
     ///
     /// # Errors
     /// The URL is malformed.
-    pub fn split_url(&mut self) -> Result<(), Failure> {
+    pub fn split_url(&mut self, kind: Kind) -> Result<(), Failure> {
         let Some(url) = self.settings.remove("url") else {
             return Ok(());
         };
         let parts = url.read(server_url::parse)?;
+        if parts.kind != kind {
+            return Ok(());
+        }
         for (name, value) in parts.settings {
             let has_password = name == "password" && self.settings.contains_key("password-file");
             if !has_password {

@@ -342,6 +342,7 @@ fn a_replica_has_none_and_nothing_is_written_to_it() {
         let position = |admin: &mut mysql::Conn| -> String {
             let own = match kind {
                 Kind::MariaDb => "@@gtid_binlog_pos",
+                Kind::Postgres => unreachable!("a test of MySQL"),
                 Kind::MySql => {
                     "IFNULL(REGEXP_SUBSTR(@@gtid_executed, CONCAT(@@server_uuid, '[^,]*')), '')"
                 }

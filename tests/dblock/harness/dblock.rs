@@ -68,7 +68,7 @@ impl Dblock {
     pub fn bare() -> Self {
         let ours = |name: &OsString| {
             let name = name.to_string_lossy();
-            let prefixes = ["DBLOCK_", "MYSQL_", "MARIADB_"];
+            let prefixes = ["DBLOCK_", "MYSQL_", "MARIADB_", "PG"];
             name == "HOME" || prefixes.iter().any(|prefix| name.starts_with(prefix))
         };
         let env = std::env::vars_os()

@@ -137,6 +137,7 @@ const AUTOCOMMIT: u8 = 2;
 pub fn greeting(kind: Kind, id: u32) -> Vec<u8> {
     let version = match kind {
         Kind::MariaDb => "5.5.5-10.11.19-MariaDB",
+        Kind::Postgres => unreachable!("a test of MySQL"),
         Kind::MySql => "9.7.4",
     };
     // Long password, found rows, long flag, connect with a database, protocol 4.1, transactions, secure connection.

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, spawn};
 use std::time::{Duration, SystemTime};
 
-use mysql::Conn;
 use mysql::prelude::Queryable;
 
-use super::{Dblock, Proxy, Server, within};
+use super::postgres::{DATABASE, Postgres};
+use super::{Client, Dblock, Kind, Proxy, Server, within};
 
 /// Nanoseconds since 1970, by the clock that commands read, too.
 pub type Time = u64;
@@ -39,20 +39,29 @@ impl HeldUp {
     /// Measures from now on, on the way that dblock's own statements go.
     pub fn watch(server: &Server) -> Watch {
         let proxy = Proxy::to(server);
-        let account = server
-            .as_account("admin", "admin-secret")
-            .tcp_port(proxy.port);
+        let (kind, port) = (server.kind, proxy.port);
+        let account = server.as_account("admin", "admin-secret").tcp_port(port);
+        let connect = move || match kind {
+            Kind::Postgres => {
+                let admin = ("admin", "admin-secret");
+                let session = Postgres::connect(("127.0.0.1", port), admin, DATABASE);
+                session.map(Client::Postgres).ok()
+            }
+            Kind::MariaDb | Kind::MySql => {
+                mysql::Conn::new(account.clone()).map(Client::MySql).ok()
+            }
+        };
         let over = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&over);
         let measure = move || {
             let _proxy = proxy;
             let (mut session, mut spans, mut since) = (None, Vec::new(), now());
             while !within(PAUSE, || is_over.load(Ordering::Relaxed)) {
-                let mut used: Option<Conn> =
-                    session.take().or_else(|| Conn::new(account.clone()).ok());
-                let answered = used
-                    .as_mut()
-                    .is_some_and(|session| session.query_drop("DO 1").is_ok());
+                let mut used: Option<Client> = session.take().or_else(&connect);
+                let answered = used.as_mut().is_some_and(|session| match session {
+                    Client::MySql(session) => session.query_drop("DO 1").is_ok(),
+                    Client::Postgres(session) => session.try_query("SELECT 1").is_ok(),
+                });
                 session = used.filter(|_| answered);
                 Dblock::bare().arg("--version").output();
                 let until = now();

@@ -124,6 +124,7 @@ fn server(kind: Kind) -> (&'static Server, MutexGuard<'static, ()>) {
     static ALONE: [Mutex<()>; 2] = [Mutex::new(()), Mutex::new(())];
     let (server, alone): (&'static Server, _) = match kind {
         Kind::MariaDb => (&MARIADB, &ALONE[0]),
+        Kind::Postgres => unreachable!("a test of MySQL"),
         Kind::MySql => (&MYSQL, &ALONE[1]),
     };
     (server, alone.lock().unwrap_or_else(PoisonError::into_inner))

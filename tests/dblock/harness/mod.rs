@@ -5,6 +5,7 @@ pub mod cluster;
 pub mod crontab;
 mod dblock;
 mod fake;
+pub mod fake_postgres;
 mod held_up;
 pub mod host;
 mod island;
@@ -12,6 +13,8 @@ pub mod jobs;
 mod namespace;
 pub mod pages;
 mod pair;
+mod pgbouncer;
+pub mod postgres;
 mod process;
 mod proxy;
 pub mod pty;
@@ -33,6 +36,7 @@ pub use held_up::{HeldUp, Time, nanos, now};
 pub use island::Island;
 pub use jobs::Jobs;
 pub use pair::Pair;
+pub use pgbouncer::PgBouncer;
 pub use process::{
     Frozen, Hangs, PAIR, allow_files, copy_program, group_of, is_stopped, polls, quoted, runs,
     send, stat_field, write_program,
@@ -40,7 +44,8 @@ pub use process::{
 pub use proxy::{Packet, Proxy};
 pub use records::Records;
 pub use server::{
-    Kind, Server, has_session, holder, my_print_defaults, url_at, url_of_port, waiters,
+    Client, Kind, Server, Setup, Watcher, has_session, holder, my_print_defaults, url_of_kind,
+    url_of_port, waiters,
 };
 pub use tables::{OF_CRON, OF_QUEUES, Tables};
 
@@ -91,6 +96,74 @@ macro_rules! both_servers {
     )*};
 }
 pub(crate) use both_servers;
+
+/// Makes three tests of each function, `name::mariadb`, `name::mysql` and `name::postgres`, on the shared servers.
+macro_rules! all_servers {
+    ($($(#[$attribute:meta])* fn $name:ident($server:ident) $body:block)*) => {$(
+        mod $name {
+            #[allow(unused_imports, reason = "not every test needs all that its file imports")]
+            use super::*;
+
+            $(#[$attribute])*
+            fn check($server: &'static crate::harness::Server) $body
+
+            #[test]
+            fn mariadb() {
+                check(crate::harness::Server::shared(crate::harness::Kind::MariaDb));
+            }
+
+            #[test]
+            fn mysql() {
+                check(crate::harness::Server::shared(crate::harness::Kind::MySql));
+            }
+
+            #[test]
+            fn postgres() {
+                check(crate::harness::Server::shared(crate::harness::Kind::Postgres));
+            }
+        }
+    )*};
+}
+pub(crate) use all_servers;
+
+/// Makes five tests of each function: with a named lock and with a durable one on both servers of MySQL's kind, and with PostgreSQL's.
+macro_rules! all_locks {
+    ($($(#[$attribute:meta])* fn $name:ident($server:ident) $body:block)*) => {$(
+        mod $name {
+            #[allow(unused_imports, reason = "not every test needs all that its file imports")]
+            use super::*;
+
+            $(#[$attribute])*
+            fn check($server: &'static crate::harness::Server) $body
+
+            #[test]
+            fn mariadb() {
+                check(crate::harness::Server::shared(crate::harness::Kind::MariaDb));
+            }
+
+            #[test]
+            fn mysql() {
+                check(crate::harness::Server::shared(crate::harness::Kind::MySql));
+            }
+
+            #[test]
+            fn durable_mariadb() {
+                check(crate::harness::Server::durable(crate::harness::Kind::MariaDb));
+            }
+
+            #[test]
+            fn durable_mysql() {
+                check(crate::harness::Server::durable(crate::harness::Kind::MySql));
+            }
+
+            #[test]
+            fn postgres() {
+                check(crate::harness::Server::shared(crate::harness::Kind::Postgres));
+            }
+        }
+    )*};
+}
+pub(crate) use all_locks;
 
 /// Makes four tests of each function: with a named lock and with a durable one, on both servers.
 macro_rules! both_locks {
@@ -149,6 +222,35 @@ macro_rules! each_lock {
     )*};
 }
 pub(crate) use each_lock;
+
+/// Makes three tests of each function, one for each way to hold a lock: what a server has no part in, but the way has.
+macro_rules! each_way {
+    ($($(#[$attribute:meta])* fn $name:ident($server:ident) $body:block)*) => {$(
+        mod $name {
+            #[allow(unused_imports, reason = "not every test needs all that its file imports")]
+            use super::*;
+
+            $(#[$attribute])*
+            fn check($server: &'static crate::harness::Server) $body
+
+            #[test]
+            fn named() {
+                check(crate::harness::Server::shared(crate::harness::Kind::MySql));
+            }
+
+            #[test]
+            fn durable() {
+                check(crate::harness::Server::durable(crate::harness::Kind::MariaDb));
+            }
+
+            #[test]
+            fn postgres() {
+                check(crate::harness::Server::shared(crate::harness::Kind::Postgres));
+            }
+        }
+    )*};
+}
+pub(crate) use each_way;
 
 /// Makes two tests of each function, `name::mariadb` and `name::mysql`, on the shared servers with dblock's tables.
 macro_rules! both_servers_with_tables {

@@ -21,6 +21,7 @@ impl Pair {
         static MYSQL: LazyLock<Pair> = LazyLock::new(|| Pair::private(Kind::MySql));
         match kind {
             Kind::MariaDb => &MARIADB,
+            Kind::Postgres => unreachable!("a test of MySQL"),
             Kind::MySql => &MYSQL,
         }
     }
@@ -49,6 +50,7 @@ impl Pair {
                 "CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {port}, MASTER_USER = 'admin',
                  MASTER_PASSWORD = 'admin-secret', MASTER_CONNECT_RETRY = 1, MASTER_USE_GTID = slave_pos"
             ),
+            Kind::Postgres => unreachable!("a test of MySQL"),
             Kind::MySql => format!(
                 "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_PORT = {port}, SOURCE_USER = 'admin',
                  SOURCE_PASSWORD = 'admin-secret', SOURCE_CONNECT_RETRY = 1, SOURCE_AUTO_POSITION = 1,
@@ -59,6 +61,7 @@ impl Pair {
         replica.query_drop(follow).expect("a primary is accepted");
         let start = match self.primary.kind {
             Kind::MariaDb => "START SLAVE",
+            Kind::Postgres => unreachable!("a test of MySQL"),
             Kind::MySql => "START REPLICA",
         };
         replica.query_drop(start).expect("replication starts");
@@ -78,6 +81,13 @@ impl Server {
     /// Makes it a server that takes writes, or one that does not.
     pub fn set_read_only(&self, read_only: bool) {
         let value = u8::from(read_only);
+        if self.kind == Kind::Postgres {
+            let mut admin = self.postgres();
+            admin.run(&format!(
+                "ALTER SYSTEM SET default_transaction_read_only = {read_only}"
+            ));
+            return admin.run("SELECT pg_reload_conf()");
+        }
         self.admin()
             .query_drop(format!("SET GLOBAL read_only = {value}"))
             .expect("the admin may set it");

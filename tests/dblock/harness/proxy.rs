@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Server, url_at, within};
+use super::{Kind, Server, url_of_kind, within};
 
 /// The first byte of a client's packet that carries statements.
 const COM_QUERY: u8 = 3;
@@ -16,10 +16,18 @@ const COM_QUERY: u8 = 3;
 /// The first byte of a client's packet that says goodbye.
 const COM_QUIT: u8 = 1;
 
+/// The types of the same messages of PostgreSQL's.
+const QUERY: u8 = b'Q';
+const TERMINATE: u8 = b'X';
+
+/// The server's message that a login is good: its type, and what follows its length.
+const AUTHENTICATION_OK: [u8; 5] = [b'R', 0, 0, 0, 0];
+
 /// A proxy to one server, on a port of its own.
 #[derive(Debug)]
 pub struct Proxy {
     pub port: u16,
+    kind: Kind,
     address: Ipv4Addr,
     shared: Arc<Shared>,
 }
@@ -62,7 +70,9 @@ pub struct Packet {
     /// Which connection through this proxy, from 0.
     pub connection: usize,
     pub at: Instant,
+    /// Of PostgreSQL's, its type, and what follows its length.
     pub payload: Vec<u8>,
+    kind: Kind,
 }
 
 impl Packet {
@@ -81,12 +91,19 @@ impl Packet {
     /// The statements as they were sent, if it carries any.
     pub fn sent(&self) -> Option<String> {
         let (&command, text) = self.payload.split_first()?;
-        (command == COM_QUERY).then(|| String::from_utf8_lossy(text).into_owned())
+        let (is_query, text) = match self.kind {
+            Kind::Postgres => (command == QUERY, text.strip_suffix(b"\0").unwrap_or(text)),
+            Kind::MariaDb | Kind::MySql => (command == COM_QUERY, text),
+        };
+        is_query.then(|| String::from_utf8_lossy(text).into_owned())
     }
 
     /// Whether it says goodbye.
     pub fn is_quit(&self) -> bool {
-        self.payload == [COM_QUIT]
+        match self.kind {
+            Kind::Postgres => self.payload == [TERMINATE],
+            Kind::MariaDb | Kind::MySql => self.payload == [COM_QUIT],
+        }
     }
 }
 
@@ -105,10 +122,12 @@ impl fmt::Debug for Packet {
 impl Proxy {
     /// A proxy to `server`.
     pub fn to(server: &Server) -> Self {
-        Self::at(Ipv4Addr::LOCALHOST, (server.address, server.port))
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let target = (server.address, server.port);
+        Self::of_kind(server.kind, listener, Ipv4Addr::LOCALHOST, target)
     }
 
-    /// A proxy that listens on `address`, to whatever listens on this address and port.
+    /// A proxy that listens on `address`, to whatever speaks MySQL's protocol and listens on this address and port.
     pub fn at(address: Ipv4Addr, target: (Ipv4Addr, u16)) -> Self {
         let listener = TcpListener::bind((address, 0)).expect("a free port");
         Self::of(listener, address, target)
@@ -116,6 +135,15 @@ impl Proxy {
 
     /// A proxy that takes the connections of `listener`, whichever network that is in.
     pub fn of(listener: TcpListener, address: Ipv4Addr, target: (Ipv4Addr, u16)) -> Self {
+        Self::of_kind(Kind::MySql, listener, address, target)
+    }
+
+    fn of_kind(
+        kind: Kind,
+        listener: TcpListener,
+        address: Ipv4Addr,
+        target: (Ipv4Addr, u16),
+    ) -> Self {
         let port = listener.local_addr().expect("bound").port();
         let shared = Arc::<Shared>::default();
         let state = Arc::clone(&shared);
@@ -128,11 +156,12 @@ impl Proxy {
                     continue;
                 };
                 let _ = (client.set_nodelay(true), server.set_nodelay(true));
-                let _ = state.carry(&client, &server);
+                let _ = state.carry(kind, &client, &server);
             }
         });
         Self {
             port,
+            kind,
             address,
             shared,
         }
@@ -140,7 +169,7 @@ impl Proxy {
 
     /// What a user gives as `--url` to go through the proxy.
     pub fn url(&self) -> String {
-        url_at(self.address, self.port)
+        url_of_kind(self.kind, self.address, self.port)
     }
 
     /// The clients' packets after their handshakes, so far.
@@ -220,7 +249,12 @@ impl Shared {
     }
 
     /// Starts to carry between two ends.
-    fn carry(self: &Arc<Self>, client: &TcpStream, server: &TcpStream) -> io::Result<()> {
+    fn carry(
+        self: &Arc<Self>,
+        kind: Kind,
+        client: &TcpStream,
+        server: &TcpStream,
+    ) -> io::Result<()> {
         let mut state = self.lock();
         let connection = state.connections;
         state.connections += 1;
@@ -237,7 +271,11 @@ impl Shared {
             } else {
                 (server, client)
             };
-            let mut packets = Packets::default();
+            let mut packets = Packets::of(kind, from_client);
+            let good: &[u8] = match kind {
+                Kind::Postgres => &AUTHENTICATION_OK,
+                Kind::MariaDb | Kind::MySql => &[0],
+            };
             let watch = move |shared: &Self, bytes: &[u8]| {
                 for payload in packets.take(bytes) {
                     let mut through = through.lock().unwrap_or_else(PoisonError::into_inner);
@@ -246,9 +284,10 @@ impl Shared {
                             connection,
                             at: Instant::now(),
                             payload,
+                            kind,
                         };
                         shared.lock().packets.push(packet);
-                    } else if !from_client && payload.first() == Some(&0) {
+                    } else if !from_client && payload.starts_with(good) {
                         *through = true;
                     }
                 }
@@ -299,23 +338,52 @@ impl State {
 }
 
 /// Cuts a stream of bytes into the payloads of packets.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Packets {
+    kind: Kind,
+    /// PostgreSQL's client begins with messages that have no type.
+    is_untyped: bool,
     rest: Vec<u8>,
 }
 
 impl Packets {
+    fn of(kind: Kind, from_client: bool) -> Self {
+        Self {
+            kind,
+            is_untyped: from_client && kind == Kind::Postgres,
+            rest: Vec::new(),
+        }
+    }
+
     fn take(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         self.rest.extend_from_slice(bytes);
         let mut payloads = Vec::new();
-        while let [a, b, c, _, after @ ..] = &self.rest[..] {
-            let length = usize::from(*a) | usize::from(*b) << 8 | usize::from(*c) << 16;
-            let Some(payload) = after.get(..length) else {
+        while let Some((header, length)) = self.header() {
+            let Some(payload) = self.rest.get(header..header + length) else {
                 break;
             };
-            payloads.push(payload.to_vec());
-            self.rest.drain(..length + 4);
+            let kind = self.rest[..header].iter().take(1).copied();
+            payloads.push(if self.kind == Kind::Postgres && header == 5 {
+                kind.chain(payload.iter().copied()).collect()
+            } else {
+                payload.to_vec()
+            });
+            // Only what asks for another way to speak, such as TLS, has no type as well; it is eight bytes long.
+            self.is_untyped &= length == 4;
+            self.rest.drain(..header + length);
         }
         payloads
+    }
+
+    /// How long the next packet's header is, and what follows it.
+    fn header(&self) -> Option<(usize, usize)> {
+        if self.kind != Kind::Postgres {
+            let [a, b, c, _] = *self.rest.first_chunk()?;
+            let length = usize::from(a) | usize::from(b) << 8 | usize::from(c) << 16;
+            return Some((4, length));
+        }
+        let start = usize::from(!self.is_untyped);
+        let length = u32::from_be_bytes(*self.rest.get(start..)?.first_chunk()?) as usize;
+        Some((start + 4, length.saturating_sub(4)))
     }
 }

@@ -1,4 +1,4 @@
-//! Private MariaDB and MySQL servers, started and ended by `script/server`.
+//! Private MariaDB, MySQL and PostgreSQL servers, started and ended by `script/server`.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
@@ -10,14 +10,16 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use mysql::prelude::Queryable;
 use mysql::{Conn, OptsBuilder};
 
-use super::Dblock;
 use super::namespace::Namespace;
+use super::postgres::{self, DATABASE, Postgres};
+use super::{Dblock, PASSWORD};
 
 /// Which server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     MariaDb,
     MySql,
+    Postgres,
 }
 
 impl fmt::Display for Kind {
@@ -25,6 +27,7 @@ impl fmt::Display for Kind {
         f.write_str(match self {
             Self::MariaDb => "mariadb",
             Self::MySql => "mysql",
+            Self::Postgres => "postgres",
         })
     }
 }
@@ -37,6 +40,8 @@ pub struct Server {
     pub address: Ipv4Addr,
     pub port: u16,
     pub socket: PathBuf,
+    /// Its folder, with its error.log.
+    pub dir: PathBuf,
     /// Whether a run here is meant to be `--durable`.
     pub durable: bool,
     talk: Mutex<Talk>,
@@ -53,6 +58,10 @@ pub struct Setup {
     pub first: Vec<String>,
     /// By how many seconds its clock is ahead.
     pub clock: i32,
+    /// PostgreSQL: files that it reads a copy of, as `SETTING=PATH`.
+    pub files: Vec<String>,
+    /// PostgreSQL: the port of the primary that it is a standby of.
+    pub standby_of: Option<u16>,
     /// Where it runs, and the address that clients reach it at; else it runs where the tests do.
     pub host: Option<(Namespace, Ipv4Addr)>,
 }
@@ -71,9 +80,11 @@ impl Server {
     pub fn shared(kind: Kind) -> &'static Self {
         static MARIADB: LazyLock<Server> = LazyLock::new(|| Server::private(Kind::MariaDb));
         static MYSQL: LazyLock<Server> = LazyLock::new(|| Server::private(Kind::MySql));
+        static POSTGRES: LazyLock<Server> = LazyLock::new(|| Server::private(Kind::Postgres));
         match kind {
             Kind::MariaDb => &MARIADB,
             Kind::MySql => &MYSQL,
+            Kind::Postgres => &POSTGRES,
         }
     }
 
@@ -86,6 +97,7 @@ impl Server {
         match kind {
             Kind::MariaDb => &MARIADB,
             Kind::MySql => &MYSQL,
+            Kind::Postgres => unreachable!("dblock has no tables there"),
         }
     }
 
@@ -205,9 +217,21 @@ impl Server {
         for option in &setup.first {
             script.args(["--first", option]);
         }
+        for file in &setup.files {
+            script.args(["--file", file]);
+        }
+        if let Some(port) = setup.standby_of {
+            script.args(["--standby-of", &port.to_string()]);
+        }
         script.arg("--").args(&setup.options);
-        if setup.host.is_some() {
-            script.arg(format!("--bind-address={address}"));
+        match (kind, &setup.host) {
+            (Kind::Postgres, Some(_)) => {
+                script.args(["-c", &format!("listen_addresses={address}")]);
+            }
+            (_, Some(_)) => {
+                script.arg(format!("--bind-address={address}"));
+            }
+            (_, None) => {}
         }
         let mut script = script
             .stdin(Stdio::piped())
@@ -236,6 +260,7 @@ impl Server {
             address,
             port,
             socket,
+            dir: fact("dir").into(),
             durable: false,
             talk: Mutex::new(talk),
             host: setup.host,
@@ -250,6 +275,11 @@ impl Server {
     /// Shuts the server down in order.
     pub fn stop(&self) {
         self.talk().command("stop", "stopped");
+    }
+
+    /// Has PostgreSQL drop everything and end.
+    pub fn stop_immediately(&self) {
+        self.talk().command("stop immediate", "stopped");
     }
 
     /// Kills the server with SIGKILL.
@@ -274,7 +304,7 @@ impl Server {
 
     /// A plain client with the account that dblock uses, which has no privilege.
     pub fn client(&self) -> Conn {
-        self.connect("dblock", super::PASSWORD)
+        self.connect("dblock", PASSWORD)
             .expect("the account dblock can connect")
     }
 
@@ -296,44 +326,79 @@ impl Server {
     /// A new account without a privilege, with the usual password; its name.
     pub fn account(&self) -> String {
         let name = super::unique("account");
-        let create = format!(
-            "CREATE USER '{name}'@'%' IDENTIFIED BY '{}'",
-            super::PASSWORD
-        );
+        if self.kind == Kind::Postgres {
+            let create = format!("CREATE ROLE \"{name}\" LOGIN PASSWORD '{PASSWORD}'");
+            self.postgres().run(&create);
+            return name;
+        }
+        let create = format!("CREATE USER '{name}'@'%' IDENTIFIED BY '{}'", PASSWORD);
         self.admin()
             .query_drop(create)
             .expect("the admin may do that");
         name
     }
 
+    /// A session of PostgreSQL with every privilege.
+    pub fn postgres(&self) -> Postgres {
+        self.postgres_as("admin", "admin-secret")
+            .expect("the admin can connect")
+    }
+
+    /// A session of PostgreSQL with any account.
+    pub fn postgres_as(&self, user: &str, password: &str) -> Result<Postgres, postgres::Refused> {
+        Postgres::connect((self.address, self.port), (user, password), DATABASE)
+    }
+
+    /// A session with every privilege that looks who has what.
+    pub fn watcher(&self) -> Client {
+        match self.kind {
+            Kind::Postgres => Client::Postgres(self.postgres()),
+            Kind::MariaDb | Kind::MySql => Client::MySql(self.admin()),
+        }
+    }
+
     /// What a user gives as `--url`.
     pub fn url(&self) -> String {
-        url_at(self.address, self.port)
+        url_of_kind(self.kind, self.address, self.port)
+    }
+
+    /// A plain client of the account that dblock uses.
+    pub fn plain(&self) -> Client {
+        match self.kind {
+            Kind::Postgres => {
+                let session = self.postgres_as("dblock", PASSWORD);
+                Client::Postgres(session.expect("the account dblock can connect"))
+            }
+            Kind::MariaDb | Kind::MySql => Client::MySql(self.client()),
+        }
     }
 
     /// A plain client that has taken the lock `name`, which must be free, and holds it until it is dropped.
     #[track_caller]
-    pub fn hold(&self, name: &str) -> Conn {
-        let mut client = self.client();
-        let had: Option<u8> = client
-            .exec_first("SELECT GET_LOCK(?, 0)", (name,))
-            .expect("an answer");
-        assert_eq!(had, Some(1), "{name} is free");
+    pub fn hold(&self, name: &str) -> Client {
+        let mut client = self.plain();
+        assert!(client.try_lock(name), "{name} is free");
         client
     }
 
     /// The connection that holds the lock `name` (its name on the server).
     pub fn holder(&self, name: &str) -> Option<u64> {
-        holder(&mut self.admin(), name)
+        holder(&mut self.watcher(), name)
     }
 
     /// The connections that wait for the lock `name` (its name on the server).
     pub fn waiters(&self, name: &str) -> Vec<u64> {
-        waiters(&mut self.admin(), name)
+        waiters(&mut self.watcher(), name)
     }
 
     /// What every session does, for a message.
     pub fn sessions(&self) -> Vec<String> {
+        if self.kind == Kind::Postgres {
+            return self.postgres().column(
+                "SELECT concat_ws(' ', pid, usename, application_name, state, wait_event, query)
+                 FROM pg_stat_activity WHERE datname IS NOT NULL ORDER BY pid",
+            );
+        }
         let query = "SELECT CONCAT_WS(' ', id, user, command, time, state, info)
                      FROM information_schema.processlist ORDER BY id";
         self.admin().query(query).expect("the processlist")
@@ -341,7 +406,247 @@ impl Server {
 
     /// Whether a session with this connection id is there.
     pub fn has_session(&self, id: u64) -> bool {
-        has_session(&mut self.admin(), id)
+        has_session(&mut self.watcher(), id)
+    }
+
+    /// Whether this connection waits for a lock in a statement.
+    pub fn is_waiting(&self, id: u64) -> bool {
+        if self.kind == Kind::Postgres {
+            let waits = format!("EXISTS (SELECT FROM pg_locks WHERE pid = {id} AND NOT granted)");
+            return self.postgres().is(&waits);
+        }
+        let state =
+            "SELECT 1 FROM information_schema.processlist WHERE ID = ? AND STATE = 'User lock'";
+        let row: Option<u8> = self
+            .admin()
+            .exec_first(state, (id,))
+            .expect("the processlist");
+        row.is_some()
+    }
+
+    /// What the server has written to its log.
+    pub fn log(&self) -> String {
+        let log = std::fs::read(self.dir.join("error.log")).unwrap_or_default();
+        String::from_utf8_lossy(&log).into_owned()
+    }
+}
+
+/// A plain client of either kind.
+#[derive(Debug)]
+pub enum Client {
+    MySql(Conn),
+    Postgres(Postgres),
+}
+
+impl Client {
+    /// Takes the lock `name` (its name on a MySQL server) as any program does that does not wait; whether it was free.
+    pub fn try_lock(&mut self, name: &str) -> bool {
+        match self {
+            Self::MySql(client) => {
+                let got: Option<u8> = client
+                    .exec_first("SELECT GET_LOCK(?, 0)", (name,))
+                    .expect("an answer");
+                got == Some(1)
+            }
+            Self::Postgres(client) => {
+                client.is(&format!("pg_try_advisory_lock({})", postgres::key(name)))
+            }
+        }
+    }
+
+    /// Gives the lock back.
+    pub fn unlock(&mut self, name: &str) {
+        match self {
+            Self::MySql(client) => client
+                .exec_drop("DO RELEASE_LOCK(?)", (name,))
+                .expect("an answer"),
+            Self::Postgres(client) => {
+                assert!(client.is(&format!("pg_advisory_unlock({})", postgres::key(name))));
+            }
+        }
+    }
+
+    /// Gives all back.
+    pub fn unlock_all(&mut self) {
+        match self {
+            Self::MySql(client) => client
+                .query_drop("DO RELEASE_ALL_LOCKS()")
+                .expect("an answer"),
+            Self::Postgres(client) => client.run("SELECT pg_advisory_unlock_all()"),
+        }
+    }
+
+    /// Waits for the lock `name` as any program does, for half a minute at most, and takes it.
+    #[track_caller]
+    pub fn wait_for_lock(&mut self, name: &str) {
+        match self {
+            Self::MySql(client) => {
+                let got: Option<u8> = client
+                    .exec_first("SELECT GET_LOCK(?, 30)", (name,))
+                    .expect("an answer");
+                assert_eq!(got, Some(1), "{name}");
+            }
+            Self::Postgres(client) => {
+                client.run("SET lock_timeout = '30s'");
+                client.run(&format!("SELECT pg_advisory_lock({})", postgres::key(name)));
+            }
+        }
+    }
+
+    /// The number by which the server knows it.
+    pub fn connection_id(&self) -> u64 {
+        match self {
+            Self::MySql(client) => u64::from(client.connection_id()),
+            Self::Postgres(client) => client.pid,
+        }
+    }
+}
+
+/// A session with every privilege, of either kind of server.
+pub trait Watcher {
+    /// The connection that holds the lock `name` (its name on a MySQL server).
+    fn holder(&mut self, name: &str) -> Option<u64>;
+    /// The connections that wait for it.
+    fn waiters(&mut self, name: &str) -> Vec<u64>;
+    /// Who of those that wait for one of several slots is to have the next one.
+    fn head(&mut self, name: &str) -> Option<u64>;
+    /// Whether a session with this number is there.
+    fn has_session(&mut self, id: u64) -> bool;
+    /// The sessions of the account `dblock`, and the port that each has come from.
+    fn sessions(&mut self) -> Vec<(u64, Option<u16>)>;
+    /// Ends a session. It may have ended.
+    fn end_session(&mut self, id: u64);
+    /// Interrupts what a session does. It may have ended.
+    fn interrupt(&mut self, id: u64);
+}
+
+impl Watcher for Conn {
+    fn holder(&mut self, name: &str) -> Option<u64> {
+        let row: Option<Option<u64>> = self
+            .exec_first("SELECT IS_USED_LOCK(?)", (name,))
+            .expect("an answer");
+        row.flatten()
+    }
+
+    /// The name is written out, or as hex digits, in their statement.
+    fn waiters(&mut self, name: &str) -> Vec<u64> {
+        let query = "SELECT ID FROM information_schema.processlist WHERE STATE = 'User lock'
+                     AND (LOCATE(?, INFO) > 0 OR LOCATE(HEX(?), UPPER(INFO)) > 0) ORDER BY ID";
+        self.exec(query, (name, name)).expect("the processlist")
+    }
+
+    fn head(&mut self, name: &str) -> Option<u64> {
+        self.holder(&format!("{name}#wait"))
+    }
+
+    fn has_session(&mut self, id: u64) -> bool {
+        let query = "SELECT 1 FROM information_schema.processlist WHERE ID = ?";
+        self.exec_first::<u8, _, _>(query, (id,))
+            .expect("the processlist")
+            .is_some()
+    }
+
+    fn sessions(&mut self) -> Vec<(u64, Option<u16>)> {
+        let query = "SELECT ID, HOST FROM information_schema.processlist WHERE USER = 'dblock'";
+        let sessions: Vec<(u64, String)> = self.query(query).expect("the processlist");
+        let port = |from: String| from.rsplit(':').next().and_then(|port| port.parse().ok());
+        sessions
+            .into_iter()
+            .map(|(id, from)| (id, port(from)))
+            .collect()
+    }
+
+    fn end_session(&mut self, id: u64) {
+        let _ = self.query_drop(format!("KILL {id}"));
+    }
+
+    fn interrupt(&mut self, id: u64) {
+        let _ = self.query_drop(format!("KILL QUERY {id}"));
+    }
+}
+
+impl Watcher for Postgres {
+    fn holder(&mut self, name: &str) -> Option<u64> {
+        self.value(&postgres::holders(name))
+    }
+
+    fn waiters(&mut self, name: &str) -> Vec<u64> {
+        self.column(&postgres::waiters(name))
+    }
+
+    fn head(&mut self, name: &str) -> Option<u64> {
+        self.waiters(name).first().copied()
+    }
+
+    fn has_session(&mut self, id: u64) -> bool {
+        self.is(&format!(
+            "EXISTS (SELECT FROM pg_stat_activity WHERE pid = {id})"
+        ))
+    }
+
+    fn sessions(&mut self) -> Vec<(u64, Option<u16>)> {
+        let query = "SELECT pid, client_port FROM pg_stat_activity WHERE usename = 'dblock'";
+        let number = |value: &Option<String>| value.as_ref()?.parse::<u64>().ok();
+        let session = |row: Vec<Option<String>>| {
+            let port = number(&row[1]).and_then(|port| port.try_into().ok());
+            Some((number(&row[0])?, port))
+        };
+        self.query(query).into_iter().filter_map(session).collect()
+    }
+
+    fn end_session(&mut self, id: u64) {
+        self.run(&format!("SELECT pg_terminate_backend({id})"));
+    }
+
+    fn interrupt(&mut self, id: u64) {
+        self.run(&format!("SELECT pg_cancel_backend({id})"));
+    }
+}
+
+impl Client {
+    fn watcher(&mut self) -> &mut dyn Watcher {
+        match self {
+            Self::MySql(client) => client,
+            Self::Postgres(client) => client,
+        }
+    }
+}
+
+impl Watcher for Client {
+    fn holder(&mut self, name: &str) -> Option<u64> {
+        self.watcher().holder(name)
+    }
+
+    fn waiters(&mut self, name: &str) -> Vec<u64> {
+        self.watcher().waiters(name)
+    }
+
+    fn head(&mut self, name: &str) -> Option<u64> {
+        self.watcher().head(name)
+    }
+
+    fn has_session(&mut self, id: u64) -> bool {
+        self.watcher().has_session(id)
+    }
+
+    fn sessions(&mut self) -> Vec<(u64, Option<u16>)> {
+        self.watcher().sessions()
+    }
+
+    fn end_session(&mut self, id: u64) {
+        self.watcher().end_session(id);
+    }
+
+    fn interrupt(&mut self, id: u64) {
+        self.watcher().interrupt(id);
+    }
+}
+
+/// What a user gives as `--url` for a server of this kind.
+pub fn url_of_kind(kind: Kind, address: Ipv4Addr, port: u16) -> String {
+    match kind {
+        Kind::Postgres => format!("postgres://dblock@{address}:{port}/{DATABASE}"),
+        Kind::MariaDb | Kind::MySql => url_at(address, port),
     }
 }
 
@@ -356,27 +661,18 @@ pub fn url_at(address: Ipv4Addr, port: u16) -> String {
 }
 
 /// The connection that holds the lock `name`.
-pub fn holder(admin: &mut Conn, name: &str) -> Option<u64> {
-    let row: Option<Option<u64>> = admin
-        .exec_first("SELECT IS_USED_LOCK(?)", (name,))
-        .expect("an answer");
-    row.flatten()
+pub fn holder(admin: &mut impl Watcher, name: &str) -> Option<u64> {
+    admin.holder(name)
 }
 
-/// The connections that wait for the lock `name`, be it written out or as hex digits in their statement.
-pub fn waiters(admin: &mut Conn, name: &str) -> Vec<u64> {
-    let query = "SELECT ID FROM information_schema.processlist WHERE STATE = 'User lock'
-                 AND (LOCATE(?, INFO) > 0 OR LOCATE(HEX(?), UPPER(INFO)) > 0) ORDER BY ID";
-    admin.exec(query, (name, name)).expect("the processlist")
+/// The connections that wait for the lock `name`.
+pub fn waiters(admin: &mut impl Watcher, name: &str) -> Vec<u64> {
+    admin.waiters(name)
 }
 
 /// Whether a session with this connection id is there.
-pub fn has_session(admin: &mut Conn, id: u64) -> bool {
-    let query = "SELECT 1 FROM information_schema.processlist WHERE ID = ?";
-    admin
-        .exec_first::<u8, _, _>(query, (id,))
-        .expect("the processlist")
-        .is_some()
+pub fn has_session(admin: &mut impl Watcher, id: u64) -> bool {
+    admin.has_session(id)
 }
 
 impl Drop for Server {

@@ -67,6 +67,7 @@ impl Place {
             _ => {}
         }
         match (asked, answer) {
+            (Ask::Leave(_), _) => Ask::Over(self.slot),
             _ if self.slot.is_some() || late => self.leave(),
             (Ask::Stand, Answer::Standing { largest, .. }) if self.number == 0 => {
                 Ask::Take(largest.map_or(1, |largest| largest.saturating_add(1)))

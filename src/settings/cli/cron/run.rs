@@ -36,7 +36,7 @@ pub const GRACE: Setting = Setting {
 /// As for `dblock run`, and read from option files likewise.
 const SCRUB_ENV: Setting = Setting {
     name: "scrub-env",
-    help: "Remove DBLOCK_URL, the other connection variables and MYSQL_PWD from the environment of the \
+    help: "Remove DBLOCK_URL, the other connection variables, MYSQL_PWD and, with PostgreSQL, PGPASSWORD from the environment of the \
            commands",
     ..SETTING
 };

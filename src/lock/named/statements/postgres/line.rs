@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use super::key::Key;
 use super::plain::{idle_timeout, locks};
 use crate::db::{Ask, LIST, ask, ask_values, command};
+use crate::lock::Key;
 use crate::lock::Name;
 
 /// The line of a lock.

@@ -1,7 +1,6 @@
 //! The statements of a lock on PostgreSQL, which is held by an advisory lock. None of them waits: a statement that waits for a lock holds a
 //! snapshot, so VACUUM removes nothing meanwhile, and CREATE INDEX CONCURRENTLY waits for its end.
 
-mod key;
 mod line;
 mod plain;
 
@@ -12,8 +11,7 @@ use super::Statements;
 use super::answers::{Asked, KILLED, KillMarker, Opened, ReacquireAnswer, Released};
 use crate::db::{Ask, Fault, Row, ask, command};
 use crate::lock::named::queue::Step;
-use crate::lock::{Name, kill_ack_lock, kill_request_lock};
-use key::Key;
+use crate::lock::{Key, Name, kill_ack_lock, kill_request_lock};
 pub use line::Line;
 pub use plain::{
     ask_owners, kill_session, release_once, set_idle_timeout, take_lock, take_locks_now,
@@ -55,6 +53,12 @@ impl PostgresStatements {
     ) -> Ask<'static, Option<T>> {
         let slots = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
         ask(name, sql, move |rows| rows.optional(|row| read(row, slots)))
+    }
+
+    /// A value for the session of this login alone, which has the run id lock; -1 in another one.
+    fn guarded(&self, login: u64, value: &str) -> String {
+        let is_own = is_own(login, || held(self.run_id));
+        format!("CASE WHEN {is_own} THEN {value} ELSE -1 END")
     }
 
     /// Columns that are read once for each session: who holds the run id lock, how many seconds the session may be idle, what the server
@@ -163,15 +167,11 @@ impl PostgresStatements {
     }
 }
 
-/// A statement for the session of this login alone: behind a pooler that shares sessions it would reach another one.
-fn guarded(login: u64, value: &str) -> String {
-    format!("CASE WHEN {} THEN {value} ELSE -1 END", is_login(login))
-}
-
-/// Whether this is the session of that login; zero: whichever it is.
-fn is_login(login: u64) -> String {
+/// The condition of a statement for the session of this login alone: behind a pooler that shares sessions it would reach another one.
+/// `own`: where the login's session is unknown, zero, for the pooler is said to keep one for each client.
+fn is_own(login: u64, own: impl FnOnce() -> String) -> String {
     if login == 0 {
-        "true".to_owned()
+        own()
     } else {
         format!("pg_backend_pid() = {login}")
     }
@@ -189,11 +189,16 @@ impl Statements for PostgresStatements {
     }
 
     fn open_session(&self, ttl: Duration, login: u64) -> Ask<'static, ()> {
+        // A session that has locks of others is shared with them: it would get theirs once more.
+        let is_unused = || {
+            let locks = plain::locks("pid = pg_backend_pid()");
+            format!("({} OR NOT EXISTS {locks})", held(self.run_id))
+        };
         let sql = format!(
             "SELECT {}, pg_try_advisory_lock({}), pg_try_advisory_lock({SESSION_MARKER}) WHERE {}",
             keep_session(ttl),
             self.run_id.arguments(),
-            is_login(login)
+            is_own(login, is_unused)
         );
         command("open", sql)
     }
@@ -208,7 +213,7 @@ impl Statements for PostgresStatements {
         let (slot, rest) = step.split_once(", 0, pg_backend_pid()").unwrap_or_default();
         let sql = format!(
             "SELECT {}, 0, pg_backend_pid(){rest}, {}",
-            guarded(login, slot),
+            self.guarded(login, slot),
             self.traits()
         );
         self.ask("acquire", sql, Opened::read)
@@ -262,7 +267,7 @@ impl Statements for PostgresStatements {
         );
         let sql = format!(
             "SELECT {}, {}, pg_backend_pid(), {WRITES}, {}",
-            guarded(login, &slot),
+            self.guarded(login, &slot),
             owner(key),
             self.traits()
         );

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::key::Key;
 use crate::db::{Ask, LIST, ask, command};
+use crate::lock::Key;
 
 /// The advisory locks of this database of which this is true, as a subquery.
 pub fn locks(condition: &str) -> String {

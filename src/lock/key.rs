@@ -1,9 +1,14 @@
 //! The key of a lock on PostgreSQL, whose advisory locks have numbers.
 
+use std::fmt;
+
 use sha2::{Digest, Sha256};
 
+/// In front of the name of a lock on the server that is known by its key. No name begins with it.
+const BY_KEY: char = '\u{1}';
+
 /// The key of an advisory lock. Keys of one number and of two are apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Key {
     /// A `bigint`.
     One(i64),
@@ -12,8 +17,32 @@ pub enum Key {
 }
 
 impl Key {
+    /// Reads `N` or `A,B`. The error ends a sentence about the text.
+    ///
+    /// # Errors
+    /// It is neither, or too large.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let key = match text.split_once(',') {
+            None => text.parse().ok().map(Self::One),
+            Some((one, two)) => one
+                .parse()
+                .ok()
+                .zip(two.parse().ok())
+                .map(|(one, two)| Self::Two(one, two)),
+        };
+        key.ok_or_else(|| "is neither a whole number of 64 bits nor two of 32 bits: A,B".to_owned())
+    }
+
+    /// The name on the server of the lock with this key.
+    pub fn on_server(self) -> String {
+        format!("{BY_KEY}{self}")
+    }
+
     /// The key of the lock with this name on the server: the first 64 bits of its SHA-256, big-endian, signed.
     pub fn of(name: &str) -> Self {
+        if let Some(Ok(key)) = name.strip_prefix(BY_KEY).map(Self::parse) {
+            return key;
+        }
         let hash = Sha256::digest(name);
         let first = hash.first_chunk().copied().unwrap_or_default();
         Self::One(i64::from_be_bytes(first))
@@ -47,9 +76,40 @@ impl Key {
     }
 }
 
+impl fmt::Display for Key {
+    /// As it is given.
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::One(key) => write!(f, "{key}"),
+            Self::Two(one, two) => write!(f, "{one},{two}"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_that_is_given_is_the_locks_own_and_its_marks_have_others() {
+        for text in ["0", "-9223372036854775808", "17", "-1,2147483647"] {
+            let key = Key::parse(text).unwrap();
+            assert_eq!(key.to_string(), text);
+            assert_eq!(Key::of(&key.on_server()), key);
+            assert_ne!(Key::of(&format!("{}#kill0", key.on_server())), key);
+        }
+        for wrong in [
+            "",
+            "x",
+            "1,",
+            ",1",
+            "1,2,3",
+            "9223372036854775808",
+            "1,2147483648",
+        ] {
+            assert!(Key::parse(wrong).is_err(), "{wrong}");
+        }
+    }
 
     /// As `('x'||left(encode(sha256('backup'),'hex'),16))::bit(64)::bigint` of PostgreSQL 15 says.
     #[test]

@@ -1,0 +1,26 @@
+//! The key of another program's lock, on PostgreSQL.
+
+use super::sources::Sources;
+use crate::base::exit::Failure;
+use crate::db::Kind;
+use crate::lock::{Key, Name};
+
+/// The name, for the lock with the key that is given with `--key`, if one is. `slots`: how many slots the lock has.
+///
+/// # Errors
+/// The key is malformed; or it cannot be used: on another server than PostgreSQL, or for several slots.
+pub fn keyed(name: Name, slots: u32, sources: &mut Sources) -> Result<Name, Failure> {
+    let Some(key) = sources.optional("key", Key::parse)? else {
+        return Ok(name);
+    };
+    if sources.kind()? != Kind::Postgres {
+        sources.refuse("key", "is for PostgreSQL, whose locks have keys")?;
+    }
+    if slots > 1 {
+        sources.refuse(
+            "key",
+            "is the key of one lock, and cannot be combined with several slots",
+        )?;
+    }
+    Ok(name.with_key(Some(key)))
+}

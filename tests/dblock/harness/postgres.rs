@@ -1,0 +1,255 @@
+//! A plain client of PostgreSQL, which asks one question at a time.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::str::FromStr;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
+use postgres_protocol::message::backend::{ErrorResponseBody, Message};
+use postgres_protocol::message::frontend;
+
+/// The database that the tests lock in.
+pub const DATABASE: &str = "app";
+
+/// What a server refuses something with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// The SQLSTATE; empty where the connection has ended.
+    pub state: String,
+    pub message: String,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{} {}", self.state, self.message)
+    }
+}
+
+impl From<io::Error> for Refused {
+    fn from(error: io::Error) -> Self {
+        Self {
+            state: String::new(),
+            message: error.to_string(),
+        }
+    }
+}
+
+/// The rows of an answer, each value as text; `None` is NULL.
+pub type Rows = Vec<Vec<Option<String>>>;
+
+/// A session. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Postgres {
+    stream: TcpStream,
+    input: BytesMut,
+    /// The server's process.
+    pub pid: u64,
+    notifications: VecDeque<String>,
+}
+
+impl Postgres {
+    /// Logs in by TCP, without TLS.
+    pub fn connect(
+        address: impl std::net::ToSocketAddrs,
+        (user, password): (&str, &str),
+        database: &str,
+    ) -> Result<Self, Refused> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        let mut session = Self {
+            stream,
+            input: BytesMut::new(),
+            pid: 0,
+            notifications: VecDeque::new(),
+        };
+        session.write(|out| {
+            frontend::startup_message([("user", user), ("database", database)], out)
+        })?;
+        let mut scram = None;
+        loop {
+            match session.receive()? {
+                Message::AuthenticationSasl(_) => {
+                    let new = ScramSha256::new(password.as_bytes(), ChannelBinding::unsupported());
+                    session.write(|out| {
+                        frontend::sasl_initial_response(SCRAM_SHA_256, new.message(), out)
+                    })?;
+                    scram = Some(new);
+                }
+                Message::AuthenticationSaslContinue(body) => {
+                    let scram = scram.as_mut().expect("it has begun");
+                    scram.update(body.data())?;
+                    session.write(|out| frontend::sasl_response(scram.message(), out))?;
+                }
+                Message::BackendKeyData(body) => {
+                    session.pid = u64::from(body.process_id().cast_unsigned());
+                }
+                Message::ErrorResponse(body) => return Err(refused(&body)),
+                Message::ReadyForQuery(_) => return Ok(session),
+                _ => {}
+            }
+        }
+    }
+
+    fn write(&mut self, message: impl FnOnce(&mut BytesMut) -> io::Result<()>) -> io::Result<()> {
+        let mut out = BytesMut::new();
+        message(&mut out)?;
+        self.stream.write_all(&out)
+    }
+
+    fn receive(&mut self) -> io::Result<Message> {
+        loop {
+            match Message::parse(&mut self.input)? {
+                Some(Message::NotificationResponse(body)) => {
+                    self.notifications.push_back(body.channel()?.to_owned());
+                }
+                Some(message) => return Ok(message),
+                None => {
+                    let mut part = [0; 8192];
+                    let read = self.stream.read(&mut part)?;
+                    if read == 0 {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                    self.input.extend_from_slice(&part[..read]);
+                }
+            }
+        }
+    }
+
+    /// Asks without waiting for an answer.
+    pub fn begin(&mut self, sql: &str) -> Result<(), Refused> {
+        Ok(self.write(|out| frontend::query(sql, out))?)
+    }
+
+    /// Waits for the answer.
+    pub fn end(&mut self) -> Result<Rows, Refused> {
+        let (mut rows, mut outcome) = (Rows::new(), Ok(()));
+        loop {
+            match self.receive()? {
+                Message::DataRow(body) => {
+                    let buffer = body.buffer();
+                    let text = |range: Option<std::ops::Range<usize>>| {
+                        Ok(range.map(|range| String::from_utf8_lossy(&buffer[range]).into_owned()))
+                    };
+                    rows.push(body.ranges().map(text).collect()?);
+                }
+                Message::ErrorResponse(body) => outcome = Err(refused(&body)),
+                Message::ReadyForQuery(_) => return outcome.map(|()| rows),
+                _ => {}
+            }
+        }
+    }
+
+    /// The rows of an answer.
+    pub fn try_query(&mut self, sql: &str) -> Result<Rows, Refused> {
+        self.begin(sql)?;
+        self.end()
+    }
+
+    /// The rows of an answer.
+    #[track_caller]
+    pub fn query(&mut self, sql: &str) -> Rows {
+        self.try_query(sql)
+            .unwrap_or_else(|error| panic!("{sql}: {error}"))
+    }
+
+    /// The first column of each row.
+    #[track_caller]
+    pub fn column<T: FromStr>(&mut self, sql: &str) -> Vec<T> {
+        let rows = self.query(sql);
+        let first = |mut row: Vec<Option<String>>| row.swap_remove(0)?.parse().ok();
+        rows.into_iter().filter_map(first).collect()
+    }
+
+    /// The first column of the first row, if there is one that is not NULL.
+    #[track_caller]
+    pub fn value<T: FromStr>(&mut self, sql: &str) -> Option<T> {
+        self.column(sql).into_iter().next()
+    }
+
+    /// Does this, and needs no answer.
+    #[track_caller]
+    pub fn run(&mut self, sql: &str) {
+        self.query(sql);
+    }
+
+    /// Whether this says yes.
+    #[track_caller]
+    pub fn is(&mut self, condition: &str) -> bool {
+        self.value::<String>(&format!("SELECT {condition}"))
+            .as_deref()
+            == Some("t")
+    }
+
+    /// Whether the answer to what has begun comes within this time; it is then to be read with [`Self::end`].
+    pub fn answers_within(&mut self, time: Duration) -> bool {
+        self.stream
+            .set_read_timeout(Some(time))
+            .expect("a time limit");
+        let answers = !self.input.is_empty() || self.stream.peek(&mut [0]).is_ok();
+        self.stream.set_read_timeout(None).expect("no time limit");
+        answers
+    }
+}
+
+fn refused(body: &ErrorResponseBody) -> Refused {
+    let mut refused = Refused {
+        state: String::new(),
+        message: String::new(),
+    };
+    let mut fields = body.fields();
+    while let Ok(Some(field)) = fields.next() {
+        let text = String::from_utf8_lossy(field.value_bytes()).into_owned();
+        match field.type_() {
+            b'C' => refused.state = text,
+            b'M' => refused.message = text,
+            _ => {}
+        }
+    }
+    refused
+}
+
+/// A string as SQL has it.
+pub fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// The key of a lock (its name on a MySQL server), as the documents have it in SQL.
+pub fn key(name: &str) -> String {
+    format!(
+        "('x'||left(encode(sha256(convert_to({},'UTF8')),'hex'),16))::bit(64)::bigint",
+        literal(name)
+    )
+}
+
+/// The advisory locks of this database that are held.
+const HELD: &str = "pg_locks WHERE locktype = 'advisory' AND granted
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+
+/// Who holds the lock of this name.
+pub fn holders(name: &str) -> String {
+    format!(
+        "SELECT pid FROM {HELD} AND objsubid = 1 AND (classid::bigint << 32) | objid::bigint = {}",
+        key(name)
+    )
+}
+
+/// Who waits for a slot of the lock of this name, in order. They hold keys of two numbers: that of the line, and their own.
+pub fn waiters(name: &str) -> String {
+    format!(
+        "SELECT pid FROM {HELD} AND {} ORDER BY objid",
+        in_line(name)
+    )
+}
+
+/// Whether a row of `pg_locks` is of somebody in the line for the lock of this name.
+pub fn in_line(name: &str) -> String {
+    format!(
+        "objsubid = 2 AND classid::bigint = ({} >> 32) & 4294967295",
+        key(&format!("{name}#wait"))
+    )
+}

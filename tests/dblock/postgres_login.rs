@@ -1,0 +1,431 @@
+//! Logging in to PostgreSQL: by every kind of password that dblock has, with TLS as strictly as asked for, and refused in words that help.
+
+use std::ops::Deref;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::harness::certificates::{Certificates, HOST};
+use crate::harness::{
+    Dblock, Kind, PASSWORD, SOON, Server, Setup, eventually, slack, unique, within, works,
+};
+
+/// Who may log in, and how. The first line that fits decides.
+const HBA: &str = "
+host all admin all scram-sha-256
+host all rejected all reject
+host all by_md5 all md5
+host all by_scram_or_md5 all md5
+host all in_clear all password
+hostssl all client all cert
+hostssl all with_certificate all scram-sha-256 clientcert=verify-ca
+hostssl all only_tls all scram-sha-256
+host all trusted all trust
+host all other_way all gss
+host all dblock all scram-sha-256
+";
+
+/// A server with TLS and all these accounts.
+struct Secured {
+    server: Server,
+    showing: Mutex<()>,
+}
+
+/// It shows one certificate for as long as this lives.
+struct Showing<'a> {
+    secured: &'a Secured,
+    _alone: MutexGuard<'a, ()>,
+}
+
+impl Deref for Showing<'_> {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.secured.server
+    }
+}
+
+fn certificate(name: &str) -> PathBuf {
+    Certificates::shared().path(&format!("{name}.pem"))
+}
+
+impl Secured {
+    fn shared() -> &'static Self {
+        static SECURED: LazyLock<Secured> = LazyLock::new(Secured::start);
+        &SECURED
+    }
+
+    fn start() -> Self {
+        let folder = tempfile::tempdir().expect("a scratch folder");
+        let hba = folder.path().join("hba");
+        std::fs::write(&hba, HBA).expect("a scratch file");
+        let files = [
+            ("hba_file", hba),
+            ("ssl_cert_file", certificate("right")),
+            ("ssl_key_file", certificate("server-key")),
+            ("ssl_ca_file", certificate("ca")),
+        ];
+        let setup = Setup {
+            files: files
+                .map(|(setting, path)| format!("{setting}={}", path.display()))
+                .to_vec(),
+            options: ["-c", "ssl=on"].map(str::to_owned).to_vec(),
+            ..Setup::default()
+        };
+        let server = Server::private_as(Kind::Postgres, setup);
+        let mut admin = server.postgres();
+        for account in [
+            "rejected",
+            "by_scram_or_md5",
+            "in_clear",
+            "client",
+            "with_certificate",
+            "only_tls",
+            "trusted",
+            "other_way",
+            "unlisted",
+        ] {
+            admin.run(&format!(
+                "CREATE ROLE {account} LOGIN PASSWORD '{PASSWORD}'"
+            ));
+        }
+        admin.run("CREATE ROLE no_login PASSWORD 'x'");
+        admin.run("SET password_encryption = md5");
+        admin.run(&format!("CREATE ROLE by_md5 LOGIN PASSWORD '{PASSWORD}'"));
+        Self {
+            server,
+            showing: Mutex::default(),
+        }
+    }
+
+    /// Has it show this certificate, to one test at a time.
+    fn showing(&'static self, name: &str) -> Showing<'static> {
+        let showing = Showing {
+            _alone: self.showing.lock().unwrap_or_else(PoisonError::into_inner),
+            secured: self,
+        };
+        showing.show(name);
+        showing
+    }
+}
+
+impl Showing<'_> {
+    fn show(&self, name: &str) {
+        // In place: the file stays the server's own.
+        let bytes = std::fs::read(certificate(name)).expect("it was made");
+        std::fs::write(self.dir.join("ssl_cert_file"), bytes).expect("root or the server's user");
+        let loaded = || {
+            let loaded = self
+                .postgres()
+                .value::<String>("SELECT pg_conf_load_time()");
+            loaded.expect("a time")
+        };
+        let before = loaded();
+        self.postgres().run("SELECT pg_reload_conf()");
+        eventually("it has read its files", SOON, || loaded() != before);
+    }
+}
+
+/// With TLS in this mode; else a test has none.
+fn with_tls(server: &Server, mode: &str) -> Dblock {
+    Dblock::run(server, &unique("login")).env("DBLOCK_SSL_MODE", mode)
+}
+
+/// It is refused with this code, in one line with these words.
+#[track_caller]
+fn refused(dblock: Dblock, code: i32, words: &[&str]) {
+    let output = dblock
+        .args(["--connect-timeout", "2"])
+        .sh("echo ran")
+        .output();
+    output
+        .expect_code(code)
+        .expect_stdout("")
+        .expect_one_line("");
+    output.expect_said(words);
+    assert!(
+        !output.stderr.contains(PASSWORD) && !output.stderr.contains("wrong-secret"),
+        "{output:#?}"
+    );
+}
+
+#[test]
+fn each_kind_of_password_that_dblock_has_works() {
+    let server = &Secured::shared().server;
+    for (account, mode) in [
+        ("dblock", "disabled"),
+        ("dblock", "preferred"),
+        ("dblock", "required"),
+        ("by_md5", "disabled"),
+        ("by_md5", "required"),
+        ("by_scram_or_md5", "disabled"),
+        ("in_clear", "required"),
+        ("only_tls", "required"),
+        ("only_tls", "preferred"),
+        ("trusted", "disabled"),
+    ] {
+        works(with_tls(server, mode).user(account));
+    }
+}
+
+#[test]
+fn a_password_is_never_sent_in_clear_without_tls() {
+    let server = &Secured::shared().server;
+    refused(
+        with_tls(server, "disabled").user("in_clear"),
+        77,
+        &["in clear", "in_clear"],
+    );
+}
+
+#[test]
+fn an_account_that_is_refused_is_named_with_the_servers_reason() {
+    let server = &Secured::shared().server;
+    let wrong = |account: &str| {
+        let dblock = with_tls(server, "disabled").user(account);
+        dblock.env("DBLOCK_PASSWORD", "wrong-secret")
+    };
+    for account in ["dblock", "by_md5", "by_scram_or_md5"] {
+        refused(
+            wrong(account),
+            77,
+            &["refused the account", account, "28P01"],
+        );
+    }
+    let plain = |account: &str| with_tls(server, "disabled").user(account);
+    refused(
+        plain("rejected"),
+        77,
+        &["refused the account", "pg_hba.conf", "28000"],
+    );
+    refused(
+        plain("unlisted"),
+        77,
+        &["refused the account", "pg_hba.conf"],
+    );
+    refused(
+        plain("only_tls"),
+        77,
+        &["refused the account", "pg_hba.conf"],
+    );
+    refused(plain("nobody_at_all"), 77, &["nobody_at_all"]);
+    refused(plain("other_way"), 77, &["other_way"]);
+    refused(
+        plain("dblock").env_remove("DBLOCK_PASSWORD"),
+        77,
+        &["password"],
+    );
+    // Nobody else's server is asked for what no server will give.
+    let other = Server::shared(Kind::Postgres);
+    let both = format!(
+        "postgres://rejected@127.0.0.1:{},127.0.0.1:{}/app",
+        server.port, other.port
+    );
+    let output = Dblock::run_at(&both, &unique("both"))
+        .args(["--connect-timeout", "2"])
+        .command(["true"])
+        .output();
+    output.expect_code(77);
+}
+
+#[test]
+fn a_database_that_is_not_there_or_not_open_to_the_account_is_told() {
+    let server = Server::shared(Kind::Postgres);
+    let at = |database: &str| {
+        let url = server.url().replace("/app", &format!("/{database}"));
+        Dblock::run_at(&url, &unique("database"))
+    };
+    refused(at("no_such_database"), 78, &["no_such_database", "3D000"]);
+    let closed = unique("closed").replace('-', "_");
+    let mut admin = server.postgres();
+    admin.run(&format!("CREATE DATABASE {closed}"));
+    admin.run(&format!("REVOKE CONNECT ON DATABASE {closed} FROM PUBLIC"));
+    refused(at(&closed), 77, &[&closed, "42501"]);
+    admin.run(&format!("GRANT CONNECT ON DATABASE {closed} TO dblock"));
+    works(at(&closed));
+}
+
+#[test]
+fn an_account_that_may_only_connect_is_enough_for_all_that_run_does() {
+    let server = Server::shared(Kind::Postgres);
+    let (account, database) = (server.account(), unique("least").replace('-', "_"));
+    let mut admin = server.postgres();
+    admin.run(&format!("CREATE DATABASE {database}"));
+    admin.run(&format!("REVOKE ALL ON DATABASE {database} FROM PUBLIC"));
+    admin.run(&format!(
+        "GRANT CONNECT ON DATABASE {database} TO \"{account}\""
+    ));
+    let url = server.url().replace("/app", &format!("/{database}"));
+    let mut inside = crate::harness::postgres::Postgres::connect(
+        ("127.0.0.1", server.port),
+        ("admin", "admin-secret"),
+        &database,
+    )
+    .unwrap();
+    inside.run("REVOKE ALL ON SCHEMA public FROM PUBLIC");
+    let name = unique("least");
+    let run = || Dblock::run_at(&url, &name).user(&account);
+    let mut first = run()
+        .stdin(Stdio::piped())
+        .sh("echo held; read x; exit 4")
+        .spawn();
+    first.wait_line("held", SOON);
+    run()
+        .command(["true"])
+        .output()
+        .expect_code(75)
+        .expect_one_line("; not run");
+    let waits = run().args(["--wait", "30", "-v"]).sh("echo ran").spawn();
+    eventually("it waits", SOON, || waits.stderr().contains("waiting"));
+    let status = Dblock::bare()
+        .args(["status", &name])
+        .env("DBLOCK_URL", &url)
+        .user(&account);
+    status
+        .env("DBLOCK_PASSWORD", PASSWORD)
+        .output()
+        .expect_code(0);
+    drop(first.take_stdin());
+    first.wait().expect_code(4).expect_silence();
+    waits.wait().expect_code(0).expect_stdout("ran\n");
+}
+
+#[test]
+fn a_server_that_is_full_is_waited_for_and_then_unreachable() {
+    let server = Server::shared(Kind::Postgres);
+    let (account, name) = (server.account(), unique("full"));
+    let mut admin = server.postgres();
+    admin.run(&format!("ALTER ROLE \"{account}\" CONNECTION LIMIT 1"));
+    let taken = server.postgres_as(&account, PASSWORD).unwrap();
+    let run = |timeout: &str| {
+        Dblock::run(server, &name)
+            .user(&account)
+            .args(["--connect-timeout", timeout])
+    };
+    let output = run("1").sh("echo ran").output();
+    output
+        .expect_code(69)
+        .expect_stdout("")
+        .expect_one_line("53300");
+    output.expect_took(Duration::from_millis(900), Duration::from_secs(1) + slack());
+    let mut patient = run("30").sh("echo ran").spawn();
+    assert!(!within(Duration::from_millis(600), || !patient.is_running()));
+    drop(taken);
+    patient.wait_line("ran", SOON);
+    patient.wait().expect_code(0);
+}
+
+#[test]
+fn a_server_that_is_starting_or_stopping_is_waited_for() {
+    let server = &Server::private(Kind::Postgres);
+    let name = unique("starting");
+    server.stop();
+    let mut run = Dblock::run(server, &name)
+        .args(["--connect-timeout", "30"])
+        .sh("echo ran")
+        .spawn();
+    assert!(!within(Duration::from_millis(500), || !run.is_running()));
+    server.start();
+    run.wait_line("ran", SOON);
+    run.wait().expect_code(0);
+    // 57P03: it takes no connection while somebody still uses it.
+    server.stop();
+    let output = Dblock::run(server, &name)
+        .args(["--connect-timeout", "1"])
+        .sh("echo ran")
+        .output();
+    output
+        .expect_code(69)
+        .expect_stdout("")
+        .expect_one_line(&server.port.to_string());
+    server.start();
+}
+
+#[test]
+fn a_certificate_is_trusted_as_strictly_as_asked_for() {
+    let secured = Secured::shared();
+    let ca = certificate("ca");
+    let run = |server: &Server, mode: &str| with_tls(server, mode).env("DBLOCK_SSL_CA", &ca);
+    let server = secured.showing("right");
+    for mode in ["required", "verify-ca", "verify-identity"] {
+        works(run(&server, mode));
+    }
+    // The right one, and nobody who has signed it is known.
+    let other = certificate("other-ca");
+    let unknown = with_tls(&server, "verify-ca").env("DBLOCK_SSL_CA", other);
+    refused(unknown, 78, &["certificate"]);
+    for (bad, is_trusted) in [
+        ("other-name", true),
+        ("no-name", true),
+        ("expired", false),
+        ("by-other-ca", false),
+        ("self-signed", false),
+    ] {
+        server.show(bad);
+        works(with_tls(&server, "required"));
+        if is_trusted {
+            works(run(&server, "verify-ca"));
+        } else {
+            refused(run(&server, "verify-ca"), 78, &["certificate"]);
+        }
+        refused(run(&server, "verify-identity"), 78, &["certificate"]);
+    }
+    server.show("right-chain");
+    works(run(&server, "verify-identity"));
+    server.show("right");
+    let _ = HOST;
+}
+
+#[test]
+fn a_server_without_tls_is_refused_where_tls_is_demanded_and_taken_where_it_is_preferred() {
+    let server = Server::shared(Kind::Postgres);
+    works(with_tls(server, "preferred"));
+    for mode in ["required", "verify-ca", "verify-identity"] {
+        let dblock = with_tls(server, mode).env("DBLOCK_SSL_CA", certificate("ca"));
+        refused(dblock, 78, &["offers no TLS"]);
+    }
+}
+
+#[test]
+fn a_certificate_of_dblocks_own_is_shown() {
+    let server = &Secured::shared().server;
+    let with = |account: &str, name: &str| {
+        let dblock = with_tls(server, "required").user(account);
+        let dblock = dblock.env("DBLOCK_SSL_CERT", certificate(name));
+        dblock.env("DBLOCK_SSL_KEY", certificate(&format!("{name}-key")))
+    };
+    works(with("client", "client").env_remove("DBLOCK_PASSWORD"));
+    works(with("with_certificate", "client"));
+    // With TLS 1.3 the server judges it after the handshake, and the refusal races with the login.
+    for _ in 0..5 {
+        let dblock = with("client", "client-by-other-ca");
+        refused(dblock, 78, &["refused the TLS handshake", "--ssl-cert"]);
+    }
+    refused(
+        with_tls(server, "required").user("with_certificate"),
+        77,
+        &["certificate"],
+    );
+}
+
+#[test]
+fn the_connection_is_encrypted_and_the_login_bound_to_it() {
+    let server = &Secured::shared().server;
+    let name = unique("bound");
+    let url = format!("{}?channel_binding=require", server.url());
+    let run = |mode: &str| Dblock::run_at(&url, &name).env("DBLOCK_SSL_MODE", mode);
+    let mut held = run("required")
+        .sh("echo held $DBLOCK_CONNECTION_ID; exec sleep 60")
+        .spawn();
+    let line = held.wait_line("held ", SOON);
+    let encrypted = format!(
+        "(SELECT ssl FROM pg_stat_ssl WHERE pid = {})",
+        &line["held ".len()..]
+    );
+    assert!(server.postgres().is(&encrypted));
+    drop(held);
+    // What cannot be bound is refused: without TLS, and by MD5.
+    refused(run("disabled"), 78, &["channel_binding"]);
+    refused(run("required").user("by_md5"), 77, &["channel"]);
+}

@@ -1,0 +1,263 @@
+//! The session of a holder ends on PostgreSQL, in every way that there is: it is noticed at once, and the lock is held again or the command
+//! is ended.
+
+use std::fs;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::harness::{
+    Dblock, Frozen, Kind, Proxy, Running, SOON, Server, Watcher, eventually, eventually_gone, runs,
+    send, slack, unique, within,
+};
+use crate::sigkill::{looks_for_life, with_sign_of_life};
+
+/// The shortest lease, and how long a waiter that is first in the line may take to see that nobody is before it.
+const TTL: Duration = Duration::from_secs(4);
+
+/// A way to end a session, and what the server's log says of it.
+type End = (&'static str, fn(&Server, u64));
+
+const ENDS: [End; 5] = [
+    ("pg_terminate_backend", |server, id| {
+        server.watcher().end_session(id);
+    }),
+    // All sessions end with it.
+    ("SIGKILL of its process", |_, id| {
+        send(i32::try_from(id).expect("a process"), Signal::SIGKILL);
+    }),
+    ("fast shutdown", |server, _| {
+        server.stop();
+        server.start();
+    }),
+    ("immediate shutdown", |server, _| {
+        server.stop_immediately();
+        server.start();
+    }),
+    ("SIGKILL of the server", |server, _| {
+        server.kill();
+        server.start();
+    }),
+];
+
+/// A command that ends with 6 when its stdin ends.
+#[track_caller]
+fn holder(server: &Server, name: &str, policy: &str) -> (Running, i32) {
+    let dblock = Dblock::run(server, name).args(["--on-lock-lost", policy]);
+    let dblock = dblock.without_terminal().stdin(Stdio::piped());
+    let mut dblock = dblock.sh("echo shell $$; read x; exit 6").spawn();
+    let command = dblock.wait_pid("shell");
+    (dblock, command)
+}
+
+#[test]
+fn a_lock_is_held_again_after_its_session_ended_in_any_way() {
+    let server = &Server::private(Kind::Postgres);
+    for (what, end) in ENDS {
+        let name = unique("again");
+        let (mut dblock, command) = holder(server, &name, "reacquire");
+        let before = server.holder(&name).expect("it is held");
+        end(server, before);
+        dblock.wait_stderr("reacquired after", SOON);
+        let after = server.holder(&name).expect("it is held again");
+        assert!(
+            runs(command) && dblock.is_running(),
+            "{what}: {}",
+            dblock.stderr()
+        );
+        Dblock::run(server, &name)
+            .command(["true"])
+            .output()
+            .expect_code(75);
+        drop(dblock.take_stdin());
+        let output = dblock.wait_within(SOON);
+        output
+            .expect_code(6)
+            .expect_line(&format!("dblock: {name} was lost"));
+        assert!(
+            output
+                .stderr
+                .lines()
+                .all(|line| line.starts_with("dblock: ")),
+            "{what}: {output:#?}"
+        );
+        // The process of a server that has started again may have the same number.
+        assert!(
+            after > 0 && server.holder(&name).is_none(),
+            "{what}: it is released"
+        );
+    }
+}
+
+#[test]
+fn a_command_is_ended_at_once_where_that_is_asked_for() {
+    let server = &Server::private(Kind::Postgres);
+    for (what, end) in ENDS {
+        let name = unique("ended");
+        let (mut dblock, command) = holder(server, &name, "terminate");
+        end(server, server.holder(&name).expect("it is held"));
+        let output = dblock.wait_within(SOON);
+        output
+            .expect_code(74)
+            .expect_said(["was lost, and the command was ended for it"]);
+        assert!(!runs(command), "{what}");
+    }
+}
+
+#[test]
+fn the_lock_of_a_host_that_is_cut_off_is_free_after_its_time_to_live_and_its_command_has_ended() {
+    let server = &Server::private(Kind::Postgres);
+    let folder = tempfile::tempdir().unwrap();
+    let (name, proxy) = (unique("cut-off"), Proxy::to(server));
+    let sign = folder.path().join("sign");
+    let script = with_sign_of_life(
+        &sign,
+        "trap '' TERM; echo shell $$; while :; do sleep 0.1; done",
+    );
+    let first = Dblock::run_at(&proxy.url(), &name).args(["--ttl", "4", "--kill-after", "1"]);
+    let mut first = first.without_terminal().sh(&script).spawn();
+    let command = first.wait_pid("shell");
+    let second = Dblock::run(server, &name).args(["--wait", "forever"]);
+    let second = second.sh(&looks_for_life(&sign)).spawn();
+    eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+    let first_session = server.holder(&name);
+    proxy.freeze();
+    let cut = Instant::now();
+    eventually("the server has let go of it", TTL + SOON, || {
+        server.holder(&name) != first_session
+    });
+    let free_after = cut.elapsed();
+    second.wait().expect_code(0).expect_stdout("alone\n");
+    assert!(free_after < TTL + slack(), "{free_after:?}");
+    assert!(
+        server.log().contains("idle-session timeout"),
+        "{}",
+        server.log()
+    );
+    eventually_gone(command, SOON);
+    // Healed, it does not take what it reads then for its own.
+    proxy.thaw();
+    let output = first.wait_within(SOON);
+    output.expect_code(74);
+}
+
+#[test]
+fn a_keeper_that_was_frozen_for_longer_than_the_lease_reads_that_its_session_was_ended() {
+    let server = &Server::private(Kind::Postgres);
+    let name = unique("frozen");
+    let mut dblock = Dblock::run(server, &name).args(["--ttl", "4"]);
+    dblock = dblock.without_terminal().stdin(Stdio::piped());
+    let mut dblock = dblock.sh("echo shell $$; read x; exit 6").spawn();
+    let command = dblock.wait_pid("shell");
+    let all = [dblock.pid(), dblock.keeper(Some(command)), command];
+    let frozen = all.map(Frozen::new);
+    eventually("the server frees it", TTL + SOON, || {
+        server.holder(&name).is_none()
+    });
+    drop(frozen);
+    dblock.wait_stderr("reacquired after", SOON);
+    drop(dblock.take_stdin());
+    dblock.wait_within(SOON).expect_code(6);
+    // 57P05
+    assert!(
+        server.log().contains("idle-session timeout"),
+        "{}",
+        server.log()
+    );
+}
+
+#[test]
+fn a_session_lasts_as_long_as_its_lease_and_not_as_long_as_the_servers_own_limit() {
+    let options = [
+        "-c",
+        "idle_session_timeout=1s",
+        "-c",
+        "statement_timeout=1s",
+        "-c",
+        "lock_timeout=1s",
+    ];
+    let server = &Server::private_with(Kind::Postgres, &options);
+    let name = unique("limits");
+    let mut first = Dblock::run(server, &name).stdin(Stdio::piped());
+    first = first.sh("echo held; read x; exit 6");
+    let mut first = first.spawn();
+    first.wait_line("held", SOON);
+    let waiting = Dblock::run(server, &name)
+        .args(["--wait", "30"])
+        .sh("echo ran")
+        .spawn();
+    eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+    let waiter = server.waiters(&name);
+    assert!(!within(Duration::from_secs(4), || !first.is_running()
+        || server.waiters(&name) != waiter));
+    drop(first.take_stdin());
+    first.wait().expect_code(6).expect_silence();
+    waiting
+        .wait()
+        .expect_code(0)
+        .expect_stdout("ran\n")
+        .expect_silence();
+}
+
+#[test]
+fn a_server_that_takes_no_new_session_for_a_moment_costs_no_lock() {
+    let server = &Server::private(Kind::Postgres);
+    let (name, account) = (unique("full"), server.account());
+    let dblock = Dblock::run(server, &name)
+        .user(&account)
+        .args(["--ttl", "60"]);
+    let dblock = dblock.without_terminal().stdin(Stdio::piped());
+    let mut dblock = dblock.sh("echo shell $$; read x; exit 6").spawn();
+    dblock.wait_pid("shell");
+    let mut admin = server.postgres();
+    let session = server.holder(&name).expect("it is held");
+    admin.run(&format!("ALTER ROLE \"{account}\" CONNECTION LIMIT 0"));
+    admin.end_session(session);
+    dblock.wait_stderr("was lost while the command runs", SOON);
+    assert!(!within(Duration::from_millis(500), || !dblock.is_running()));
+    admin.run(&format!("ALTER ROLE \"{account}\" CONNECTION LIMIT -1"));
+    dblock.wait_stderr("reacquired after", SOON);
+    drop(dblock.take_stdin());
+    dblock.wait_within(SOON).expect_code(6);
+}
+
+#[test]
+fn a_clean_end_leaves_no_trouble_in_the_servers_log() {
+    let server = &Server::private(Kind::Postgres);
+    let name = unique("clean");
+    for code in [0, 3] {
+        Dblock::run(server, &name)
+            .sh(&format!("exit {code}"))
+            .output()
+            .expect_code(code)
+            .expect_silence();
+    }
+    let _holder = server.hold(&name);
+    Dblock::run(server, &name)
+        .command(["true"])
+        .output()
+        .expect_code(75);
+    Dblock::run(server, &name)
+        .args(["--wait", "0.3"])
+        .command(["true"])
+        .output()
+        .expect_code(75);
+    let log = server.log();
+    let troubles: Vec<&str> = log
+        .lines()
+        .filter(|line| {
+            [
+                "WARNING:",
+                "ERROR:",
+                "FATAL:",
+                "unexpected EOF",
+                "could not",
+            ]
+            .iter()
+            .any(|word| line.contains(word))
+        })
+        .collect();
+    assert_eq!(troubles, [""; 0]);
+    assert!(fs::metadata(server.dir.join("error.log")).is_ok());
+}

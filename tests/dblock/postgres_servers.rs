@@ -1,0 +1,360 @@
+//! Servers on which an advisory lock would not exclude are refused or passed over: standbys, poolers, and what only looks like PostgreSQL.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::harness::fake_postgres::{FakePostgres, error, row, welcome};
+use crate::harness::postgres::Postgres;
+use crate::harness::{Dblock, Kind, PgBouncer, SOON, Server, Setup, eventually, unique, within};
+
+/// A standby that follows this server.
+fn standby_of(primary: &Server) -> Server {
+    let setup = Setup {
+        standby_of: Some(primary.port),
+        ..Setup::default()
+    };
+    Server::private_as(Kind::Postgres, setup)
+}
+
+/// Both servers in one URL, in this order.
+fn both(one: &Server, other: &Server) -> String {
+    format!(
+        "postgres://dblock@127.0.0.1:{},127.0.0.1:{}/app",
+        one.port, other.port
+    )
+}
+
+/// It is refused, the command does not run, and these words say why.
+#[track_caller]
+fn refused(url: &str, words: &[&str]) {
+    let name = unique("unfit");
+    let run = Dblock::run_at(url, &name).args(["--connect-timeout", "2"]);
+    let output = run.sh("echo ran").output();
+    output.expect_code(78).expect_stdout("").expect_one_line("");
+    output.expect_said(words);
+}
+
+#[test]
+fn a_standby_is_passed_over_and_after_its_promotion_it_is_the_one() {
+    let primary = Server::private(Kind::Postgres);
+    let standby = standby_of(&primary);
+    let name = unique("standby");
+    for url in [both(&standby, &primary), both(&primary, &standby)] {
+        let run = Dblock::run_at(&url, &name).stdin(Stdio::piped());
+        let mut run = run.sh("echo held; read x; exit 0").spawn();
+        run.wait_line("held", SOON);
+        assert!(primary.holder(&name).is_some() && standby.holder(&name).is_none());
+        drop(run.take_stdin());
+        run.wait().expect_code(0);
+    }
+    // Alone, it is waited for as long as a server may take to begin, as its promotion may be under way.
+    let run = Dblock::run_at(&standby.url(), &name).args(["--connect-timeout", "1"]);
+    let output = run.sh("echo ran").output();
+    output.expect_stdout("").expect_one_line("");
+    assert!([Some(69), Some(78)].contains(&output.code), "{output:#?}");
+
+    // The primary is gone while a command runs, and the standby takes its place.
+    let run = Dblock::run_at(&both(&primary, &standby), &name).args(["--ttl", "60"]);
+    let mut run = run
+        .stdin(Stdio::piped())
+        .sh("echo held; read x; exit 5")
+        .spawn();
+    run.wait_line("held", SOON);
+    primary.stop_immediately();
+    run.wait_stderr("was lost while the command runs", SOON);
+    assert!(!within(Duration::from_millis(300), || standby
+        .holder(&name)
+        .is_some()));
+    assert!(standby.postgres().is("pg_promote()"));
+    run.wait_stderr("reacquired after", SOON);
+    assert!(standby.holder(&name).is_some());
+    drop(run.take_stdin());
+    run.wait().expect_code(5);
+}
+
+#[test]
+fn a_server_that_is_read_only_by_default_is_refused() {
+    let server = &Server::private(Kind::Postgres);
+    let name = unique("read-only");
+    let run = || Dblock::run(server, &name).args(["--connect-timeout", "1"]);
+    server.set_read_only(true);
+    let output = run().sh("echo ran").output();
+    output.expect_stdout("").expect_one_line("read-only");
+    assert!([Some(69), Some(78)].contains(&output.code), "{output:#?}");
+    server.set_read_only(false);
+    run()
+        .command(["true"])
+        .output()
+        .expect_code(0)
+        .expect_silence();
+}
+
+#[test]
+fn a_server_that_becomes_read_only_loses_its_lock_within_a_quarter_of_the_time_to_live() {
+    let server = &Server::private(Kind::Postgres);
+    let name = unique("demoted");
+    let run = Dblock::run(server, &name).args(["--ttl", "8", "--on-lock-lost", "terminate"]);
+    let mut run = run
+        .without_terminal()
+        .sh("echo held; exec sleep 60")
+        .spawn();
+    run.wait_line("held", SOON);
+    server.set_read_only(true);
+    let output = run.wait_within(SOON);
+    output.expect_code(74);
+    server.set_read_only(false);
+}
+
+#[test]
+fn a_pooler_is_taken_that_keeps_a_session_for_each_client_and_is_said_to() {
+    let server = &Server::private(Kind::Postgres);
+    let pooler = PgBouncer::start(server, "session");
+    let url = format!("{}?pooler=session", pooler.url());
+    let name = unique("pooled");
+    let run = Dblock::run_at(&url, &name).stdin(Stdio::piped());
+    let mut run = run.sh("echo held; read x; exit 3").spawn();
+    run.wait_line("held", SOON);
+    assert!(server.holder(&name).is_some());
+    let other = || Dblock::run_at(&url, &name);
+    other().command(["true"]).output().expect_code(75);
+    Dblock::run(server, &name)
+        .command(["true"])
+        .output()
+        .expect_code(75);
+    let waits = other().args(["--wait", "30"]).sh("echo ran").spawn();
+    eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+    drop(run.take_stdin());
+    run.wait().expect_code(3).expect_silence();
+    waits
+        .wait()
+        .expect_code(0)
+        .expect_stdout("ran\n")
+        .expect_silence();
+    eventually("it is free", SOON, || server.holder(&name).is_none());
+    // A session that goes back to the pool keeps nothing of this.
+    let mut next = Postgres::connect(
+        ("127.0.0.1", pooler.port),
+        ("dblock", crate::harness::PASSWORD),
+        "app",
+    )
+    .unwrap();
+    assert_eq!(
+        next.value::<String>("SHOW idle_session_timeout").as_deref(),
+        Some("0")
+    );
+    assert!(next.is("NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory')"));
+    assert!(next.is("NOT EXISTS (SELECT FROM pg_listening_channels())"));
+}
+
+#[test]
+fn a_pooler_is_refused_unless_it_is_said_to_keep_a_session_for_each_client() {
+    let server = &Server::private(Kind::Postgres);
+    for mode in ["session", "transaction", "statement"] {
+        let pooler = PgBouncer::start(server, mode);
+        refused(&pooler.url(), &["pooler"]);
+        assert!(
+            server
+                .postgres()
+                .is("NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory')"),
+            "{mode}"
+        );
+    }
+}
+
+#[test]
+fn a_pooler_that_is_said_wrongly_to_keep_sessions_lets_no_two_run_at_once() {
+    let server = &Server::private(Kind::Postgres);
+    let pooler = PgBouncer::start(server, "transaction");
+    let url = format!("{}?pooler=session", pooler.url());
+    let name = unique("shared");
+    let mut first = Dblock::run_at(&url, &name).stdin(Stdio::piped());
+    first = first.sh("echo runs; read x; exit 0");
+    let mut first = first.spawn();
+    // One that is alone cannot know that its session would be given to another.
+    eventually("it runs, or is refused", SOON, || {
+        !first.is_running() || first.stdout() == "runs\n"
+    });
+    let is_first_held = first.is_running();
+    let second = Dblock::run_at(&url, &name).sh("echo ran").output();
+    assert!(
+        !is_first_held || second.stdout.is_empty(),
+        "two at once: {second:#?}"
+    );
+    if is_first_held {
+        second
+            .expect_code(78)
+            .expect_one_line("from different sessions");
+        drop(first.take_stdin());
+    }
+    first.wait();
+}
+
+/// What a server answers to the first statements of a session, which it has granted the lock.
+#[derive(Clone, Copy)]
+struct Granted {
+    session: &'static str,
+    read_only: &'static str,
+    /// Who has the lock that stands for the run; NULL: nobody.
+    owner: Option<&'static str>,
+    idle_limit: &'static str,
+    version: &'static str,
+    extensions: Option<&'static str>,
+}
+
+const FIT: Granted = Granted {
+    session: "7",
+    read_only: "off",
+    owner: Some("7"),
+    idle_limit: "300",
+    version: "PostgreSQL 15.4 on x86_64-pc-linux-gnu, compiled by gcc, 64-bit",
+    extensions: None,
+};
+
+/// A server that says at the login that it is of this version, and grants the lock so.
+fn granting(version: &str, granted: Granted) -> FakePostgres {
+    let some = |value| Some(value);
+    let first = row(&[
+        ("slot", some("0")),
+        ("", some("0")),
+        ("session", some(granted.session)),
+        ("recovery", some("0")),
+        ("read_only", some(granted.read_only)),
+        ("owner", granted.owner),
+        ("idle", some(granted.idle_limit)),
+        ("version", some(granted.version)),
+        ("extensions", granted.extensions),
+    ]);
+    FakePostgres::start(welcome(7, version, &[]), move |asked| {
+        let answers = asked.matches("/* dblock ").count().max(1);
+        let is_first = asked.contains("/* dblock acquire");
+        let others = row(&[("x", Some("t"))]).repeat(answers - usize::from(is_first));
+        if is_first {
+            [others, first.clone()].concat()
+        } else {
+            others
+        }
+    })
+}
+
+#[test]
+fn a_server_that_has_nothing_against_it_is_taken() {
+    let fake = granting("15.4", FIT);
+    let run = Dblock::run_at(&fake.url(), &unique("fit")).sh("echo ran");
+    run.output().expect_stdout("ran\n");
+}
+
+#[test]
+fn a_server_on_which_a_lock_would_not_exclude_is_refused() {
+    for (granted, words) in [
+        (
+            Granted {
+                session: "8",
+                ..FIT
+            },
+            "pooler",
+        ),
+        (Granted { owner: None, ..FIT }, "does not keep them"),
+        (
+            Granted {
+                owner: Some("9"),
+                ..FIT
+            },
+            "sessions",
+        ),
+        (
+            Granted {
+                idle_limit: "0",
+                ..FIT
+            },
+            "sessions",
+        ),
+        (
+            Granted {
+                version: "CockroachDB CCL v24.1.0 (x86_64-pc-linux-gnu)",
+                ..FIT
+            },
+            "CockroachDB",
+        ),
+        (
+            Granted {
+                version: "CockroachDB CCL v24.1.0",
+                owner: None,
+                ..FIT
+            },
+            "CockroachDB",
+        ),
+        (
+            Granted {
+                extensions: Some("citus"),
+                ..FIT
+            },
+            "citus",
+        ),
+        (
+            Granted {
+                extensions: Some("bdr, spock"),
+                ..FIT
+            },
+            "spock",
+        ),
+    ] {
+        refused(&granting("15.4", granted).url(), &[words]);
+    }
+}
+
+#[test]
+fn a_server_that_is_older_than_14_is_not_even_asked() {
+    for version in ["13.22", "13.0.0", "9.6.24", "8.0.2", "11.2-YB-2.20.1.0-b0"] {
+        let fake = granting(version, FIT);
+        refused(&fake.url(), &["14"]);
+        assert_eq!(fake.statements(), [""; 0], "nothing is asked of it");
+    }
+}
+
+#[test]
+fn a_server_without_the_functions_is_told() {
+    for state in ["42883", "0A000"] {
+        let fake = FakePostgres::start(welcome(7, "15.2", &[]), move |_| {
+            error(
+                "ERROR",
+                state,
+                b"function pg_try_advisory_lock(bigint) is not supported",
+            )
+        });
+        let run = Dblock::run_at(&fake.url(), &unique("clone")).args(["--connect-timeout", "2"]);
+        let output = run.sh("echo ran").output();
+        output
+            .expect_stdout("")
+            .expect_one_line("pg_try_advisory_lock");
+        assert!([Some(70), Some(78)].contains(&output.code), "{output:#?}");
+    }
+}
+
+#[test]
+fn a_standby_or_a_read_only_server_is_known_by_what_it_says_at_the_login() {
+    for (name, value) in [
+        ("in_hot_standby", "on"),
+        ("default_transaction_read_only", "on"),
+    ] {
+        // The later of two counts.
+        let fake = FakePostgres::start(welcome(7, "15.4", &[(name, value)]), |_| row(&[]));
+        let run = Dblock::run_at(&fake.url(), &unique("standby")).args(["--connect-timeout", "1"]);
+        let output = run.sh("echo ran").output();
+        output.expect_stdout("").expect_one_line("read-only");
+        assert_eq!(fake.statements(), [""; 0], "nothing is asked of it");
+    }
+}
+
+#[test]
+fn who_may_not_use_advisory_locks_is_told_so() {
+    let server = &Server::private(Kind::Postgres);
+    let mut admin = server.postgres();
+    admin.run("REVOKE EXECUTE ON FUNCTION pg_try_advisory_lock(bigint) FROM PUBLIC");
+    let output = Dblock::run(server, &unique("revoked"))
+        .sh("echo ran")
+        .output();
+    output
+        .expect_code(77)
+        .expect_stdout("")
+        .expect_one_line("pg_try_advisory_lock");
+}

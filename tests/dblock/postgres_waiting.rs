@@ -1,0 +1,373 @@
+//! Whoever waits on PostgreSQL is idle: it holds up neither VACUUM nor an index that is built, costs next to nothing, and has its turn all
+//! the same, in the order of arrival and at once.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::harness::postgres::{Postgres, in_line, key, literal};
+use crate::harness::{
+    Client, Dblock, Frozen, Kind, Proxy, Records, Running, SOON, Server, dblock_holds, eventually,
+    slack, unique, within,
+};
+
+/// The statements a second that a hundred waiters cost at most.
+const MOST_STATEMENTS: usize = 15;
+
+/// How long a waiter that is stopped or cut off keeps the others from a free slot at most.
+const BLOCKED: Duration = Duration::from_secs(4);
+
+/// Callers that wait for one of `slots`, in the order of their numbers.
+#[track_caller]
+fn queue(
+    server: &Server,
+    name: &str,
+    slots: u32,
+    callers: usize,
+    command: impl Fn(usize) -> [String; 3],
+) -> Vec<Running> {
+    let mut admin = server.watcher();
+    let start = |id| {
+        let dblock = Dblock::run(server, name).args(["-m", &slots.to_string(), "--wait", "5m"]);
+        let dblock = dblock.command(command(id)).spawn();
+        eventually("the next one waits", SOON, || {
+            crate::harness::waiters(&mut admin, name).len() == id + 1
+        });
+        dblock
+    };
+    (0..callers).map(start).collect()
+}
+
+fn nothing(_: usize) -> [String; 3] {
+    ["sh", "-c", "true"].map(str::to_owned)
+}
+
+/// A table with a thousand rows.
+fn table(admin: &mut Postgres) -> String {
+    let table = unique("t").replace('-', "_");
+    admin.run(&format!("CREATE TABLE {table} (id int, v text)"));
+    admin.run(&format!(
+        "INSERT INTO {table} SELECT i, repeat('x', 100) FROM generate_series(1, 1000) i"
+    ));
+    table
+}
+
+/// Whether VACUUM takes away what was deleted: a table without any row is of no size then.
+fn vacuum_removes(admin: &mut Postgres, table: &str) -> bool {
+    admin.run(&format!("DELETE FROM {table}"));
+    admin.run(&format!("VACUUM {table}"));
+    admin.is(&format!("pg_relation_size({}) = 0", literal(table)))
+}
+
+/// Whether an index is built beside the work of others, within this time.
+fn index_is_built(admin: &mut Postgres, table: &str, limit: &str) -> bool {
+    admin.run(&format!("SET statement_timeout = {}", literal(limit)));
+    let built = admin.try_query(&format!("CREATE INDEX CONCURRENTLY ON {table} (id)"));
+    admin.run("RESET statement_timeout");
+    match built {
+        Ok(_) => true,
+        Err(refused) if refused.state == "57014" => false,
+        Err(refused) => panic!("{refused}"),
+    }
+}
+
+#[test]
+fn a_holder_and_thirty_waiters_hold_up_neither_vacuum_nor_a_new_index() {
+    let server = &Server::private(Kind::Postgres);
+    let (name, records) = (unique("idle"), Records::new());
+    let holder = dblock_holds(server, &name);
+    let waiting = queue(server, &name, 1, 30, |id| records.command(id));
+    let mut admin = server.postgres();
+    let (first, second) = (table(&mut admin), table(&mut admin));
+    assert!(vacuum_removes(&mut admin, &first));
+    assert!(index_is_built(&mut admin, &second, "20s"));
+    // None of them has a snapshot, whatever it does in between.
+    let has_snapshot = "EXISTS (SELECT FROM pg_stat_activity WHERE usename = 'dblock' AND backend_xmin IS NOT NULL AND state <> 'active')";
+    assert!(!admin.is(has_snapshot), "{:#?}", server.sessions());
+    assert_eq!(server.waiters(&name).len(), 30, "they wait on");
+    drop(holder);
+    for dblock in waiting {
+        dblock.wait().expect_code(0).expect_silence();
+    }
+    records.assert_no_overlap();
+    assert!(
+        records.order().into_iter().eq(0..30),
+        "{:?}",
+        records.order()
+    );
+}
+
+#[test]
+fn a_client_that_waits_in_pg_advisory_lock_does_hold_up_both() {
+    // What the test above would see if dblock waited so.
+    let server = &Server::private(Kind::Postgres);
+    let name = unique("blocked");
+    let holder = server.hold(&name);
+    let mut waiter = server.postgres();
+    waiter
+        .begin(&format!("SELECT pg_advisory_lock({})", key(&name)))
+        .unwrap();
+    eventually("it waits", SOON, || server.is_waiting(waiter.pid));
+    let mut admin = server.postgres();
+    let (first, second) = (table(&mut admin), table(&mut admin));
+    assert!(!vacuum_removes(&mut admin, &first));
+    assert!(!index_is_built(&mut admin, &second, "1s"));
+    drop(holder);
+    waiter.end().unwrap();
+}
+
+#[test]
+fn through_one_slot_and_through_three_they_go_in_the_order_of_arrival() {
+    let server = Server::shared(Kind::Postgres);
+    for (slots, callers) in [(1, 20), (3, 18)] {
+        let (name, records) = (unique("order"), Records::new());
+        let mut holders: Vec<_> = (0..slots).map(|_| holder(server, &name, slots)).collect();
+        // Of odd lengths, so that they end in another order than they began.
+        let command = |id| {
+            let work = format!("sleep 0.{:02}", 10 + (id * 7) % 23);
+            records.command_around(id, &work)
+        };
+        let waiting = queue(server, &name, slots, callers, command);
+        for holder in &mut holders {
+            drop(holder.take_stdin());
+        }
+        for dblock in waiting {
+            dblock.wait().expect_code(0).expect_silence();
+        }
+        for holder in holders {
+            holder.wait().expect_code(0).expect_silence();
+        }
+        let most = usize::try_from(slots).unwrap();
+        let order = records.assert_at_most(most).order();
+        // Those that are granted a slot at one moment may start in either order.
+        let apart = |(place, id): (usize, &usize)| place.abs_diff(*id) < most;
+        assert!(
+            order.len() == callers && order.iter().enumerate().all(apart),
+            "{slots}: {order:?}"
+        );
+    }
+}
+
+/// A holder of one of `slots`, until its stdin ends.
+#[track_caller]
+fn holder(server: &Server, name: &str, slots: u32) -> Running {
+    let dblock = Dblock::run(server, name).args(["-m", &slots.to_string()]);
+    let dblock = dblock.stdin(Stdio::piped()).sh("echo runs; read _; exit 0");
+    let mut dblock = dblock.spawn();
+    dblock.wait_line("runs", SOON);
+    dblock
+}
+
+#[test]
+fn a_hundred_waiters_cost_the_server_a_few_statements_a_second() {
+    let server = &Server::private_with(Kind::Postgres, &["-c", "log_statement=all"]);
+    let name = unique("hundred");
+    let _holder = server.hold(&name);
+    let _waiting = queue(server, &name, 1, 100, nothing);
+    let statements = || {
+        let log = server.log();
+        let of_dblock = |line: &&str| line.contains("LOG:  statement: /* dblock ");
+        log.lines().filter(of_dblock).count()
+    };
+    // Its log is at least as long as what has begun is: nobody reads it between a line's two halves.
+    let (before, begun) = (statements(), Instant::now());
+    assert!(
+        before > 100,
+        "what they ask begins with a comment: {before}"
+    );
+    within(Duration::from_secs(10), || false);
+    let (asked, lasted) = (statements() - before, begun.elapsed());
+    let most = lasted.as_secs_f64() * f64::from(u32::try_from(MOST_STATEMENTS).unwrap());
+    assert!(asked as f64 <= most, "{asked} statements in {lasted:?}");
+}
+
+#[test]
+fn a_lock_is_handed_over_at_once() {
+    let server = Server::shared(Kind::Postgres);
+    let (name, records) = (unique("hand-over"), Records::new());
+    let mut first = holder(server, &name, 1);
+    let waiting = queue(server, &name, 1, 12, |id| records.command(id));
+    drop(first.take_stdin());
+    for dblock in waiting {
+        dblock.wait().expect_code(0);
+    }
+    first.wait().expect_code(0);
+    let intervals = records.assert_no_overlap().intervals();
+    let mut gaps: Vec<Duration> = intervals
+        .windows(2)
+        .map(|pair| Duration::from_nanos(pair[1].start - pair[0].end.expect("it has ended")))
+        .collect();
+    gaps.sort_unstable();
+    // The head looks by itself once a second; who is notified need not wait for that.
+    assert!(gaps[gaps.len() / 2] < slack() / 4, "{gaps:?}");
+}
+
+#[test]
+fn whoever_frees_a_lock_wakes_the_head_also_after_a_plain_program_had_it() {
+    // A plain program notifies nobody: the head looks once a second.
+    let server = Server::shared(Kind::Postgres);
+    let name = unique("plain");
+    let client = server.hold(&name);
+    let mut waiting = queue(server, &name, 1, 2, |_| {
+        ["sh", "-c", "echo ran"].map(str::to_owned)
+    });
+    drop(client);
+    let freed = Instant::now();
+    waiting[0].wait_line("ran", SOON);
+    assert!(
+        freed.elapsed() < Duration::from_millis(1500) + slack(),
+        "{:?}",
+        freed.elapsed()
+    );
+    for dblock in waiting {
+        dblock.wait().expect_code(0).expect_silence();
+    }
+}
+
+#[test]
+fn a_waiter_that_is_stopped_or_cut_off_holds_up_the_others_for_its_idle_limit_at_most() {
+    let server = Server::shared(Kind::Postgres);
+    for is_cut_off in [false, true] {
+        let (name, proxy) = (unique("silent"), Proxy::to(server));
+        let mut first = holder(server, &name, 1);
+        let wait = |url: &str| {
+            let dblock = Dblock::run_at(url, &name).args(["--wait", "5m"]);
+            dblock.without_terminal().sh("echo ran").spawn()
+        };
+        let silent = wait(&proxy.url());
+        eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+        let mut next = wait(&server.url());
+        eventually("both wait", SOON, || server.waiters(&name).len() == 2);
+        let frozen = (!is_cut_off).then(|| [silent.pid(), silent.keeper(None)].map(Frozen::new));
+        if is_cut_off {
+            proxy.freeze();
+        }
+        drop(first.take_stdin());
+        first.wait().expect_code(0);
+        let freed = Instant::now();
+        next.wait_line("ran", SOON);
+        let took = freed.elapsed();
+        assert!(took < BLOCKED + slack(), "{is_cut_off}: {took:?}");
+        next.wait().expect_code(0).expect_silence();
+        // It has not run, and does when it can.
+        assert_eq!(silent.stdout(), "");
+        drop(frozen);
+        proxy.thaw();
+        silent.wait().expect_code(0).expect_stdout("ran\n");
+    }
+}
+
+#[test]
+fn a_head_that_dies_between_a_notification_and_the_lock_leaves_it_to_the_next() {
+    let server = Server::shared(Kind::Postgres);
+    for victim in ["dblock", "session"] {
+        let name = unique("dies");
+        let mut first = holder(server, &name, 1);
+        let mut waiting = queue(server, &name, 1, 3, |_| {
+            ["sh", "-c", "echo ran"].map(str::to_owned)
+        });
+        let keeper = waiting[0].keeper(None);
+        let session = server.waiters(&name)[0];
+        // It is notified, and does not read it.
+        let frozen = Frozen::new(keeper);
+        drop(first.take_stdin());
+        first.wait().expect_code(0);
+        let freed = Instant::now();
+        match victim {
+            "dblock" => waiting[0].signal(Signal::SIGKILL),
+            _ => crate::harness::Watcher::end_session(&mut server.watcher(), session),
+        }
+        drop(frozen);
+        waiting[1].wait_line("ran", SOON);
+        // Nobody tells the next one; it looks whether the one before it is gone.
+        assert!(freed.elapsed() < SOON);
+        waiting[2].wait_line("ran", SOON);
+        let head = waiting.remove(0).wait();
+        if victim == "session" {
+            head.expect_code(0).expect_stdout("ran\n");
+        }
+        for dblock in waiting {
+            dblock.wait().expect_code(0).expect_silence();
+        }
+    }
+}
+
+#[test]
+fn a_wait_that_is_over_leaves_nothing_on_the_server() {
+    let server = Server::shared(Kind::Postgres);
+    let name = unique("over");
+    let holder = server.hold(&name);
+    for wait in ["0", "0.3"] {
+        let run = Dblock::run(server, &name).args(["--wait", wait]);
+        run.command(["true"]).output().expect_code(75);
+    }
+    let mut admin = server.postgres();
+    let Client::Postgres(client) = &holder else {
+        unreachable!("a client of PostgreSQL")
+    };
+    let others = format!(
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid <> {} AND ({} OR
+         (classid::bigint << 32) | objid::bigint = {})",
+        client.pid,
+        in_line(&name),
+        key(&name)
+    );
+    eventually("nothing is left", SOON, || {
+        admin.value::<u32>(&others) == Some(0)
+    });
+}
+
+#[test]
+fn the_key_of_a_name_is_the_documented_one_and_any_program_meets_it() {
+    let server = Server::shared(Kind::Postgres);
+    let held = dblock_holds(server, "backup");
+    let mut admin = server.postgres();
+    // By the number, too, which a program may have written out.
+    let by_number = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1
+                     AND (classid::bigint << 32) | objid::bigint = 6111399565520850680";
+    assert_eq!(admin.value(by_number), Some(held.connection));
+    assert!(!admin.is("pg_try_advisory_lock(6111399565520850680)"));
+    drop(held);
+    eventually("it is free", SOON, || {
+        admin.is("pg_try_advisory_lock(6111399565520850680)")
+    });
+    let run = || Dblock::run(server, "backup").command(["true"]).output();
+    run()
+        .expect_code(75)
+        .expect_one_line(&format!("connection {}", admin.pid));
+    admin.run("SELECT pg_advisory_unlock(6111399565520850680)");
+    run().expect_code(0).expect_silence();
+}
+
+#[test]
+fn a_shared_lock_of_another_program_keeps_dblock_out_and_one_of_two_numbers_does_not() {
+    let server = Server::shared(Kind::Postgres);
+    let name = unique("shared");
+    let mut client = server.postgres();
+    let run = || Dblock::run(server, &name).command(["true"]).output();
+    // The other space of keys.
+    client.run(&format!(
+        "SELECT pg_advisory_lock(({0} >> 32)::int, (({0} << 32) >> 32)::int)",
+        key(&name)
+    ));
+    run().expect_code(0);
+    client.run(&format!("SELECT pg_advisory_lock_shared({})", key(&name)));
+    run().expect_code(75);
+}
+
+#[test]
+fn a_lock_of_one_database_is_none_of_another() {
+    let server = Server::shared(Kind::Postgres);
+    let (name, other) = (unique("database"), unique("other").replace('-', "_"));
+    let mut admin = server.postgres();
+    admin.run(&format!("CREATE DATABASE {other}"));
+    let _held = dblock_holds(server, &name);
+    Dblock::run(server, &name)
+        .command(["true"])
+        .output()
+        .expect_code(75);
+    let url = server.url().replace("/app", &format!("/{other}"));
+    let run = Dblock::run_at(&url, &name).command(["true"]).output();
+    run.expect_code(0).expect_silence();
+}
