@@ -13,6 +13,7 @@ mod versions;
 #[cfg(test)]
 pub use fixture::Fixture;
 pub use install::{Installed, Installer, Keep};
+pub use postgres::prepare as postgres_prepare;
 pub use statements::{CATCH_UP_IN_GROUP, LONGEST_LOCK_WAIT, Node, prepare as prepare_sql};
 pub use tables::{
     CRON_DAEMONS, CRON_JOBS, CRON_TICKS, DEAD, DELAYED, DONE, DUE, JOB_KEYS, JOB_PARTS, JOBS,
@@ -288,7 +289,7 @@ pub fn prepare_for_transactions(session: &mut Session) -> Result<Node, Fault> {
 
 fn prepare_as(session: &mut Session, ends_when_idle: bool) -> Result<Node, Fault> {
     if session.kind() == Kind::Postgres {
-        session.run(&postgres::prepare())?;
+        session.run(&postgres::prepare(postgres::LOCK_LIMIT))?;
         return Ok(Node::Single);
     }
     let node = or_without(|catches_up| {

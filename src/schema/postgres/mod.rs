@@ -3,6 +3,7 @@
 mod tables;
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use super::tables::{Table, USABLE_FROM, VERSION};
 use super::{Keep, Tables};
@@ -12,17 +13,23 @@ pub use tables::TABLES;
 
 /// The columns that prepare a session for the tables, whatever the settings of the server, the database or the role. A conditional write
 /// waits for another one of the same row, and then decides by what that has left, which only READ COMMITTED does. A write that was
-/// confirmed is not lost if the server crashes: otherwise the slot would be granted twice, with the same fence. No statement waits long
-/// for a locked row or table, and no transaction of a host that has vanished keeps one locked.
+/// confirmed is not lost if the server crashes: otherwise the slot would be granted twice, with the same fence. No transaction of a host that has vanished keeps one locked.
 const PREPARED: &str = "set_config('default_transaction_isolation', 'read committed', false), \
      set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' \
      ELSE current_setting('synchronous_commit') END, false), \
-     set_config('lock_timeout', '2s', false), set_config('statement_timeout', '0', false), \
+     set_config('statement_timeout', '0', false), \
      set_config('idle_in_transaction_session_timeout', '10s', false)";
 
-/// Prepares a session for the tables.
-pub fn prepare() -> Ask<'static, ()> {
-    command("prepare", format!("SELECT {PREPARED}"))
+/// How long a statement waits for a locked row or table.
+pub const LOCK_LIMIT: Duration = Duration::from_secs(2);
+
+/// Prepares a session for the tables. No statement waits longer than this for a locked row or table, nor than [`LOCK_LIMIT`].
+pub fn prepare(lock_limit: Duration) -> Ask<'static, ()> {
+    let limit = lock_limit.min(LOCK_LIMIT).as_millis();
+    command(
+        "prepare",
+        format!("SELECT {PREPARED}, set_config('lock_timeout', '{limit}ms', false)"),
+    )
 }
 
 /// Ends the session of `dblock init` after so many seconds without a statement.

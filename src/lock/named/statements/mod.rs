@@ -13,8 +13,8 @@ pub use answers::Opened;
 use answers::{Asked, KillMarker, ReacquireAnswer, Released};
 use mysql::MySqlStatements;
 pub use mysql::wake;
-pub use postgres::Line;
 use postgres::PostgresStatements;
+pub use postgres::{Line, held_keys as postgres_held_keys};
 
 /// How long the head of those that wait lets pass before it tries all slots again: a holder that died wakes nobody. MySQL waits for whole
 /// seconds.
