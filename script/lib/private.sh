@@ -1,15 +1,15 @@
 # shellcheck shell=bash
-# A fresh dblock and a private MariaDB, which is gone when the script ends. Sourced by the scripts that show dblock at work.
+# A fresh dblock and a private server, which is gone when the script ends. Sourced by the scripts that show dblock at work.
 
-# private_server OPTION...: builds dblock, starts the server, exports DBLOCK_URL and DBLOCK_PASSWORD; $dir is a scratch folder.
+# private_server mariadb|postgres OPTION...: builds dblock, starts the server with these options, exports DBLOCK_URL and DBLOCK_PASSWORD; $dir is a scratch folder.
 private_server() {
-    local line
-    script/bootstrap server >&2
+    local line kind=$1
+    script/bootstrap "$([[ $kind == postgres ]] && echo postgres || echo server)" >&2
     PATH=$PATH:$HOME/.cargo/bin
     cargo build --release --locked
     PATH=$(realpath "${CARGO_TARGET_DIR:-target}")/release:$PATH
 
-    coproc SERVER { exec script/server mariadb -- "$@"; }
+    coproc SERVER { exec script/server "$kind" -- "${@:2}"; }
     # The shell forgets these as soon as the server has ended.
     # shellcheck disable=SC2153 # set by coproc
     server_pid=$SERVER_PID server_out=${SERVER[0]} server_in=${SERVER[1]}
@@ -23,7 +23,11 @@ private_server() {
         if [[ $line == port=* ]]; then server_port=${line#port=}; fi
     done
     [[ ${line:-} == ready ]] || fail 'the server did not start'
-    export DBLOCK_URL=mysql://dblock@127.0.0.1:$server_port/ DBLOCK_PASSWORD=dblock-secret
+    case $kind in
+        mariadb) export DBLOCK_URL=mysql://dblock@127.0.0.1:$server_port/ ;;
+        postgres) export DBLOCK_URL=postgres://dblock@127.0.0.1:$server_port/app ;;
+    esac
+    export DBLOCK_PASSWORD=dblock-secret
 }
 
 clean_up() {

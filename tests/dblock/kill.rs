@@ -7,8 +7,8 @@ use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    Dblock, Frozen, Kind, Output, Packet, Proxy, Records, Running, SOON, Server, both_servers,
-    eventually, runs, slack, unique,
+    Dblock, Frozen, Kind, Output, Packet, Proxy, Records, Running, SOON, Server, Watcher,
+    all_servers, both_servers, eventually, runs, slack, unique,
 };
 
 /// A dblock whose command runs until it is ended, and says its process.
@@ -26,6 +26,15 @@ fn kill(server: &Server, what: &str) -> Dblock {
     Dblock::at(server, "kill").arg(what)
 }
 
+/// What is told of a slot for which somebody waits. On PostgreSQL nobody tells those that wait: the first of them looks once a second.
+fn now_held(server: &Server) -> &'static str {
+    if server.kind == Kind::Postgres {
+        "now it is "
+    } else {
+        "now it is held by "
+    }
+}
+
 /// stdout is one line, and it has all these parts.
 #[track_caller]
 fn expect_told(kill: &Output, parts: &[&str]) {
@@ -39,7 +48,7 @@ fn expect_told(kill: &Output, parts: &[&str]) {
     }
 }
 
-both_servers! {
+all_servers! {
     fn a_holder_is_ended_with_its_command_whatever_its_policy(server) {
         for policy in ["reacquire", "terminate", "ignore"] {
             let name = unique("kill");
@@ -177,24 +186,7 @@ both_servers! {
         let told = kill(server, &name).output();
         told.expect_code(0);
         expect_told(&told, &[&format!("connection {id}"), "which is no dblock", "now it is free"]);
-        assert!(!server.has_session(id.into()) && server.holder(&name).is_none());
-    }
-
-    fn without_the_privilege_the_grant_that_would_do_is_told_and_does(server) {
-        let name = unique("others");
-        let (mut dblock, command) = holder(server, &name, &[]);
-        let account = server.account();
-        let refused = kill(server, &name).user(&account).output();
-        refused.expect_code(77).expect_one_line("of another account").expect_stdout("");
-        assert!(dblock.is_running() && runs(command));
-        assert!(server.holder(&format!("{name}#kill0")).is_none(), "nothing is left behind");
-        let at = refused.stderr.find("GRANT ").expect("a grant");
-        let grant = &refused.stderr[at..];
-        let end = grant.find(" would do").expect("its end");
-        server.admin().query_drop(&grant[..end]).unwrap();
-        kill(server, &name).user(&account).output().expect_code(0);
-        dblock.wait_within(SOON).expect_code(74);
-        assert!(!runs(command));
+        assert!(!server.has_session(id) && server.holder(&name).is_none());
     }
 
     fn a_command_that_takes_longer_to_end_than_is_waited_for_keeps_its_slot_to_itself(server) {
@@ -340,36 +332,11 @@ both_servers! {
         let second = kill(server, &name).output();
         let first = first.wait();
         first.expect_code(0).expect_silence();
-        expect_told(&first, &["its command has ended", "now it is held by"]);
+        expect_told(&first, &["its command has ended", now_held(server)]);
         second.expect_code(0);
         expect_told(&second, &["was being ended by", "that is done"]);
         dblock.wait().expect_code(74);
         next.wait_line("next", SOON);
-        drop(next.take_stdin());
-        next.wait().expect_code(7).expect_silence();
-    }
-
-    fn who_has_the_slot_after_the_one_that_was_meant_is_spared(server) {
-        let name = unique("spared");
-        let proxy = Proxy::to(server);
-        let mut meant = Dblock::run(server, &name).stdin(Stdio::piped()).sh("echo meant; read x; exit 3").spawn();
-        meant.wait_line("meant", SOON);
-        let mut next = Dblock::run(server, &name).args(["--wait", "60"]).stdin(Stdio::piped()).sh("echo next; read x; exit 7").spawn();
-        eventually("it waits", SOON, || server.waiters(&name).len() == 1);
-        proxy.delay(Duration::from_millis(200));
-        let killing = kill(server, &name).env("DBLOCK_URL", proxy.url()).spawn();
-        // The question for the holder and the marker, `#kill0` in hex digits.
-        let is_asked = |packet: &Packet| packet.statements().is_some_and(|asked| asked.contains("236b696c6c30"));
-        eventually("it looks who has the slot", SOON, || proxy.packets().iter().any(is_asked));
-        let holder = server.holder(&name);
-        eventually("it has learnt that", SOON, || proxy.packets().last().is_some_and(|packet| !is_asked(packet)));
-        drop(meant.take_stdin());
-        next.wait_line("next", SOON);
-        assert_ne!(server.holder(&name), holder);
-        let told = killing.wait();
-        told.expect_code(0);
-        expect_told(&told, &["was released meanwhile by", "now it is held by"]);
-        meant.wait().expect_code(3).expect_silence();
         drop(next.take_stdin());
         next.wait().expect_code(7).expect_silence();
     }
@@ -383,7 +350,7 @@ both_servers! {
         let mut meant = waiting.sh("trap '' TERM; echo shell $$; while :; do sleep 0.1; done").spawn();
         eventually("it waits", SOON, || server.waiters(&name).len() == 1);
         proxy.refuse(true);
-        server.admin().query_drop(format!("KILL {lost}")).unwrap();
+        server.watcher().end_session(lost);
         let command = meant.wait_pid("shell");
         let killing = kill(server, &name).spawn();
         eventually("its command is being ended", SOON, || server.holder(&format!("{name}#end0")).is_some());
@@ -418,7 +385,7 @@ both_servers! {
         eventually("it waits", SOON, || server.waiters(&name).len() == 1);
         let told = kill(server, &name).output();
         told.expect_code(0);
-        expect_told(&told, &["its command has ended", "now it is held by "]);
+        expect_told(&told, &["its command has ended", now_held(server)]);
         dblock.wait().expect_code(74);
         next.wait_line("next", SOON);
         assert!(next.is_running());
@@ -491,6 +458,50 @@ both_servers! {
         drop(stopped);
         dblock.wait_stderr("reacquired after", SOON);
         assert!(dblock.is_running() && runs(command));
+    }
+}
+
+both_servers! {
+    fn without_the_privilege_the_grant_that_would_do_is_told_and_does(server) {
+        let name = unique("others");
+        let (mut dblock, command) = holder(server, &name, &[]);
+        let account = server.account();
+        let refused = kill(server, &name).user(&account).output();
+        refused.expect_code(77).expect_one_line("of another account").expect_stdout("");
+        assert!(dblock.is_running() && runs(command));
+        assert!(server.holder(&format!("{name}#kill0")).is_none(), "nothing is left behind");
+        let at = refused.stderr.find("GRANT ").expect("a grant");
+        let grant = &refused.stderr[at..];
+        let end = grant.find(" would do").expect("its end");
+        server.admin().query_drop(&grant[..end]).unwrap();
+        kill(server, &name).user(&account).output().expect_code(0);
+        dblock.wait_within(SOON).expect_code(74);
+        assert!(!runs(command));
+    }
+
+    fn who_has_the_slot_after_the_one_that_was_meant_is_spared(server) {
+        let name = unique("spared");
+        let proxy = Proxy::to(server);
+        let mut meant = Dblock::run(server, &name).stdin(Stdio::piped()).sh("echo meant; read x; exit 3").spawn();
+        meant.wait_line("meant", SOON);
+        let mut next = Dblock::run(server, &name).args(["--wait", "60"]).stdin(Stdio::piped()).sh("echo next; read x; exit 7").spawn();
+        eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+        proxy.delay(Duration::from_millis(200));
+        let killing = kill(server, &name).env("DBLOCK_URL", proxy.url()).spawn();
+        // The question for the holder and the marker, `#kill0` in hex digits.
+        let is_asked = |packet: &Packet| packet.statements().is_some_and(|asked| asked.contains("236b696c6c30"));
+        eventually("it looks who has the slot", SOON, || proxy.packets().iter().any(is_asked));
+        let holder = server.holder(&name);
+        eventually("it has learnt that", SOON, || proxy.packets().last().is_some_and(|packet| !is_asked(packet)));
+        drop(meant.take_stdin());
+        next.wait_line("next", SOON);
+        assert_ne!(server.holder(&name), holder);
+        let told = killing.wait();
+        told.expect_code(0);
+        expect_told(&told, &["was released meanwhile by", "now it is held by"]);
+        meant.wait().expect_code(3).expect_silence();
+        drop(next.take_stdin());
+        next.wait().expect_code(7).expect_silence();
     }
 
     fn what_is_no_holder_is_refused(server) {

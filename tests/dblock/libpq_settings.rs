@@ -115,9 +115,10 @@ fn tried_by_psql(home: &Path, url: &str, variables: &[(&str, &str)]) -> Result<S
         } else if let Some(host) = quoted("connection to server at \"") {
             let port = line.split_once(", port ").expect("a port").1;
             let port = port.split(' ').next().expect("a number");
-            servers.push(match host.contains(':') {
-                true => format!("[{host}]:{port}"),
-                false => format!("{host}:{port}"),
+            servers.push(if host.contains(':') {
+                format!("[{host}]:{port}")
+            } else {
+                format!("{host}:{port}")
             });
         }
     }
@@ -255,6 +256,10 @@ fn variables_and_services_mean_the_servers_that_they_mean_to_psql() {
             "",
             &[("PGSERVICE", "a"), ("PGSERVICEFILE", "FOLDER/none.conf")],
         ),
+        (
+            "",
+            &[("PGSERVICE", "system"), ("PGSERVICEFILE", "none.conf")],
+        ),
         ("", &[("PGSERVICE", "none")]),
         ("", &[("PGSERVICE", "bad")]),
         ("", &[("PGSERVICE", "bare")]),
@@ -307,11 +312,15 @@ impl Doorman {
         let unix = UnixListener::bind(folder.join(format!(".s.PGSQL.{port}"))).unwrap();
         let (seen, clients) = channel();
         let also_seen = seen.clone();
-        thread::spawn(move || tcp.incoming().flatten().for_each(|peer| greet(peer, &seen)));
         thread::spawn(move || {
-            unix.incoming()
-                .flatten()
-                .for_each(|peer| greet(peer, &also_seen))
+            for peer in tcp.incoming().flatten() {
+                greet(peer, &seen);
+            }
+        });
+        thread::spawn(move || {
+            for peer in unix.incoming().flatten() {
+                greet(peer, &also_seen);
+            }
         });
         Self { port, clients }
     }
@@ -761,13 +770,16 @@ fn what_would_make_a_connection_less_safe_is_refused() {
         .expect_one_line("PGHOSTADDR");
 }
 
+/// A URL, variables, arguments, and the servers that they mean.
+type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a [&'a str], &'a str);
+
 #[test]
 fn dblocks_own_options_override_a_url_as_for_mysql() {
     let home = home(&[(
         ".my.cnf",
         "[client]\nhost=h-client\nport=1\nuser=u-client\npassword=x\nssl-mode=REQUIRED\n[dblock]\nuser=u-own\nport=2\n",
     )]);
-    let cases: &[(&str, &[(&str, &str)], &[&str], &str)] = &[
+    let cases: &[Case] = &[
         ("postgres://h/d", &[], &[], "h:5432"),
         ("postgres://h:7/d", &[], &["--port=8"], "h:8"),
         ("postgres://h:7/d", &[], &["--host=g"], "g:2"),

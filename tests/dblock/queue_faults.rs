@@ -1147,7 +1147,7 @@ both_servers! {
         let (jobs, records) = (short(&server, &[]), Records::new());
         let (mut worker, log, go) = busy_until_told(&jobs, &records);
         let stopped = Instant::now();
-        let frozen = Frozen::new(server.pid());
+        let frozen = server.freeze();
         worker.wait_stderr("the server has not answered for ", SOON);
         // A renewal is under way: when it is answered, the lease that it has renewed is over.
         eventually("the lease is over", SOON, || stopped.elapsed() > TTL * 3 / 2);

@@ -11,7 +11,7 @@ use nix::unistd::gethostname;
 use serde_json::Value;
 
 use crate::harness::{
-    Dblock, Kind, PASSWORD, Running, SOON, Server, both_servers, eventually, unique,
+    Dblock, Kind, PASSWORD, Running, SOON, Server, all_servers, both_servers, eventually, unique,
 };
 
 /// A dblock whose command runs until it is ended.
@@ -147,7 +147,7 @@ fn the_holder(server: &Server) {
     );
 }
 
-both_servers! {
+all_servers! {
     fn a_slot_whose_holder_is_being_ended_is_told(server) {
         let name = unique("ending");
         let marker = server.hold(&format!("{name}#kill2"));
@@ -155,10 +155,6 @@ both_servers! {
         let ending = &lock(&all, &name)["killed_by"][0];
         assert_eq!((&ending["slot"], &ending["connection"]), (&2.into(), &marker.connection_id().into()), "{all:#}");
         assert!(table(server, "dblock", &[&name]).contains("its holder is being ended by connection"));
-    }
-
-    fn the_holder_of_a_lock_is_told(server) {
-        the_holder(server);
     }
 
     fn those_who_wait_are_told_in_their_order(server) {
@@ -185,27 +181,6 @@ both_servers! {
         assert!(["waits 1", "waits 2", "waits 3"].iter().all(|state| table.contains(state)), "{table}");
     }
 
-    fn each_slot_of_a_semaphore_is_told_and_the_head_of_the_queue_comes_first(server) {
-        let name = unique("slots");
-        let run = |script: &str| Dblock::run(server, &name).args(["-m", "2", "--wait", "60"]).sh(script).spawn();
-        let mut running = [run("echo held; exec sleep 600"), run("echo held; exec sleep 600")];
-        for one in &mut running {
-            one.wait_line("held", SOON);
-        }
-        let _head = run("true");
-        let place = format!("{name}#wait");
-        eventually("one is at the head", SOON, || server.holder(&place).is_some());
-        let _second = run("true");
-        eventually("another waits behind it", SOON, || server.waiters(&place).iter().any(|id| Some(*id) != server.holder(&place)));
-        let all = status(server, "dblock", &[&name]);
-        let lock = lock(&all, &name);
-        let slots: Vec<i64> = lock["holders"].as_array().unwrap().iter().map(|holder| holder["slot"].as_i64().unwrap()).collect();
-        assert_eq!(slots, [0, 1], "{all:#}");
-        let waiters = lock["waiters"].as_array().unwrap();
-        assert_eq!(waiters.len(), 2, "{all:#}");
-        assert_eq!(waiters[0]["connection"], server.holder(&place).unwrap(), "{all:#}");
-    }
-
     fn a_name_that_holds_nothing_is_free(server) {
         let name = unique("free");
         let all = status(server, "dblock", &[&name]);
@@ -224,43 +199,11 @@ both_servers! {
         assert!(table(server, "dblock", &[&name]).contains("not dblock"));
     }
 
-    fn a_plain_client_that_waits_is_told(server) {
-        let name = unique("plain");
-        let _holder = holder(server, &name);
-        let mut client = server.client();
-        let id = u64::from(client.connection_id());
-        let wait = format!("SELECT GET_LOCK('{name}', 30)");
-        let waiting = std::thread::spawn(move || client.query_drop(wait));
-        eventually("it waits", SOON, || server.waiters(&name) == [id]);
-        let all = status(server, "dblock", &[&name]);
-        assert_eq!(lock(&all, &name)["waiters"][0]["connection"], id, "{all:#}");
-        server.admin().query_drop(format!("KILL {id}")).unwrap();
-        let _ = waiting.join();
-    }
-
     fn a_long_name_is_found_by_its_whole_name(server) {
         let name = format!("{}-{}", "long-".repeat(20), unique("name"));
         let dblock = holder(server, &name);
         let all = status(server, "dblock", &[&name]);
         assert_eq!(lock(&all, &name)["holders"][0]["connection"], connection(&dblock), "{all:#}");
-    }
-
-    fn it_takes_no_lock(server) {
-        let run = Dblock::at(server, "status").args(["-vv", &unique("none")]).output();
-        run.expect_code(0);
-        assert!(run.stderr.contains("IS_USED_LOCK") && !run.stderr.contains("GET_LOCK("), "{run:#?}");
-        assert!(!run.stderr.contains(PASSWORD), "{run:#?}");
-    }
-
-    fn a_server_that_is_not_reached_or_refuses_is_told_as_with_run(server) {
-        let status = || Dblock::at(server, "status");
-        status().env("DBLOCK_PASSWORD", "wrong").output().expect_code(77).expect_one_line("refused the account");
-        let nobody = status().env("DBLOCK_URL", "mysql://dblock@127.0.0.1:1/").args(["--connect-timeout", "0.3"]).output();
-        nobody.expect_code(69).expect_one_line("no server could be reached within 300ms");
-        assert_eq!(nobody.stdout, "");
-        for wrong in ["", "a#1", "a\nb", " a"] {
-            status().arg(wrong).output().expect_code(64).expect_one_line("dblock: NAME: the name");
-        }
     }
 
     fn a_reader_that_has_seen_enough_is_no_error(server) {
@@ -282,6 +225,65 @@ both_servers! {
         }
         shell.kill().unwrap();
         shell.wait().unwrap();
+    }
+}
+
+both_servers! {
+    fn the_holder_of_a_lock_is_told(server) {
+        the_holder(server);
+    }
+
+    fn each_slot_of_a_semaphore_is_told_and_the_head_of_the_queue_comes_first(server) {
+        let name = unique("slots");
+        let run = |script: &str| Dblock::run(server, &name).args(["-m", "2", "--wait", "60"]).sh(script).spawn();
+        let mut running = [run("echo held; exec sleep 600"), run("echo held; exec sleep 600")];
+        for one in &mut running {
+            one.wait_line("held", SOON);
+        }
+        let _head = run("true");
+        let place = format!("{name}#wait");
+        eventually("one is at the head", SOON, || server.holder(&place).is_some());
+        let _second = run("true");
+        eventually("another waits behind it", SOON, || server.waiters(&place).iter().any(|id| Some(*id) != server.holder(&place)));
+        let all = status(server, "dblock", &[&name]);
+        let lock = lock(&all, &name);
+        let slots: Vec<i64> = lock["holders"].as_array().unwrap().iter().map(|holder| holder["slot"].as_i64().unwrap()).collect();
+        assert_eq!(slots, [0, 1], "{all:#}");
+        let waiters = lock["waiters"].as_array().unwrap();
+        assert_eq!(waiters.len(), 2, "{all:#}");
+        assert_eq!(waiters[0]["connection"], server.holder(&place).unwrap(), "{all:#}");
+    }
+
+    fn a_plain_client_that_waits_is_told(server) {
+        let name = unique("plain");
+        let _holder = holder(server, &name);
+        let mut client = server.client();
+        let id = u64::from(client.connection_id());
+        let wait = format!("SELECT GET_LOCK('{name}', 30)");
+        let waiting = std::thread::spawn(move || client.query_drop(wait));
+        eventually("it waits", SOON, || server.waiters(&name) == [id]);
+        let all = status(server, "dblock", &[&name]);
+        assert_eq!(lock(&all, &name)["waiters"][0]["connection"], id, "{all:#}");
+        server.admin().query_drop(format!("KILL {id}")).unwrap();
+        let _ = waiting.join();
+    }
+
+    fn it_takes_no_lock(server) {
+        let run = Dblock::at(server, "status").args(["-vv", &unique("none")]).output();
+        run.expect_code(0);
+        assert!(run.stderr.contains("IS_USED_LOCK") && !run.stderr.contains("GET_LOCK("), "{run:#?}");
+        assert!(!run.stderr.contains(PASSWORD), "{run:#?}");
+    }
+
+    fn a_server_that_is_not_reached_or_refuses_is_told_as_with_run(server) {
+        let status = || Dblock::at(server, "status");
+        status().env("DBLOCK_PASSWORD", "wrong").output().expect_code(77).expect_one_line("refused the account");
+        let nobody = status().env("DBLOCK_URL", "mysql://dblock@127.0.0.1:1/").args(["--connect-timeout", "0.3"]).output();
+        nobody.expect_code(69).expect_one_line("no server could be reached within 300ms");
+        assert_eq!(nobody.stdout, "");
+        for wrong in ["", "a#1", "a\nb", " a"] {
+            status().arg(wrong).output().expect_code(64).expect_one_line("dblock: NAME: the name");
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! A wait is as long as asked, whatever the server, its administrator or the network does meanwhile.
 
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,7 @@ use mysql::prelude::Queryable;
 use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::harness::{
-    Client, Dblock, Frozen, Kind, Proxy, SOON, Server, Watcher, all_locks, both_locks, eventually,
+    Client, Dblock, Kind, Proxy, Running, SOON, Server, Watcher, all_locks, both_locks, eventually,
     holder, slack, unique, waiters, within,
 };
 
@@ -169,7 +170,7 @@ all_locks! {
         let mut admin = server.watcher();
         for signal in [SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGKILL] {
             let name = unique("ended");
-            let client = server.hold(&name);
+            let held = Holder::new(server, &name);
             let first = Dblock::run(server, &name).args(["--wait", "forever"]).sh("echo ran").spawn();
             the_waiter(&mut admin, &name);
             let second = Dblock::run(server, &name).args(["--wait", "30"]).sh("echo ran; exec sleep 1").spawn();
@@ -177,7 +178,7 @@ all_locks! {
             let next = waiters(&mut admin, &name)[1];
             first.signal(signal);
             first.wait().expect_signal(signal).expect_stdout("");
-            drop(client);
+            held.free();
             let had = within(Duration::from_millis(200), || holder(&mut admin, &name) == Some(next));
             assert!(had, "{signal}: its place in the queue is still taken");
             second.wait().expect_code(0).expect_stdout("ran\n");
@@ -213,7 +214,9 @@ all_locks! {
         let packets = proxy.packets();
         let sent: Vec<String> = packets.iter().filter_map(crate::harness::Packet::sent).collect();
         assert!(sent.len() > 30, "{sent:?}");
-        for statement in sent.iter().flat_map(|packet| packet.split("; ")) {
+        // PostgreSQL shows the whole of what is sent at once.
+        let apart = if server.kind == Kind::Postgres { "\0" } else { "; " };
+        for statement in sent.iter().flat_map(|packet| packet.split(apart)) {
             assert!(statement.starts_with("/* dblock "), "{statement}");
         }
     }
@@ -235,12 +238,27 @@ all_locks! {
 
     fn a_frozen_server_is_given_up_in_time(server) {
         let server = &Server::private(server.kind);
-        let frozen = Frozen::new(server.pid());
+        let frozen = server.freeze();
         let dblock = Dblock::run(server, &unique("frozen")).args(["--wait", "forever", "--connect-timeout", "1"]);
         let output = dblock.sh("echo ran").output();
         drop(frozen);
         output.expect_code(69).expect_stdout("").expect_one_line(&server.port.to_string());
         output.expect_took(Duration::from_secs(1), Duration::from_secs(1) + slack());
+    }
+}
+
+all_locks! {
+    fn a_server_that_freezes_under_a_waiter_is_given_up_in_time(server) {
+        let server = &Server::private(server.kind);
+        let name = unique("frozen");
+        let _client = server.hold(&name);
+        let dblock = Dblock::run(server, &name).args(["--wait", "1", "--connect-timeout", "1"]).sh("echo ran").spawn();
+        the_waiter(&mut server.watcher(), &name);
+        let frozen = server.freeze();
+        let output = dblock.wait();
+        drop(frozen);
+        output.expect_code(69).expect_stdout("").expect_one_line("");
+        output.expect_took(Duration::from_secs(1), Duration::from_millis(2200) + slack());
     }
 }
 
@@ -345,18 +363,36 @@ both_locks! {
         drop(next);
         dblock.wait().expect_code(0).expect_stdout("ran\n");
     }
+}
 
-    fn a_server_that_freezes_under_a_waiter_is_given_up_in_time(server) {
-        let server = &Server::private(server.kind);
-        let name = unique("frozen");
-        let _client = server.hold(&name);
-        let dblock = Dblock::run(server, &name).args(["--wait", "1", "--connect-timeout", "1"]).sh("echo ran").spawn();
-        the_waiter(&mut server.admin(), &name);
-        let frozen = Frozen::new(server.pid());
-        let output = dblock.wait();
-        drop(frozen);
-        output.expect_code(69).expect_stdout("").expect_one_line("");
-        output.expect_took(Duration::from_secs(1), Duration::from_millis(2200) + slack());
+/// Somebody who has a lock, and when freeing it has those that wait know that: a MySQL server tells them itself, a PostgreSQL does not.
+pub enum Holder {
+    Plain(Client),
+    Dblock(Running),
+}
+
+impl Holder {
+    #[track_caller]
+    pub fn new(server: &Server, name: &str) -> Self {
+        if server.kind != Kind::Postgres {
+            return Self::Plain(server.hold(name));
+        }
+        let dblock = Dblock::run(server, name).stdin(Stdio::piped());
+        let mut dblock = dblock.sh("echo held; read x; exit 0").spawn();
+        dblock.wait_line("held", SOON);
+        Self::Dblock(dblock)
+    }
+
+    /// Frees it.
+    #[track_caller]
+    pub fn free(self) {
+        match self {
+            Self::Plain(client) => drop(client),
+            Self::Dblock(mut dblock) => {
+                drop(dblock.take_stdin());
+                dblock.wait().expect_code(0);
+            }
+        }
     }
 }
 

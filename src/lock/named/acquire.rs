@@ -201,7 +201,7 @@ impl Request {
                 Err(fault) => return Err(fault),
             };
             let clear = opened.and_then(|opened| Some((opened.asked.answer?, opened)));
-            let Some((answer, opened)) = clear else {
+            let Some((answer, mut opened)) = clear else {
                 starting.next(Reply::Unclear);
                 doubts.add(self.is_late())?;
                 continue;
@@ -210,7 +210,7 @@ impl Request {
             match starting.next(Reply::First(answer, owner)) {
                 starting::Ask::Over(step, answer) => {
                     let fitness =
-                        self.judge(&opened.traits, (answer, owner, read_only), session)?;
+                        self.judge(&mut opened.traits, (answer, owner, read_only), session)?;
                     return Ok(Opening {
                         step,
                         answer,

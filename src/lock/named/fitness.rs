@@ -96,6 +96,8 @@ pub struct ServerTraits {
     comment: String,
     /// Its `wsrep_on`, on MariaDB.
     wsrep_on: bool,
+    /// Whether it is one node of several, on PostgreSQL.
+    pub is_one_of_several: bool,
     /// Its timeline, on PostgreSQL: it grows with each fail-over.
     pub timeline: Option<u32>,
 }
@@ -106,8 +108,8 @@ pub fn is_on(value: Option<String>) -> bool {
 }
 
 impl ServerTraits {
-    /// The traits that these variables show: `wait_timeout` in seconds, `version_comment` and, on MariaDB, `wsrep_on`; or what stands for
-    /// them on PostgreSQL, and its timeline.
+    /// The traits that these variables show: `wait_timeout` in seconds, `version_comment` and, on MariaDB, `wsrep_on`. On PostgreSQL:
+    /// the idle timeout, its version, whether it may be [one of several](ServerTraits::may_be_one_of_several), and its timeline.
     pub fn new(
         wait_timeout: Option<u64>,
         version_comment: Option<String>,
@@ -117,9 +119,17 @@ impl ServerTraits {
         Self {
             idle_limit: wait_timeout.map(Duration::from_secs),
             comment: version_comment.unwrap_or_default(),
+            is_one_of_several: false,
             wsrep_on: is_on(wsrep_on),
             timeline,
         }
+    }
+}
+
+impl ServerTraits {
+    /// Whether a PostgreSQL has loaded what can make it one node of several.
+    pub fn may_be_one_of_several(&self) -> bool {
+        self.wsrep_on
     }
 }
 
@@ -162,7 +172,7 @@ impl Fitness {
         }
     }
 
-    /// As [`Fitness::judge`]. Of the traits the second is what the server says that it is, and the third names extensions.
+    /// As [`Fitness::judge`].
     fn judge_postgres(
         login: u64,
         traits: &ServerTraits,
@@ -180,7 +190,7 @@ impl Fitness {
                 owner.is_some_and(|owner| owner != session) || traits.idle_limit != Some(asked),
                 Unfit::SessionsShared,
             ),
-            (traits.wsrep_on, Unfit::SeveralNodes),
+            (traits.is_one_of_several, Unfit::SeveralNodes),
         ];
         let unfit = possible.into_iter().filter(|(is_so, _)| *is_so);
         Self {

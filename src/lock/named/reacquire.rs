@@ -208,7 +208,7 @@ impl Request {
             } else {
                 session.run_both(&open, &statement)
             };
-            let reply = match reply {
+            let mut reply = match reply {
                 Err(Fault::NoSuchVariable(name)) if self.statements.do_without(&name) => continue,
                 reply => reply?.ok_or_else(no_answer)?,
             };
@@ -226,7 +226,11 @@ impl Request {
                 self.check_writes(read_only)?;
                 return Ok((look, None));
             }
-            let fitness = self.judge(&reply.opened.traits, (answer, owner, read_only), session)?;
+            let fitness = self.judge(
+                &mut reply.opened.traits,
+                (answer, owner, read_only),
+                session,
+            )?;
             let ttl = fitness.idle_limit.min(self.ttl);
             let grant = Grant {
                 slot,

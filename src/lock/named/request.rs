@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use super::fitness::{Fitness, OLDEST_POSTGRES, ServerTraits, Unfit};
 use super::queue::{Answer, Plan};
 use super::statements::{
-    Statements, release_once, set_idle_timeout, shorten_idle_timeout, statements, take_lock,
-    take_lock_now, try_slots,
+    Statements, ask_is_one_of_several, release_once, set_idle_timeout, shorten_idle_timeout,
+    statements, take_lock, take_lock_now, try_slots,
 };
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
@@ -79,7 +79,7 @@ impl Request {
         Self {
             kind,
             name: spec.name.clone(),
-            statements: statements(kind, &spec.name, spec.slots, run_id),
+            statements: statements(kind, spec, run_id),
             run_id: run_id.to_owned(),
             slots: spec.slots,
             wait: spec.wait,
@@ -301,7 +301,7 @@ impl Request {
     /// [`Fault::ReadOnly`], and [`Reason::Configuration`] for any other server that it does not accept.
     pub(super) fn judge(
         &mut self,
-        traits: &ServerTraits,
+        traits: &mut ServerTraits,
         (answer, run_id_owner, is_read_only): (Answer, Option<u64>, bool),
         session: &mut Session,
     ) -> Result<Fitness, Fault> {
@@ -314,6 +314,9 @@ impl Request {
             return Err(Fault::Gone(cause.to_owned()));
         }
         self.timeline = traits.timeline.unwrap_or_default();
+        if self.kind == Kind::Postgres && traits.may_be_one_of_several() {
+            traits.is_one_of_several = session.run(&ask_is_one_of_several())?;
+        }
         let of = (self.kind, session.handshake_id());
         let mut fitness = Fitness::judge(of, traits, run_id_owner, answer.connection_id, self.ttl);
         // Behind a proxy the next statement may reach another session. One more statement shows that.

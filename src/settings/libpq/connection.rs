@@ -130,7 +130,7 @@ fn add_service(sources: &mut Sources, name: &Given) -> Result<(), Failure> {
         .unwrap_or(Precedence::OtherClients);
     let file = sources.given("servicefile").map(Given::path);
     let mut service = Service::default();
-    let found = service.find(name.text()?, file);
+    let found = service.find(name.text()?, file.as_deref());
     sources.files.extend(service.files);
     for warning in service.warnings {
         sources.warn(warning);

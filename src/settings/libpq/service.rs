@@ -36,21 +36,20 @@ impl Service {
     ///
     /// # Errors
     /// [`Reason::Configuration`]: no file has it, or one is malformed.
-    pub fn find(&mut self, name: &str, file: Option<PathBuf>) -> Result<(), Failure> {
-        let own = file.clone().or_else(|| files::at_home(".pg_service.conf"));
+    pub fn find(&mut self, name: &str, file: Option<&Path>) -> Result<(), Failure> {
+        let usual = || files::at_home(".pg_service.conf");
+        let own = file.map(Path::to_path_buf).or_else(usual);
         let system = match files::folder("PGSYSCONFDIR") {
             Some(folder) => vec![folder],
             None => SYSTEM_FOLDERS.map(PathBuf::from).to_vec(),
         };
         let system = system.into_iter().map(|folder| folder.join(SYSTEM_FILE));
-        for path in own.into_iter().chain(system) {
+        for (number, path) in own.into_iter().chain(system).enumerate() {
+            let is_named = number == 0 && file.is_some();
             let path: Rc<Path> = Rc::from(absolute(&path).unwrap_or(path));
             let (bytes, metadata) = match file::read(&path) {
                 Ok(read) => read,
-                Err(error)
-                    if error.kind() == io::ErrorKind::NotFound
-                        && file.as_deref() != Some(&path) =>
-                {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && !is_named => {
                     self.files.push((path, FileStatus::Absent));
                     continue;
                 }
@@ -174,7 +173,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         let mut service = Service::default();
-        let found = service.find(name, Some(file.path().to_owned()));
+        let found = service.find(name, Some(file.path()));
         found.map_err(|failure| failure.line)?;
         let settings = service.settings.into_iter();
         let text = |given: Given| String::from_utf8_lossy(&given.value).into_owned();

@@ -169,7 +169,10 @@ mod tests {
     use super::*;
     use crate::settings::server_url;
 
-    fn parts(url: &str) -> (Vec<(String, Option<u16>)>, Vec<(&'static str, String)>) {
+    type Hosts = Vec<(String, Option<u16>)>;
+    type Settings = Vec<(&'static str, String)>;
+
+    fn parts(url: &str) -> (Hosts, Settings) {
         let parts = server_url::parse(url).unwrap();
         assert_eq!(parts.kind, Kind::Postgres);
         let hosts = parts.hosts.unwrap_or_default().into_iter();
@@ -182,11 +185,11 @@ mod tests {
         )
     }
 
-    fn hosts(url: &str) -> Vec<(String, Option<u16>)> {
+    fn hosts(url: &str) -> Hosts {
         parts(url).0
     }
 
-    fn settings(url: &str) -> Vec<(&'static str, String)> {
+    fn settings(url: &str) -> Settings {
         parts(url).1
     }
 

@@ -175,6 +175,12 @@ impl Frozen {
         send(pid, Signal::SIGSTOP);
         Self(Pid::from_raw(pid))
     }
+
+    /// Of one that may have ended meanwhile.
+    pub fn of(pid: i32) -> Option<Self> {
+        let pid = Pid::from_raw(pid);
+        kill(pid, Signal::SIGSTOP).is_ok().then_some(Self(pid))
+    }
 }
 
 impl Drop for Frozen {

@@ -12,7 +12,7 @@ use mysql::{Conn, OptsBuilder};
 
 use super::namespace::Namespace;
 use super::postgres::{self, DATABASE, Postgres};
-use super::{Dblock, PASSWORD};
+use super::{Dblock, Frozen, PASSWORD, children_of};
 
 /// Which server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -270,6 +270,14 @@ impl Server {
     /// The server's process. It changes with `start`.
     pub fn pid(&self) -> i32 {
         self.talk().pid
+    }
+
+    /// Stops the server until this is dropped, with the processes that it has for sessions.
+    pub fn freeze(&self) -> Vec<Frozen> {
+        // It first: it makes the others.
+        let mut frozen = vec![Frozen::new(self.pid())];
+        frozen.extend(children_of(self.pid()).into_iter().filter_map(Frozen::of));
+        frozen
     }
 
     /// Shuts the server down in order.

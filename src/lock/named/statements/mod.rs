@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use super::queue::Step;
 use crate::db::{Ask, Code, Kind};
-use crate::lock::{Name, kill_ack_lock};
+use crate::lock::{LockSpec, kill_ack_lock};
 pub use answers::Opened;
 use answers::{Asked, KillMarker, ReacquireAnswer, Released};
 use mysql::MySqlStatements;
 pub use mysql::wake;
 use postgres::PostgresStatements;
-pub use postgres::{Line, held_keys as postgres_held_keys};
+pub use postgres::{Line, ask_is_one_of_several, held_keys as postgres_held_keys};
 
 /// How long the head of those that wait lets pass before it tries all slots again: a holder that died wakes nobody. MySQL waits for whole
 /// seconds.
@@ -82,11 +82,12 @@ pub trait Statements {
     }
 }
 
-/// The statements for the first `slots` slots of a lock on servers of this kind. `run_id` is the name of the run id lock on the server.
-pub fn statements(kind: Kind, name: &Name, slots: u32, run_id: &str) -> Box<dyn Statements> {
+/// The statements for a lock on servers of this kind. `run_id` is the name of the run id lock on the server.
+pub fn statements(kind: Kind, lock: &LockSpec, run_id: &str) -> Box<dyn Statements> {
+    let (name, slots) = (&lock.name, lock.slots);
     match kind {
         Kind::MySql => Box::new(MySqlStatements::new(name, slots, run_id)),
-        Kind::Postgres => Box::new(PostgresStatements::new(name, slots, run_id)),
+        Kind::Postgres => Box::new(PostgresStatements::new(name, slots, run_id, lock.ttl)),
     }
 }
 

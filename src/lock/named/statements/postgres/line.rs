@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use super::plain::{idle_timeout, locks};
+use super::plain::{OWN_DATABASE, idle_timeout, locks, own_locks};
 use crate::db::{Ask, LIST, ask, ask_values, command};
 use crate::lock::Key;
 use crate::lock::Name;
@@ -38,12 +38,12 @@ impl Line {
 
     /// The locks of those that wait, as a subquery.
     pub fn locks(self) -> String {
-        locks(&self.condition())
+        own_locks(&self.condition())
     }
 
     /// Notifies the head of the line, if there is one; NULL if not.
     pub fn wake(self) -> String {
-        let head = locks(&format!("{} ORDER BY objid LIMIT 1", self.condition()));
+        let head = own_locks(&format!("{} ORDER BY objid LIMIT 1", self.condition()));
         format!("(SELECT pg_notify('dblock_' || head.pid, '')::text FROM {head} AS head)")
     }
 
@@ -65,7 +65,7 @@ impl Line {
         let sql = format!(
             "SELECT max(number), {ahead}, CASE WHEN {ahead} <= {few} THEN {near} ELSE {far} END \
              FROM (SELECT objid::bigint AS number FROM pg_locks WHERE locktype = 'advisory' AND granted \
-             AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND {}) AS line",
+             AND database = {OWN_DATABASE} AND {}) AS line",
             self.condition()
         );
         ask("stand in line", sql, |rows| {

@@ -11,18 +11,41 @@ use super::Statements;
 use super::answers::{Asked, KILLED, KillMarker, Opened, ReacquireAnswer, Released};
 use crate::db::{Ask, Fault, Row, ask, command};
 use crate::lock::named::queue::Step;
-use crate::lock::{Key, Name, kill_ack_lock, kill_request_lock};
+use crate::lock::{Key, Name, kill_ack_lock, kill_request_lock, session_marker_lock};
 pub use line::Line;
 pub use plain::{
     ask_owners, held_keys, kill_session, release_once, set_idle_timeout, take_lock, take_locks_now,
 };
-use plain::{held, keep_session, owner, unlock};
+use plain::{held, keep_session, own_locks, owner, unlock};
 
 /// Two columns that say whether the server takes writes.
 const WRITES: &str = "pg_is_in_recovery()::int, current_setting('default_transaction_read_only')";
 
-/// The key of the [`session_marker_lock`](crate::lock::session_marker_lock) of this session.
-const SESSION_MARKER: &str = "('x' || left(encode(sha256(convert_to('#' || pg_backend_pid(), 'UTF8')), 'hex'), 16))::bit(64)::bigint";
+/// What makes a server one node of several that take writes: an extension, and a setting that its library has.
+const NODES: [(&str, &str); 3] = [
+    ("citus", "citus.shard_count"),
+    ("spock", "spock.conflict_resolution"),
+    ("bdr", "bdr.ddl_locking"),
+];
+
+/// Whether this database has an extension that makes its server one node of several.
+pub fn ask_is_one_of_several() -> Ask<'static, bool> {
+    let names = NODES.map(|(name, _)| format!("'{name}'")).join(", ");
+    let sql = format!("SELECT count(*) FROM pg_extension WHERE extname IN ({names})");
+    ask("extensions", sql, |rows| {
+        Ok(rows.value::<u64>()?.is_some_and(|found| found > 0))
+    })
+}
+
+/// The key of the [`session_marker_lock`] of the session of this login; zero: of whichever it is.
+fn session_marker(login: u64) -> String {
+    if login == 0 {
+        let hash = "encode(sha256(convert_to('#' || pg_backend_pid(), 'UTF8')), 'hex')";
+        format!("('x' || left({hash}, 16))::bit(64)::bigint")
+    } else {
+        Key::of(&session_marker_lock(login)).arguments()
+    }
+}
 
 /// Writes the statements of one lock.
 pub struct PostgresStatements {
@@ -30,17 +53,19 @@ pub struct PostgresStatements {
     slots: Vec<Key>,
     run_id: Key,
     line: Line,
+    ttl: Duration,
 }
 
 impl PostgresStatements {
-    /// The statements for the first `slots` slots of a lock. `run_id` is the name of the run id lock on the server.
-    pub fn new(name: &Name, slots: u32, run_id: &str) -> Self {
+    /// The statements for the first `slots` slots of a lock with this TTL. `run_id` is the name of the run id lock on the server.
+    pub fn new(name: &Name, slots: u32, run_id: &str, ttl: Duration) -> Self {
         let keys = (0..slots).map(|slot| Key::of(&name.slot_on_server(slot)));
         Self {
             name: name.clone(),
             slots: keys.collect(),
             run_id: Key::of(run_id),
             line: Line::of(name),
+            ttl,
         }
     }
 
@@ -61,14 +86,17 @@ impl PostgresStatements {
         format!("CASE WHEN {is_own} THEN {value} ELSE -1 END")
     }
 
-    /// Columns that are read once for each session: who holds the run id lock, how many seconds the session may be idle, what the server
-    /// says that it is, which extensions make each node a server of its own, and its timeline.
+    /// Columns that are read once for each session: who holds the run id lock, how many seconds the session may be idle (zero: another
+    /// time than was set), what the server says that it is, whether it has
+    /// loaded what can make it one node of several, and its timeline. A new session reads most tables slowly, so it reads none.
     fn traits(&self) -> String {
+        let settings = NODES.map(|(_, setting)| format!("current_setting('{setting}', true)"));
         format!(
-            "{}, extract(epoch FROM current_setting('idle_session_timeout')::interval)::bigint, version(), \
-             (SELECT string_agg(extname, ', ') FROM pg_extension WHERE extname IN ('citus', 'spock', 'bdr')), \
-             (SELECT timeline_id FROM pg_control_checkpoint())",
-            owner(self.run_id)
+            "{}, CASE current_setting('idle_session_timeout') WHEN '{}' THEN {} ELSE 0 END, version(), (coalesce({}) IS NOT NULL)::int, (SELECT timeline_id FROM pg_control_checkpoint())",
+            owner(self.run_id),
+            plain::as_shown(self.ttl),
+            self.ttl.as_secs(),
+            settings.join(", ")
         )
     }
 
@@ -96,7 +124,7 @@ impl PostgresStatements {
             "CASE WHEN pg_try_advisory_lock({arguments}) THEN CASE WHEN EXISTS {locks} \
              THEN NOT {unlock} ELSE {mark} END ELSE false END",
             arguments = key.arguments(),
-            locks = plain::locks(&format!("({markers})")),
+            locks = own_locks(&format!("({markers})")),
             unlock = unlock(key),
         )
     }
@@ -123,7 +151,7 @@ impl PostgresStatements {
             let keys = keys.map(Key::arguments).join(", ");
             let _ = write!(rows, "{comma}({slot}, {keys})");
         }
-        let markers = plain::locks(
+        let markers = own_locks(
             "objsubid = 1 AND (classid::bigint << 32) | objid::bigint IN (one.killed, one.ending, one.back)",
         );
         format!(
@@ -195,9 +223,10 @@ impl Statements for PostgresStatements {
             format!("({} OR NOT EXISTS {locks})", held(self.run_id))
         };
         let sql = format!(
-            "SELECT {}, pg_try_advisory_lock({}), pg_try_advisory_lock({SESSION_MARKER}) WHERE {}",
+            "SELECT {}, pg_try_advisory_lock({}), pg_try_advisory_lock({}) WHERE {}",
             keep_session(ttl),
             self.run_id.arguments(),
+            session_marker(login),
             is_own(login, is_unused)
         );
         command("open", sql)

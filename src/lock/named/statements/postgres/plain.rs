@@ -5,11 +5,25 @@ use std::time::Duration;
 use crate::db::{Ask, LIST, ask, command};
 use crate::lock::Key;
 
+/// The database of this session.
+const DATABASE: &str = "(SELECT oid FROM pg_database WHERE datname = current_database())";
+
+/// The database of this session, which holds a lock. In a new session that is read much sooner.
+pub const OWN_DATABASE: &str = "(SELECT own.database FROM pg_locks own WHERE own.locktype = 'advisory' AND own.pid = pg_backend_pid() LIMIT 1)";
+
 /// The advisory locks of this database of which this is true, as a subquery.
 pub fn locks(condition: &str) -> String {
+    locks_in(DATABASE, condition)
+}
+
+/// As [`locks`], for a session that holds a lock.
+pub fn own_locks(condition: &str) -> String {
+    locks_in(OWN_DATABASE, condition)
+}
+
+fn locks_in(database: &str, condition: &str) -> String {
     format!(
-        "(SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted \
-         AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND {condition})"
+        "(SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND database = {database} AND {condition})"
     )
 }
 
@@ -20,14 +34,14 @@ pub fn held_keys() -> String {
         .to_owned()
 }
 
-/// The session that holds a lock; NULL: nobody does. Of several that share it, one.
+/// The session that holds a lock; NULL: nobody does. Of several that share it, one. For a session that holds a lock.
 pub fn owner(key: Key) -> String {
-    locks(&format!("{} LIMIT 1", key.condition()))
+    own_locks(&format!("{} LIMIT 1", key.condition()))
 }
 
 /// Whether this session holds a lock.
 pub fn held(key: Key) -> String {
-    let own = locks(&format!("{} AND pid = pg_backend_pid()", key.condition()));
+    let own = own_locks(&format!("{} AND pid = pg_backend_pid()", key.condition()));
     format!("EXISTS {own}")
 }
 
@@ -70,7 +84,7 @@ pub fn ask_owners(locks: &[String]) -> Ask<'static, Vec<Option<u64>>> {
     let sql = format!(
         "SELECT min(held.pid) FROM (VALUES {rows}) AS asked (place, class, object) LEFT JOIN pg_locks held \
          ON held.locktype = 'advisory' AND held.granted AND held.objsubid = 1 \
-         AND held.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
+         AND held.database = {DATABASE} \
          AND held.classid = asked.class::oid AND held.objid = asked.object::oid GROUP BY asked.place ORDER BY asked.place"
     );
     let owners = ask("owners", sql, |rows| {
@@ -101,6 +115,15 @@ pub fn idle_timeout(limit: Duration) -> String {
         "set_config('idle_session_timeout', '{}ms', false)",
         limit.as_millis()
     )
+}
+
+/// A time of whole seconds, as the server shows a setting: in the largest unit of which it is a whole number.
+pub fn as_shown(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let units = [(24 * 3600, "d"), (3600, "h"), (60, "min"), (1, "s")];
+    let unit = units.into_iter().find(|(unit, _)| seconds % unit == 0);
+    let (unit, name) = unit.unwrap_or((1, "s"));
+    format!("{}{name}", seconds / unit)
 }
 
 /// Sets the idle timeout of a session. The statement has this name.
