@@ -66,6 +66,7 @@ mod postgres_hostile;
 mod postgres_login;
 mod postgres_loss;
 mod postgres_servers;
+mod postgres_tables;
 mod postgres_waiting;
 mod process_one;
 mod queue_admin;

@@ -29,9 +29,10 @@ fn locks_in(database: &str, condition: &str) -> String {
 
 /// The keys of all locks that sessions of this database hold, as a query of one column.
 pub fn held_keys() -> String {
-    "SELECT (classid::bigint << 32) | objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 \
-     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-        .to_owned()
+    format!(
+        "SELECT (classid::bigint << 32) | objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 \
+         AND database = {DATABASE}"
+    )
 }
 
 /// The session that holds a lock; NULL: nobody does. Of several that share it, one. For a session that holds a lock.
