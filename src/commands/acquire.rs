@@ -228,7 +228,7 @@ fn hold_row(
     let connector = begin(&introduction, &common.connection, listener, link)?;
     let owner = owner_of(secret);
     let journal = Journal {
-        tables: Tables::new(&common.connection.database),
+        tables: Tables::of_connection(&common.connection),
         facts: RunFacts::here(&owner, &acquire.lock.name, parent, "dblock acquire"),
         requested: Moment::now(),
         needed: Some(Duration::ZERO),

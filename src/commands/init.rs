@@ -4,7 +4,7 @@ use super::output::{print, print_done};
 use super::question::Question;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::log::Level;
-use crate::schema::{Installed, Installer, Keep};
+use crate::schema::{Installed, Installer, Keep, Tables};
 use crate::settings::cli::CommandLine;
 use crate::settings::{self, Common, Init};
 
@@ -17,18 +17,13 @@ const FIRST_TABLE: &str = "table dblock_locks";
 /// Why it failed; with `--check`: the tables are not current.
 pub fn init(command_line: CommandLine) -> anyhow::Result<Ending> {
     match settings::init(command_line)? {
-        Init::Print {
-            database,
-            user,
-            keep,
-        } => {
+        Init::Print { tables, user, keep } => {
             let installer = Installer {
-                database: &database,
+                tables,
                 keep,
                 only_checks: true,
             };
-            let user = user.replace('\\', "\\\\").replace('\'', "''");
-            print(&installer.script(&format!("'{user}'@'%'")))?;
+            print(&installer.script(&installer.account(&user)))?;
         }
         Init::Install {
             common,
@@ -42,7 +37,7 @@ pub fn init(command_line: CommandLine) -> anyhow::Result<Ending> {
 fn install(common: &Common, keep: Option<Keep>, only_checks: bool) -> anyhow::Result<()> {
     let (connection, log) = (&common.connection, common.log);
     let installer = Installer {
-        database: &connection.database,
+        tables: Tables::of_connection(connection),
         keep,
         only_checks,
     };
@@ -63,10 +58,7 @@ fn install(common: &Common, keep: Option<Keep>, only_checks: bool) -> anyhow::Re
         version,
         changes,
     } = question.ask_one(|asker| installer.install(&mut asker.inspector.session))?;
-    let place = format!(
-        "the tables in the database {} of {server}",
-        connection.database
-    );
+    let place = format!("the tables in the {} of {server}", installer.tables.place());
     let changes_in_words = changes.join(", ");
     if only_checks && !changes.is_empty() {
         let line = format!("{place} are not current: no {changes_in_words}; run dblock init");

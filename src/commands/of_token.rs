@@ -94,7 +94,7 @@ fn act(
         allow_unfit_server: false,
     };
     let journal = Journal {
-        tables: Tables::new(&common.connection.database),
+        tables: Tables::of_connection(&common.connection),
         facts: RunFacts {
             slot: Some(token.slot),
             ..RunFacts::here(&owner, &token.name, parent, command)

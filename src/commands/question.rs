@@ -125,7 +125,7 @@ impl<'a> Question<'a> {
         let introduction = Introduction::of_command(self.command, parent, DEFAULT_TTL);
         let listener = listener_of::<T>(link, self.common.log.shown);
         let connector = begin(&introduction, connection, listener, link)?;
-        let tables = Tables::new(&connection.database);
+        let tables = Tables::of_connection(connection);
         let patience = connection.connect_timeout.mul_f64(PATIENCE);
         let inspector = (self.reach)(&connector, &tables, patience)?;
         let server = inspector.session.to_string();

@@ -137,7 +137,7 @@ pub fn fork_off(
         });
         let options = &spec.connection;
         let connector = client::begin(&introduction, options, listener, c"dblock-cron", &link)?;
-        let tables = Tables::new(&spec.connection.database);
+        let tables = Tables::of_connection(&spec.connection);
         let view = View::new(jobs);
         let hashes: Vec<&str> = view.jobs.iter().map(|one| &*one.definition.hash).collect();
         let mut scheduler = Scheduler {

@@ -59,6 +59,8 @@ pub struct ConnectOptions {
     pub connect_timeout: Duration,
     /// MySQL: the database of dblock's tables, which need not exist. PostgreSQL: the database to connect to; its advisory locks are its own.
     pub database: String,
+    /// PostgreSQL: the schema of dblock's tables in that database, which need not exist.
+    pub schema: String,
 }
 
 /// One place where a server may be.

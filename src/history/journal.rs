@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use super::{DIED, Outcome, RunEnd, RunFacts, recorder_of_token_ends};
+use super::{DIED, Outcome, RunEnd, RunFacts, postgres, recorder_of_token_ends};
 use crate::base::clock::Moment;
 use crate::db::sql::{ago, optional_moment, optional_number};
-use crate::db::text_literal;
+use crate::db::{Kind, postgres_sql, text_literal};
 use crate::lock::rows::RecordTokenEnd;
 use crate::schema::{RUNS, Tables};
 
@@ -32,6 +32,9 @@ impl Journal {
     /// belongs to that owner: it belongs in the transaction of the grant, after the statement that takes the row. If a run is granted the
     /// lock again after a lost answer, the latest grant counts.
     pub fn start(&self, slot: u32, connection: u64, owner: Option<&str>) -> String {
+        if self.tables.kind() == Kind::Postgres {
+            return postgres::start(self, slot, connection, owner);
+        }
         let facts = self.facts(Some(slot), Some(connection));
         let runs = self.tables.runs();
         let insert =
@@ -88,7 +91,7 @@ impl Journal {
         format!(
             "/* dblock forget start */ DELETE FROM {} WHERE run = {} AND ended_at IS NULL",
             self.tables.runs(),
-            text_literal(&self.facts.run)
+            id_text(self.tables.kind(), &self.facts.run)
         )
     }
 
@@ -115,6 +118,9 @@ impl Journal {
 
     /// The statements that record how the run ended. They may be sent one by one, in this order.
     pub fn end(&self, end: &RunEnd) -> Vec<String> {
+        if self.tables.kind() == Kind::Postgres {
+            return postgres::end(self, end);
+        }
         let run = text_literal(&self.facts.run);
         let ended = ago(end.ended_ago);
         let started = end.ran.map(|ran| ago(end.ended_ago.saturating_add(ran)));
@@ -148,6 +154,9 @@ impl Journal {
     /// The statement that records the release of this slot by a script, if the row still belongs to the script. It belongs in the
     /// transaction that frees the row, before the statement that does.
     pub fn released(&self, slot: u32) -> String {
+        if self.tables.kind() == Kind::Postgres {
+            return postgres::released(self, slot);
+        }
         let run = text_literal(&self.facts.run);
         format!(
             "/* dblock record release */ UPDATE {} SET outcome = {}, ended_at = UTC_TIMESTAMP(6) WHERE run = {run} \
@@ -161,6 +170,9 @@ impl Journal {
 
     /// The statement that records a run that did not start, and why. It may have been granted the lock before, on a lost session.
     pub fn skip(&self, message: &str, outcome: Outcome) -> String {
+        if self.tables.kind() == Kind::Postgres {
+            return postgres::skip(self, message, outcome);
+        }
         let (outcome, message) = (text_literal(outcome.word()), text("message", Some(message)));
         let again = [
             ("slot", "NULL"),
@@ -240,6 +252,14 @@ impl Journal {
             ago(self.requested.elapsed()),
         ]
         .join(", ")
+    }
+}
+
+/// The id of a run, as a literal for servers of this kind.
+fn id_text(kind: Kind, run: &str) -> String {
+    match kind {
+        Kind::MySql => text_literal(run),
+        Kind::Postgres => postgres_sql::text_literal(run),
     }
 }
 

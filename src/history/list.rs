@@ -5,12 +5,12 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::Outcome;
+use super::{Outcome, postgres};
 use crate::base::exit::{Failure, Reason};
 use crate::db::cluster::ask_multi_primary;
 use crate::db::server_facts::{Shown, is_read_only};
 use crate::db::sql::{ago, micros, moment, text_literals, time};
-use crate::db::{Ask, Connector, Fault, Row, Session, ask, text_literal};
+use crate::db::{Ask, Connector, Fault, Kind, Row, Session, ask, postgres_sql};
 use crate::lock::{HolderKind, Name};
 use crate::schema::{self, RUNS, Tables};
 
@@ -175,6 +175,9 @@ pub fn list(
 
 /// Whether this server has the sessions of all runs, so that a missing session means a dead run.
 fn sees_sessions(session: &mut Session) -> Result<bool, Fault> {
+    if session.kind() == Kind::Postgres {
+        return Ok(!is_read_only(session)?);
+    }
     if is_read_only(session)? || Shown::Variable("wsrep_on").is_on(session)? {
         return Ok(false);
     }
@@ -194,28 +197,33 @@ struct Page<'a> {
 impl Page<'_> {
     fn conditions(&self) -> String {
         let mut all = Vec::new();
-        let names = text_literals(self.filter.names.iter().map(Name::to_string));
+        let literals = |texts: Vec<String>| match self.tables.kind() {
+            Kind::MySql => text_literals(texts),
+            Kind::Postgres => postgres_sql::text_literals(texts),
+        };
+
+        let names = literals(self.filter.names.iter().map(Name::to_string).collect());
         if !names.is_empty() {
             all.push(format!("r.name IN ({names})"));
         }
         match self.filter.since {
-            Some(Since::Ago(span)) => all.push(format!("r.requested_at >= {}", ago(span))),
-            Some(Since::At(at)) => all.push(format!("r.requested_at >= {}", moment(at))),
+            Some(Since::Ago(span)) => all.push(format!("r.requested_at >= {}", self.ago(span))),
+            Some(Since::At(at)) => all.push(format!("r.requested_at >= {}", self.moment(at))),
             None => {}
         }
         if self.filter.only_failed {
-            let words = text_literals(FAILURES.map(Outcome::word));
+            let words = literals(FAILURES.map(|failure| failure.word().to_owned()).to_vec());
             all.push(format!(
                 "(r.ended_at IS NULL OR r.outcome IN ({words}) \
                  OR r.outcome = {} AND (r.exit_code IS NULL OR r.exit_code <> 0 OR r.signal_name IS NOT NULL))",
-                text_literal(Outcome::Ran.word())
+                literals(vec![Outcome::Ran.word().to_owned()])
             ));
         }
         if let Some((at, run)) = &self.before {
-            let at = moment(*at);
+            let at = self.moment(*at);
             all.push(format!(
                 "r.requested_at <= {at} AND (r.requested_at < {at} OR r.run < {})",
-                text_literal(run)
+                literals(vec![run.clone()])
             ));
         }
         if all.is_empty() {
@@ -223,11 +231,33 @@ impl Page<'_> {
         }
         format!("WHERE {} ", all.join(" AND "))
     }
+
+    fn ago(&self, span: Duration) -> String {
+        match self.tables.kind() {
+            Kind::MySql => ago(span),
+            Kind::Postgres => postgres_sql::ago(span),
+        }
+    }
+
+    fn moment(&self, micros: i64) -> String {
+        match self.tables.kind() {
+            Kind::MySql => moment(micros),
+            Kind::Postgres => postgres_sql::moment(micros),
+        }
+    }
 }
 
 impl Page<'_> {
     /// Each run, with the time of its request.
     fn ask(&self) -> Ask<'_, Vec<(i64, Entry)>> {
+        let sql = match self.tables.kind() {
+            Kind::MySql => self.mysql(),
+            Kind::Postgres => postgres::page(self.tables, &self.conditions(), self.limit),
+        };
+        ask("history", sql, move |rows| rows.all(|row| self.entry(row))).up_to(PAGE)
+    }
+
+    fn mysql(&self) -> String {
         let [tick, requested, acquired, started, ended, now] = [
             "r.tick",
             "r.requested_at",
@@ -238,7 +268,7 @@ impl Page<'_> {
         ]
         .map(micros);
         let locks = self.tables.locks();
-        let sql = format!(
+        format!(
             "SELECT {requested} AS requested, {now} AS server_time, r.run, r.name, r.slot, r.slot_name, r.fence, {tick} AS tick, r.attempt, r.host, \
              r.pid, r.user, r.program, r.connection, {acquired} AS acquired, {started} AS started, {ended} AS ended, r.outcome, r.exit_code, r.signal_name, \
              r.message, {} AS is_running, \
@@ -249,8 +279,7 @@ impl Page<'_> {
             self.tables.runs(),
             self.conditions(),
             self.limit
-        );
-        ask("history", sql, move |rows| rows.all(|row| self.entry(row))).up_to(PAGE)
+        )
     }
 
     fn entry(&self, row: &Row) -> Result<(i64, Entry), Fault> {

@@ -4,6 +4,7 @@
 mod journal;
 mod kept;
 mod list;
+mod postgres;
 mod prune;
 mod success;
 #[cfg(test)]

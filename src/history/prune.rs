@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::Journal;
 use super::kept::{BATCH, BY_KEY, Kept, WINDOW, delete_rows, limit_of_age};
 use super::list::is_running;
-use super::unused;
+use super::{postgres, unused};
 use crate::base::clock::Moment;
-use crate::db::{Ask, Fault, Session, ask, ask_value, ask_values, named, text_literal};
+use crate::db::{Ask, Fault, Kind, Session, ask, ask_value, ask_values, named, text_literal};
 use crate::schema::{CRON_JOBS, Tables};
 
 /// The limit for all of it: no run waits long to prune.
@@ -71,8 +71,11 @@ impl Journal {
         runs.sort_unstable();
         let table = self.tables.runs();
         let delete = runs.iter().map(|run| {
-            let run = text_literal(run);
-            named("prune", format!("DELETE FROM {table} WHERE run = {run}"))
+            let delete = match self.tables.kind() {
+                Kind::MySql => format!("DELETE FROM {table} WHERE run = {}", text_literal(run)),
+                Kind::Postgres => postgres::delete_run(&self.tables, run),
+            };
+            named("prune", delete)
         });
         delete_rows(delete.collect(), session)
     }
@@ -107,6 +110,9 @@ fn ask_keep(tables: &Tables) -> Ask<'_, Option<Kept>> {
 
 /// Asks for the name of a random run. A name with many runs comes up often, and names that never run again come up, too.
 fn ask_any_name(tables: &Tables, chance: u64) -> Ask<'static, Option<String>> {
+    if tables.kind() == Kind::Postgres {
+        return ask_value("any name", postgres::any_name(tables, chance));
+    }
     // Run ids are random.
     let sql = format!(
         "SELECT name FROM {} {BY_KEY} WHERE run >= '{chance:016x}' ORDER BY run LIMIT 1",
@@ -120,6 +126,9 @@ const BY_NAME: &str = "FORCE INDEX (by_name)";
 
 /// The ids of the oldest runs that need not be kept. It locks none of them, as a searching `DELETE` would.
 fn ask_old(tables: &Tables, name: &str, keep: Kept) -> Ask<'static, Vec<String>> {
+    if tables.kind() == Kind::Postgres {
+        return ask_values("old runs", postgres::old(tables, name, keep)).up_to(BATCH);
+    }
     let (runs, name) = (tables.runs(), text_literal(name));
     let (age, least) = (limit_of_age(keep), keep.runs);
     let sql = format!(
@@ -136,6 +145,9 @@ fn ask_old(tables: &Tables, name: &str, keep: Kept) -> Ask<'static, Vec<String>>
 /// that. If a lock or a success of the name has a row, the newest run stays, so that the row is found later. A job of the crontab is not
 /// unused, however rarely it is due.
 fn ask_idle(tables: &Tables, chance: u64, keep: Kept) -> Ask<'static, Vec<String>> {
+    if tables.kind() == Kind::Postgres {
+        return ask_values("idle names", postgres::idle(tables, chance, keep)).up_to(BATCH);
+    }
     let (runs, age) = (tables.runs(), limit_of_age(keep));
     // With the order by both columns MySQL reads only the newest run, from the end of the index. EXISTS must not become a join,
     // either.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::postgres;
 use crate::db::sql::{micros, micros_since, now_micros, span};
-use crate::db::{Ask, ask, text_literal};
+use crate::db::{Ask, Kind, ask, text_literal};
 use crate::schema::Tables;
 
 /// The last success of a name, and the server's time of reading.
@@ -33,16 +34,10 @@ pub struct LastSuccess {
 
 /// Asks for the last success of a name, and for the server's time.
 pub fn ask_last_success(tables: &Tables, name: &str) -> Ask<'static, Successes> {
-    let sql = format!(
-        "SELECT {} AS server_time, {} AS started_ago, {} AS ended_ago, {} AS tick, host, pid, program FROM (SELECT 1) one \
-         LEFT JOIN {} last ON last.name = {}",
-        now_micros(),
-        micros_since("started_at"),
-        micros_since("ended_at"),
-        micros("tick"),
-        tables.successes(),
-        text_literal(name)
-    );
+    let sql = match tables.kind() {
+        Kind::MySql => last_success(tables, name),
+        Kind::Postgres => postgres::last_success(tables, name),
+    };
     ask("last success", sql, |rows| {
         let row = rows.one()?;
         let last = match (row.get("started_ago")?, row.get("ended_ago")?) {
@@ -61,4 +56,17 @@ pub fn ask_last_success(tables: &Tables, name: &str) -> Ask<'static, Successes> 
             last,
         })
     })
+}
+
+fn last_success(tables: &Tables, name: &str) -> String {
+    format!(
+        "SELECT {} AS server_time, {} AS started_ago, {} AS ended_ago, {} AS tick, host, pid, program FROM (SELECT 1) one \
+         LEFT JOIN {} last ON last.name = {}",
+        now_micros(),
+        micros_since("started_at"),
+        micros_since("ended_at"),
+        micros("tick"),
+        tables.successes(),
+        text_literal(name)
+    )
 }

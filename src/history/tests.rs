@@ -347,7 +347,7 @@ on_both_servers! {
         }
         // As the statistics of a busy server: late, they still say that the tables are small.
         for table in ["dblock_runs", "dblock_locks", "dblock_successes"] {
-            let of_table = format!("database_name = '{}' AND table_name = '{table}'", fixture.tables.database());
+            let of_table = format!("database_name = '{}' AND table_name = '{table}'", fixture.tables.name());
             for sql in [
                 format!("ALTER TABLE {table} STATS_AUTO_RECALC = 0"),
                 format!("ANALYZE TABLE {table}"),

@@ -1,8 +1,8 @@
 //! The end of a run that somebody else ends: a script that has lost its lock, or a run whose lock `dblock kill --force` takes.
 
-use super::Outcome;
 use super::journal::text;
-use crate::db::text_literal;
+use super::{Outcome, postgres};
+use crate::db::{Kind, text_literal};
 use crate::lock::rows::{RecordTokenEnd, TokenEnd};
 use crate::schema::Tables;
 
@@ -14,16 +14,20 @@ pub const KILLED: &str = "ended by dblock kill on ";
 
 /// Records that a script has lost its lock to the one called `by`.
 pub fn recorder_of_token_ends(tables: &Tables, by: String) -> RecordTokenEnd {
-    let runs = tables.runs();
+    let tables = tables.clone();
     Box::new(move |owner, end| {
         let message = match end {
             TokenEnd::TakenOver => format!("taken over for the same owner by {by}"),
             TokenEnd::Expired => EXPIRED.to_owned(),
             TokenEnd::Killed(killer) => format!("{KILLED}{killer}"),
         };
+        if tables.kind() == Kind::Postgres {
+            return postgres::token_end(&tables, owner, &message);
+        }
         format!(
-            "/* dblock record token end */ UPDATE {runs} SET outcome = {}, message = {}, ended_at = UTC_TIMESTAMP(6) \
+            "/* dblock record token end */ UPDATE {} SET outcome = {}, message = {}, ended_at = UTC_TIMESTAMP(6) \
              WHERE run = {} AND ended_at IS NULL",
+            tables.runs(),
             text_literal(Outcome::Lost.word()),
             text("message", Some(&message)),
             text_literal(owner)

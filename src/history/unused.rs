@@ -2,7 +2,8 @@
 //! each name that was ever used.
 
 use super::kept::{BATCH, BY_KEY, Kept, WINDOW, delete_rows, limit_of_age};
-use crate::db::{Ask, Fault, Row, Session, ask, ask_values, named, text_literal};
+use super::postgres;
+use crate::db::{Ask, Fault, Kind, Row, Session, ask, ask_values, named, text_literal};
 use crate::schema::{OLDER_FENCE, Tables};
 
 /// Deletes some of the unused rows from this name on, in the order of names.
@@ -44,13 +45,19 @@ fn is_unused(keep: Kept) -> String {
 
 /// Reads the unused rows. It locks none of them, as a searching `DELETE` would.
 fn ask_rows(tables: &Tables, start: &str, keep: Kept) -> Ask<'static, Vec<Unused>> {
-    let sql = format!(
-        "SELECT name, slot, fence FROM (SELECT name, slot, fence, renewed_at, expires_at, command_until, \
+    let mysql = || {
+        format!(
+            "SELECT name, slot, fence FROM (SELECT name, slot, fence, renewed_at, expires_at, command_until, \
          kill_requested_at FROM {} {BY_KEY} WHERE name >= {} ORDER BY name, slot LIMIT {WINDOW}) l WHERE {} LIMIT {BATCH}",
-        tables.locks(),
-        text_literal(start),
-        is_unused(keep)
-    );
+            tables.locks(),
+            text_literal(start),
+            is_unused(keep)
+        )
+    };
+    let sql = match tables.kind() {
+        Kind::MySql => mysql(),
+        Kind::Postgres => postgres::unused_rows(tables, start, keep),
+    };
     let unused = |row: &Row| {
         Ok(Unused {
             name: row.get("name")?,
@@ -74,6 +81,9 @@ fn statements_for_rows(tables: &Tables, rows: &[Unused], keep: Kept) -> Vec<Stri
     let (locks, is_unused) = (tables.locks(), is_unused(keep));
     let delete = rows.iter().map(|row| {
         let Unused { name, slot, fence } = row;
+        if tables.kind() == Kind::Postgres {
+            return postgres::delete_unused_row(tables, (name, *slot, *fence), keep);
+        }
         let name = text_literal(name);
         format!(
             "DELETE FROM {locks} WHERE name = {name} AND slot = {slot} AND fence = {fence} AND {is_unused}"
@@ -93,6 +103,10 @@ fn is_unneeded(keep: Kept) -> String {
 
 /// Reads the names with such a success.
 fn ask_successes(tables: &Tables, start: &str, keep: Kept) -> Ask<'static, Vec<String>> {
+    if tables.kind() == Kind::Postgres {
+        let sql = postgres::unneeded_successes(tables, start, keep);
+        return ask_values("unneeded successes", sql).up_to(BATCH);
+    }
     let sql = format!(
         "SELECT name FROM (SELECT name, started_at, ended_at, needed_seconds FROM {} {BY_KEY} \
          WHERE name >= {} ORDER BY name LIMIT {WINDOW}) s WHERE {} LIMIT {BATCH}",
@@ -107,8 +121,13 @@ fn ask_successes(tables: &Tables, start: &str, keep: Kept) -> Ask<'static, Vec<S
 fn statements_for_successes(tables: &Tables, names: &[String], keep: Kept) -> Vec<String> {
     let (successes, is_unneeded) = (tables.successes(), is_unneeded(keep));
     let delete = names.iter().map(|name| {
-        let name = text_literal(name);
-        let delete = format!("DELETE FROM {successes} WHERE name = {name} AND {is_unneeded}");
+        let delete = match tables.kind() {
+            Kind::MySql => {
+                let name = text_literal(name);
+                format!("DELETE FROM {successes} WHERE name = {name} AND {is_unneeded}")
+            }
+            Kind::Postgres => postgres::delete_success(tables, name, keep),
+        };
         named("prune", delete)
     });
     delete.collect()

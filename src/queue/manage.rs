@@ -133,7 +133,7 @@ pub fn pause(
 /// # Errors
 /// The session must be dropped.
 pub(super) fn wake_one(name: &str, tables: &Tables, session: &mut Session) -> Result<(), Fault> {
-    let woken = session.try_run(&Ask::written(wake(tables.database(), name)))?;
+    let woken = session.try_run(&Ask::written(wake(tables.name(), name)))?;
     // The server refuses this if nobody is idle, or if the account may not wake the worker.
     let _ = woken;
     Ok(())

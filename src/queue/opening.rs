@@ -35,7 +35,7 @@ pub fn open_for_work(tables: &Tables, name: &str, session: &mut Session) -> Resu
     // A statement that deletes from several tables needs a current database for its aliases.
     session.run(&command(
         "queue use",
-        format!("USE {}", quoted_identifier(tables.database())),
+        format!("USE {}", quoted_identifier(tables.name())),
     ))?;
     let found = session.run(&find_queue(tables, name));
     let Some(queue) = found.map_err(|fault| tables.explain(fault))? else {

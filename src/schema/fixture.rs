@@ -11,7 +11,7 @@ use mysql::prelude::Queryable;
 use mysql::{Conn, OptsBuilder};
 
 use super::{Installer, Tables, prepare};
-use crate::db::{ConnectOptions, Connector, Password, Session, SslMode, Target, TlsOptions};
+use crate::db::{ConnectOptions, Connector, Kind, Password, Session, SslMode, Target, TlsOptions};
 
 /// A server for these tests alone, which ends with this process.
 struct Server {
@@ -69,7 +69,7 @@ impl Fixture {
         let drop = format!("DROP DATABASE IF EXISTS {database}");
         client.query_drop(drop).unwrap();
         let installer = Installer {
-            database,
+            tables: Tables::new(Kind::MySql, database),
             keep: None,
             only_checks: false,
         };
@@ -79,7 +79,7 @@ impl Fixture {
             }
         }
         let options = ConnectOptions {
-            kind: crate::db::Kind::MySql,
+            kind: Kind::MySql,
             postgres: crate::db::PostgresOptions::default(),
             targets: vec![Target::Socket(socket.clone())],
             user: Some("root".to_owned()),
@@ -92,6 +92,7 @@ impl Fixture {
             },
             connect_timeout: Duration::from_secs(10),
             database: database.to_owned(),
+            schema: String::new(),
         };
         let connector = Connector::new(
             &options,
@@ -104,7 +105,7 @@ impl Fixture {
         Self {
             session,
             client,
-            tables: Tables::new(database),
+            tables: Tables::new(Kind::MySql, database),
         }
     }
 }

@@ -9,12 +9,12 @@ use super::statements::{
     ask_columns, ask_database, ask_first_member, ask_other_engines, execute, take_turn,
 };
 use super::tables::Table;
-use super::{TABLES, Tables, USABLE_FROM, VERSION, Version, ask_version, prepare};
+use super::{TABLES, Tables, USABLE_FROM, VERSION, Version, ask_version, postgres, prepare};
 use crate::base::clock::{Moment, by_chance};
 use crate::base::exit::{Failure, Reason};
 use crate::db::cluster::{NOT_JOINED, ask_has_not_joined, ask_multi_primary};
 use crate::db::server_facts::{READ_ONLY, ask_session_info, is_read_only};
-use crate::db::{Connector, Fault, Session, command, quoted_identifier};
+use crate::db::{Connector, Fault, Kind, Session, command, postgres_sql};
 
 /// How long to wait for another init on the same tables, in seconds.
 const TURN_LIMIT: u32 = 30;
@@ -48,29 +48,46 @@ pub struct Installed {
     pub changes: Vec<String>,
 }
 
-/// Creates and upgrades the tables of a database.
-pub struct Installer<'a> {
-    /// The database.
-    pub database: &'a str,
+/// Creates and upgrades tables.
+pub struct Installer {
+    /// The tables.
+    pub tables: Tables,
     /// How long to keep the history; `None`: unchanged.
     pub keep: Option<Keep>,
     /// Whether to change nothing.
     pub only_checks: bool,
 }
 
-impl Installer<'_> {
+impl Installer {
     /// The longest wait for another init.
     pub const LONGEST_TURN: Duration = Duration::from_secs(TURN_LIMIT as u64);
 
-    /// The statement that grants an account the privileges on the tables. The account is named as in a GRANT statement.
+    /// The statements that grant an account the privileges on the tables. The account is named as in a GRANT statement.
     pub fn grant(&self, account: &str) -> String {
-        let database = quoted_identifier(self.database);
-        format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {database}.* TO {account}")
+        let name = self.tables.quoted_name();
+        match self.tables.kind() {
+            Kind::MySql => format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {name}.* TO {account}"),
+            Kind::Postgres => postgres::grants(self.tables.name(), account).join("; "),
+        }
+    }
+
+    /// The account of this user, named as in a GRANT statement.
+    pub fn account(&self, user: &str) -> String {
+        match self.tables.kind() {
+            Kind::MySql => {
+                let user = user.replace('\\', "\\\\").replace('\'', "''");
+                format!("'{user}'@'%'")
+            }
+            Kind::Postgres => postgres_sql::quoted_identifier(user),
+        }
     }
 
     /// The script that does the same on a server without the tables, for this account, named as in a GRANT statement.
     pub fn script(&self, account: &str) -> String {
-        let database = quoted_identifier(self.database);
+        if self.tables.kind() == Kind::Postgres {
+            return self.postgres_script(account);
+        }
+        let database = self.tables.quoted_name();
         let tables = TABLES.map(|table| table.create(&database) + ";\n");
         format!(
             "CREATE DATABASE IF NOT EXISTS {database};\n{}{};\n\n\
@@ -81,6 +98,22 @@ impl Installer<'_> {
             tables.concat(),
             self.version_row(""),
             self.grant(account)
+        )
+    }
+
+    fn postgres_script(&self, role: &str) -> String {
+        let (name, schema) = (self.tables.name(), self.tables.quoted_name());
+        let tables = postgres::TABLES.map(|table| postgres::create(&table, &schema) + ";\n");
+        format!(
+            "{};\n{}{};\n\n\
+             -- For the role of --user, and once more for each other one that uses the tables:\n\
+             {};\n\
+             -- For a role that is to run dblock init, besides, as only the owner may change a table:\n\
+             -- GRANT USAGE, CREATE ON SCHEMA {schema} TO {role}; and make it the owner of the tables\n",
+            postgres::create_schema(name),
+            tables.concat(),
+            postgres::version_row(&self.tables, self.keep, false),
+            postgres::grants(name, role).join(";\n")
         )
     }
 
@@ -95,14 +128,20 @@ impl Installer<'_> {
         loop {
             let reached = connector.connect(|session| {
                 prepare(session)?;
-                let limit = format!("SET SESSION wait_timeout = {SESSION_LIMIT}");
-                session.run(&command("init session", limit))?;
+                let limit = match session.kind() {
+                    Kind::MySql => {
+                        let limit = format!("SET SESSION wait_timeout = {SESSION_LIMIT}");
+                        command("init session", limit)
+                    }
+                    Kind::Postgres => postgres::end_when_idle(SESSION_LIMIT),
+                };
+                session.run(&limit)?;
                 if is_read_only(session)? {
                     // Checking does no harm on a read-only server.
                     let refused = || Fault::ReadOnly(READ_ONLY.to_owned());
                     return accepts_read_only.then_some(()).ok_or_else(refused);
                 }
-                if self.only_checks {
+                if self.only_checks || session.kind() == Kind::Postgres {
                     return Ok(());
                 }
                 if session.try_run(&ask_has_not_joined())? == Ok(true) {
@@ -150,19 +189,26 @@ impl Installer<'_> {
     /// [`Reason::Configuration`] if the tables belong to a newer dblock or another program; [`Reason::AccountRefused`] with the missing
     /// privileges.
     pub fn install(&self, session: &mut Session) -> Result<Installed, Fault> {
-        let turn = take_turn(self.database, TURN_LIMIT);
-        // Without named locks, several at once do no harm either: each step may find its work done.
-        if !self.only_checks && matches!(session.try_run(&turn)?, Ok(false)) {
+        if !self.only_checks && !self.take_turn(session)? {
             let line = format!("another dblock init is at work on {session}; try again");
             return Err(Fault::Final(Failure::new(Reason::Unreachable, line)));
         }
         let mut changes = Vec::new();
-        if !session.run(&ask_database(self.database))? {
-            let create = format!(
-                "CREATE DATABASE IF NOT EXISTS {}",
-                quoted_identifier(self.database)
-            );
-            let what = format!("database {}", self.database);
+        let (exists, create) = match self.tables.kind() {
+            Kind::MySql => (
+                ask_database(self.tables.name()),
+                format!(
+                    "CREATE DATABASE IF NOT EXISTS {}",
+                    self.tables.quoted_name()
+                ),
+            ),
+            Kind::Postgres => (
+                postgres::ask_schema(self.tables.name()),
+                postgres::create_schema(self.tables.name()),
+            ),
+        };
+        if !session.run(&exists)? {
+            let what = self.tables.place();
             self.change(session, &create, &what, &mut changes)?;
             if self.only_checks {
                 return Ok(installed(session, VERSION, changes));
@@ -181,7 +227,11 @@ impl Installer<'_> {
                 }
                 _ => format!("version {VERSION}"),
             };
-            self.change(session, &self.upgrade(), &what, &mut changes)?;
+            let upgrade = match self.tables.kind() {
+                Kind::MySql => self.upgrade(),
+                Kind::Postgres => postgres::version_row(&self.tables, self.keep, true),
+            };
+            self.change(session, &upgrade, &what, &mut changes)?;
         }
         if !self.only_checks {
             self.check_privileges(session)?;
@@ -190,10 +240,41 @@ impl Installer<'_> {
         Ok(installed(session, version, changes))
     }
 
+    /// Waits for other inits of the same tables. `false`: one is still at work.
+    fn take_turn(&self, session: &mut Session) -> Result<bool, Fault> {
+        let name = self.tables.name();
+        if self.tables.kind() == Kind::MySql {
+            let turn = session.try_run(&take_turn(name, TURN_LIMIT))?;
+            // Without named locks, several at once do no harm either: each step may find its work done.
+            return Ok(!matches!(turn, Ok(false)));
+        }
+        // A statement that waits would keep the server from removing old rows.
+        let begun = Moment::now();
+        while !session.run(&postgres::try_turn(name))? {
+            if begun.elapsed() > Self::LONGEST_TURN {
+                return Ok(false);
+            }
+            sleep(by_chance(PAUSE));
+        }
+        Ok(true)
+    }
+
     /// Uses every table in each way that dblock does, without an effect. An account that lacks a privilege cannot grant it to itself:
     /// servers let an account grant only what it has.
     fn check_privileges(&self, session: &mut Session) -> Result<(), Fault> {
-        let database = quoted_identifier(self.database);
+        let uses = match self.tables.kind() {
+            Kind::MySql => self.uses(),
+            Kind::Postgres => postgres::uses(&self.tables.quoted_name()),
+        };
+        for sql in uses {
+            let answer = session.run(&execute(&sql));
+            answer.map_err(|fault| self.explain(fault, session))?;
+        }
+        Ok(())
+    }
+
+    fn uses(&self) -> Vec<String> {
+        let database = self.tables.quoted_name();
         let named = |table: &Table| format!("{database}.{}", table.name);
         let all = TABLES.each_ref().map(named).join(", ");
         let unchanged = TABLES.each_ref().map(|table| {
@@ -209,19 +290,26 @@ impl Installer<'_> {
             let table = named(table);
             format!("INSERT INTO {table} SELECT * FROM {table} WHERE FALSE")
         });
-        for sql in uses.into_iter().chain(inserts) {
-            let answer = session.run(&execute(&sql));
-            answer.map_err(|fault| self.explain(fault, session))?;
-        }
-        Ok(())
+        uses.into_iter().chain(inserts).collect()
     }
 
     /// Creates missing tables, columns, defaults and keys.
     fn complete(&self, session: &mut Session, changes: &mut Vec<String>) -> Result<(), Fault> {
-        let found = session.run(&ask_columns(self.database, &TABLES))?;
-        let engines = session.run(&ask_other_engines(self.database, &TABLES))?;
+        let name = self.tables.name();
+        let (tables, found, engines) = match self.tables.kind() {
+            Kind::MySql => (
+                &TABLES[..],
+                session.run(&ask_columns(name, &TABLES))?,
+                session.run(&ask_other_engines(name, &TABLES))?,
+            ),
+            Kind::Postgres => (
+                &postgres::TABLES[..],
+                session.run(&postgres::ask_columns(name, &postgres::TABLES))?,
+                Vec::new(),
+            ),
+        };
         let has = |table: &Table, column: &str| {
-            let wanted = column.to_lowercase();
+            let wanted = column.replace('"', "").to_lowercase();
             let mut columns = found.iter();
             columns.any(|(of, found)| of == table.name && *found == wanted)
         };
@@ -232,21 +320,27 @@ impl Installer<'_> {
             found.any(|(of, found)| of == table.name && is_column(found))
         };
         // If one of the tables is not dblock's, nothing is changed.
-        for table in TABLES.iter().filter(|table| exists(table)) {
+        for table in tables.iter().filter(|table| exists(table)) {
             let mut keys = table.primary_key.split(", ");
             if let Some(key) = keys.find(|key| !has(table, key)) {
                 let line = format!(
-                    "the table {} in the database {} of {session} is not dblock's: it has no column {key}; use another --database",
-                    table.name, self.database
+                    "the table {} in the {} of {session} is not dblock's: it has no column {key}; use another {}",
+                    table.name,
+                    self.tables.place(),
+                    self.tables.option()
                 );
                 return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
             }
         }
-        let database = quoted_identifier(self.database);
-        for table in &TABLES {
+        let database = self.tables.quoted_name();
+        for table in tables {
             if !exists(table) {
                 let what = format!("table {}", table.name);
-                self.change(session, &table.create(&database), &what, changes)?;
+                let create = match self.tables.kind() {
+                    Kind::MySql => table.create(&database),
+                    Kind::Postgres => postgres::create(table, &database),
+                };
+                self.change(session, &create, &what, changes)?;
                 continue;
             }
             if engines.iter().any(|other| other == table.name) {
@@ -278,10 +372,13 @@ impl Installer<'_> {
             }
             let keys = table.keys.iter();
             for (key, columns) in keys.filter(|(key, _)| !has(table, &format!("key {key}"))) {
-                let add = format!(
-                    "ALTER TABLE {database}.{} ADD KEY {key} ({columns})",
-                    table.name
-                );
+                let add = match self.tables.kind() {
+                    Kind::MySql => format!(
+                        "ALTER TABLE {database}.{} ADD KEY {key} ({columns})",
+                        table.name
+                    ),
+                    Kind::Postgres => postgres::create_index(table, (key, columns), &database),
+                };
                 let what = format!("key {}.{key}", table.name);
                 self.change(session, &add, &what, changes)?;
             }
@@ -290,12 +387,11 @@ impl Installer<'_> {
     }
 
     fn version(&self, session: &mut Session) -> Result<Option<Version>, Fault> {
-        let tables = Tables::new(self.database);
-        let found = match session.run(&ask_version(&tables)) {
+        let found = match session.run(&ask_version(&self.tables)) {
             Err(Fault::NoSuchTable(_)) => return Ok(None),
-            found => found.map_err(|fault| tables.explain(fault))?,
+            found => found.map_err(|fault| self.tables.explain(fault))?,
         };
-        if let Some(failure) = found.and_then(|found| tables.too_new(found, session)) {
+        if let Some(failure) = found.and_then(|found| self.tables.too_new(found, session)) {
             return Err(Fault::Final(failure));
         }
         Ok(found)
@@ -332,14 +428,25 @@ impl Installer<'_> {
     fn explain(&self, fault: Fault, session: &mut Session) -> Fault {
         match fault {
             Fault::Final(failure) if failure.reason == Reason::AccountRefused => {
-                let account = session.run(&ask_session_info(session.kind()));
-                let account =
-                    account.map_or("the account".to_owned(), |info| info.quoted_account());
+                let info = session.run(&ask_session_info(session.kind())).ok();
+                let name = self.tables.quoted_name();
+                let grant = match (self.tables.kind(), info) {
+                    (Kind::MySql, info) => {
+                        let account =
+                            info.map_or("the account".to_owned(), |info| info.quoted_account());
+                        format!(
+                            "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER ON {name}.* TO {account}"
+                        )
+                    }
+                    (Kind::Postgres, info) => {
+                        let role = info.map(|info| postgres_sql::quoted_identifier(&info.account));
+                        let role = role.unwrap_or("the role".to_owned());
+                        format!("CREATE SCHEMA {name} AUTHORIZATION {role}")
+                    }
+                };
                 let line = format!(
-                    "{}; an administrator can GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER ON {}.* TO {account}, or \
-                     run what dblock init --print prints",
-                    failure.line,
-                    quoted_identifier(self.database)
+                    "{}; an administrator can {grant}, or run what dblock init --print prints",
+                    failure.line
                 );
                 Fault::Final(Failure { line, ..failure })
             }
@@ -357,7 +464,7 @@ impl Installer<'_> {
 
     /// Inserts the row of new tables. If it is there, this changes how long the history is kept, and `besides`.
     fn version_row(&self, besides: &str) -> String {
-        let meta = Tables::new(self.database).meta();
+        let meta = self.tables.meta();
         let keep = self.keep;
         let numbers = keep.map(|keep| [keep.time.as_secs().to_string(), keep.runs.to_string()]);
         let [seconds, runs] = numbers.clone().unwrap_or(["DEFAULT"; 2].map(str::to_owned));

@@ -4,6 +4,7 @@
 #[cfg(test)]
 mod fixture;
 mod install;
+mod postgres;
 mod statements;
 mod tables;
 #[cfg(test)]
@@ -12,6 +13,7 @@ mod versions;
 #[cfg(test)]
 pub use fixture::Fixture;
 pub use install::{Installed, Installer, Keep};
+pub use postgres::prepare as postgres_prepare;
 pub use statements::{CATCH_UP_IN_GROUP, LONGEST_LOCK_WAIT, Node, prepare as prepare_sql};
 pub use tables::{
     CRON_DAEMONS, CRON_JOBS, CRON_TICKS, DEAD, DELAYED, DONE, DUE, JOB_KEYS, JOB_PARTS, JOBS,
@@ -28,23 +30,41 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use crate::base::exit::{Failure, Reason};
-use crate::db::{Ask, Fault, Row, Session, ask, quoted_identifier};
+use crate::db::{
+    Ask, ConnectOptions, Fault, Kind, Row, Session, ask, postgres_sql, quoted_identifier,
+};
 
-/// The tables of one database.
+/// The tables of one database, or on PostgreSQL of one schema of the database.
 #[derive(Debug, Clone)]
 pub struct Tables {
-    database: String,
+    kind: Kind,
+    /// The database, or the schema.
+    name: String,
     /// The version that any clone read last; 0: not read yet.
     version: Rc<Cell<u32>>,
 }
 
 impl Tables {
-    /// The tables in the database of this name.
-    pub fn new(database: &str) -> Self {
+    /// The tables in the database of this name, or on PostgreSQL in the schema of this name.
+    pub fn new(kind: Kind, name: &str) -> Self {
         Self {
-            database: database.to_owned(),
+            kind,
+            name: name.to_owned(),
             version: Rc::default(),
         }
+    }
+
+    /// The tables that these options name.
+    pub fn of_connection(options: &ConnectOptions) -> Self {
+        match options.kind {
+            Kind::MySql => Self::new(options.kind, &options.database),
+            Kind::Postgres => Self::new(options.kind, &options.schema),
+        }
+    }
+
+    /// The kind of the servers that they are on.
+    pub fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// Whether rows of unused names are deleted, so that new rows must begin above the floor. If that is not known yet, rows are written
@@ -88,13 +108,58 @@ impl Tables {
         self.named(table.name)
     }
 
-    /// The name of the database.
-    pub fn database(&self) -> &str {
-        &self.database
+    /// The name of the database, or on PostgreSQL of the schema.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where they are, for a message: `database dblock`.
+    pub fn place(&self) -> String {
+        match self.kind {
+            Kind::MySql => format!("database {}", self.name),
+            Kind::Postgres => format!("schema {}", self.name),
+        }
+    }
+
+    /// The option that names the [place](Tables::place).
+    pub fn option(&self) -> &'static str {
+        match self.kind {
+            Kind::MySql => "--database",
+            Kind::Postgres => "--schema",
+        }
+    }
+
+    /// The [name](Tables::name), quoted.
+    fn quoted_name(&self) -> String {
+        match self.kind {
+            Kind::MySql => quoted_identifier(&self.name),
+            Kind::Postgres => postgres_sql::quoted_identifier(&self.name),
+        }
     }
 
     fn named(&self, table: &str) -> String {
-        format!("{}.{table}", quoted_identifier(&self.database))
+        format!("{}.{table}", self.quoted_name())
+    }
+
+    /// What the place of the tables is.
+    fn word(&self) -> &'static str {
+        match self.kind {
+            Kind::MySql => "database",
+            Kind::Postgres => "schema",
+        }
+    }
+
+    /// The privileges that an account needs on the tables, as a sentence.
+    fn needs(&self) -> String {
+        let name = self.quoted_name();
+        match self.kind {
+            Kind::MySql => format!(
+                "dblock needs SELECT, INSERT, UPDATE and DELETE on {name}.*, where dblock init makes its tables; if they are elsewhere, name their database with --database"
+            ),
+            Kind::Postgres => format!(
+                "dblock needs USAGE on the schema {name}, and SELECT, INSERT, UPDATE and DELETE on its tables, which dblock init makes there; if they are elsewhere, name their schema with --schema"
+            ),
+        }
     }
 
     /// Whether this dblock can use the tables.
@@ -129,7 +194,10 @@ impl Tables {
     /// # Errors
     /// The session must be dropped.
     pub fn without_transactions(&self, session: &mut Session) -> Result<Vec<String>, Fault> {
-        let engines = ask_other_engines(&self.database, &TABLES);
+        if self.kind == Kind::Postgres {
+            return Ok(Vec::new());
+        }
+        let engines = ask_other_engines(&self.name, &TABLES);
         Ok(session.try_run(&engines)?.unwrap_or_default())
     }
 
@@ -151,7 +219,7 @@ impl Tables {
         found: Result<Option<Version>, Fault>,
         session: &Session,
     ) -> Result<(), Fault> {
-        let database = &self.database;
+        let place = self.place();
         let wrong = |line: String| Err(Fault::Final(Failure::new(Reason::Configuration, line)));
         if let Ok(Some(found)) = found {
             self.note_version(found.version);
@@ -161,12 +229,13 @@ impl Tables {
                 Err(Fault::Final(failure))
             }
             Ok(Some(found)) if found.version < oldest => wrong(format!(
-                "the tables in the database {database} of {session} are of an older dblock; upgrade them with dblock init"
+                "the tables in the {place} of {session} are of an older dblock; upgrade them with dblock init"
             )),
             Ok(Some(_)) => Ok(()),
             Ok(None) | Err(Fault::NoSuchTable(_)) => wrong(format!(
-                "the database {database} of {session} has no tables of dblock's; create them with dblock init, or name \
-                 their database with --database"
+                "the {place} of {session} has no tables of dblock's; create them with dblock init, or name their {} with {}",
+                self.word(),
+                self.option()
             )),
             Err(fault) => Err(self.explain(fault)),
         }
@@ -175,28 +244,25 @@ impl Tables {
     /// The failure that only a newer dblock can use the tables.
     fn too_new(&self, found: Version, session: &Session) -> Option<Failure> {
         let line = format!(
-            "the tables in the database {} of {session} are of a newer dblock (version {}); this one knows version {VERSION}",
-            self.database, found.version
+            "the tables in the {} of {session} are of a newer dblock (version {}); this one knows version {VERSION}",
+            self.place(),
+            found.version
         );
         (found.usable_from > VERSION).then(|| Failure::new(Reason::Configuration, line))
     }
 
     /// Adds what to do to the fault of a statement, about a missing table or privilege.
     pub fn explain(&self, fault: Fault) -> Fault {
-        let database = &self.database;
         match fault {
             Fault::NoSuchTable(cause) => Fault::Final(Failure::new(
                 Reason::Configuration,
                 format!(
-                    "the tables in the database {database} are not dblock's, or not whole: {cause}; see dblock init --check"
+                    "the tables in the {} are not dblock's, or not whole: {cause}; see dblock init --check",
+                    self.place()
                 ),
             )),
             Fault::Final(failure) if failure.reason == Reason::AccountRefused => {
-                let line = format!(
-                    "{}; dblock needs SELECT, INSERT, UPDATE and DELETE on {}.*, where dblock init makes its tables; if they are elsewhere, name their database with --database",
-                    failure.line,
-                    quoted_identifier(database)
-                );
+                let line = format!("{}; {}", failure.line, self.needs());
                 Fault::Final(Failure { line, ..failure })
             }
             fault => fault,
@@ -222,6 +288,10 @@ pub fn prepare_for_transactions(session: &mut Session) -> Result<Node, Fault> {
 }
 
 fn prepare_as(session: &mut Session, ends_when_idle: bool) -> Result<Node, Fault> {
+    if session.kind() == Kind::Postgres {
+        session.run(&postgres::prepare(postgres::LOCK_LIMIT))?;
+        return Ok(Node::Single);
+    }
     let node = or_without(|catches_up| {
         session.run_batch(&prepare_and_ask_node(catches_up, ends_when_idle))
     })?;

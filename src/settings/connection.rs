@@ -44,6 +44,7 @@ pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
         sources.record("password", None, "default");
     }
     let database = sources.value("database", value::database)?;
+    let schema = sources.value("schema", value::schema)?;
     let tls = tls(sources)?;
     let targets = targets(sources)?;
     // The local socket has no TLS.
@@ -72,6 +73,7 @@ pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
         tls,
         connect_timeout,
         database,
+        schema,
     })
 }
 

@@ -24,11 +24,11 @@ pub use sources::InForce;
 
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Log};
-use crate::db::ConnectOptions;
+use crate::db::{ConnectOptions, Kind};
 use crate::history::Filter;
 use crate::lock::rows::Token;
 use crate::lock::{LockSpec, MOST_SLOTS, Name, OnLockLost, Wait};
-use crate::schema::Keep;
+use crate::schema::{Keep, Tables};
 use cli::{CommandLine, Files, Setting};
 use option_file::FileStatus;
 use sources::{Given, Origin, Precedence, Sources};
@@ -76,10 +76,10 @@ pub struct Config {
 /// The settings of `dblock init`.
 #[derive(Debug)]
 pub enum Init {
-    /// Print the script for a new server and this database.
+    /// Print the script for a new server.
     Print {
-        /// Its name.
-        database: String,
+        /// The tables.
+        tables: Tables,
         /// The account's user.
         user: String,
         /// How long to keep the history.
@@ -207,7 +207,7 @@ pub fn init(command_line: CommandLine) -> Result<Init, Failure> {
     let keep = sources.optional("keep", value::keep)?;
     Ok(if sources.is_on_rather_than("print", "check") {
         Init::Print {
-            database: sources.value("database", value::database)?,
+            tables: tables_to_print(&mut sources)?,
             user: sources
                 .optional("user", value::any)?
                 .unwrap_or_else(|| ACCOUNT.to_owned()),
@@ -220,6 +220,17 @@ pub fn init(command_line: CommandLine) -> Result<Init, Failure> {
             common: Box::new(read_common(&mut sources, log, Part::Tables)?),
         }
     })
+}
+
+/// The tables that are meant, without a server that has them.
+fn tables_to_print(sources: &mut Sources) -> Result<Tables, Failure> {
+    let kind = sources.kind()?;
+    Part::Tables.check(kind)?;
+    let name = match kind {
+        Kind::MySql => sources.value("database", value::database)?,
+        Kind::Postgres => sources.value("schema", value::schema)?,
+    };
+    Ok(Tables::new(kind, &name))
 }
 
 /// Reads which runs `dblock history` shows.

@@ -61,14 +61,13 @@ impl Part {
 
     fn works_on_postgres(self) -> bool {
         match self {
-            Self::NamedLocks => true,
-            Self::Tables
+            Self::NamedLocks
+            | Self::Tables
             | Self::RunWithTables
             | Self::Acquire
             | Self::OfToken
-            | Self::History
-            | Self::Cron
-            | Self::Queue => false,
+            | Self::History => true,
+            Self::Cron | Self::Queue => false,
         }
     }
 }

@@ -92,6 +92,14 @@ pub fn database(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// The name of a schema, by PostgreSQL's rules: it would cut a longer one.
+pub fn schema(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.len() > 63 || text.contains('\0') {
+        return Err("a schema's name has 1 to 63 bytes".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
 /// How long the history is kept: a duration, and optionally a comma and a number of runs.
 pub fn keep(text: &str) -> Result<Keep, String> {
     let (time, runs) = match text.split_once(',') {

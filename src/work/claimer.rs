@@ -61,13 +61,13 @@ pub fn fork_off(
         });
         let options = &spec.connection;
         let connector = client::begin(&introduction, options, listener, c"dblock-claimer", &link)?;
-        let tables = Tables::new(&spec.connection.database);
+        let tables = Tables::of_connection(&spec.connection);
         let mut claimer = Claimer {
             spec,
             facts,
             tables: &tables,
             coordinator: Coordinator::new(&link, parent, board)?,
-            head: Head::new(wake_lock(tables.database(), &spec.queue)),
+            head: Head::new(wake_lock(tables.name(), &spec.queue)),
             connection: Connection::new(connector, &tables),
             opened: None,
             refusals: Refusals::new(resumed.is_some()),

@@ -67,6 +67,7 @@ mod postgres_login;
 mod postgres_loss;
 mod postgres_page;
 mod postgres_servers;
+mod postgres_tables;
 mod postgres_waiting;
 mod process_one;
 mod queue_admin;

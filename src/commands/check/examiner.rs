@@ -76,7 +76,7 @@ pub fn examine(
     // From here on warnings would repeat the findings.
     verbosity.set(Verbosity::NoWarnings);
     let probe = Probe::new()?;
-    let rows = RowProbe::new(&Tables::new(&connection.database), probe.name())?;
+    let rows = RowProbe::new(&Tables::of_connection(connection), probe.name())?;
     let Reached {
         session,
         opening,

@@ -53,7 +53,7 @@ pub fn open(tables: &Tables, idle_seconds: u64, session: &mut Session) -> Result
     }
     session.run(&command(
         "cron use",
-        format!("USE {}", quoted_identifier(tables.database())),
+        format!("USE {}", quoted_identifier(tables.name())),
     ))?;
     session.run(&command(
         "cron session",

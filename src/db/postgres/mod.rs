@@ -6,6 +6,7 @@ mod fault;
 mod introduction;
 mod login;
 mod sessions;
+pub mod sql;
 mod stream;
 #[cfg(test)]
 mod tests;

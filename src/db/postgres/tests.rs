@@ -123,6 +123,7 @@ impl Server {
             },
             connect_timeout: LIMIT,
             database: "postgres".to_owned(),
+            schema: "dblock".to_owned(),
         };
         let listener: Listener = Rc::new(|_, _| {});
         let account = Account::new(&options, &HashMap::new(), LIMIT, &listener)

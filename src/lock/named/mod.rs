@@ -30,4 +30,4 @@ pub use named_lock::NamedLock;
 pub use probe::{CHECKED, Exclusion, Probe, Reached, await_waiter, end_session, exclusion};
 pub use reacquire::Retake;
 pub use request::{Request, Verbosity};
-pub use statements::{take_locks_now, try_slots};
+pub use statements::{postgres_held_keys, take_locks_now, try_slots};

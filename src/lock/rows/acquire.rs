@@ -529,7 +529,9 @@ impl RowLock {
         let own = session.to_string();
         let others = self.connector.survey(CLOCK_LIMIT, session, |session| {
             let asked = Moment::now();
-            let clock = session.run(&ask_clock())?.ok_or_else(no_answer)?;
+            let clock = session
+                .run(&ask_clock(session.kind()))?
+                .ok_or_else(no_answer)?;
             Ok(Clock::new(clock, asked, Moment::now()))
         });
         for (other, clock) in others {

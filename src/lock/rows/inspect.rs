@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::prepare::prepare;
-use super::state::{COLUMNS, HOLDER, SlotState};
-use super::statements::{Statements, Write};
+use super::state::SlotState;
+use super::statements::{Statements, Which, Write, ask_rows};
 use crate::base::text::cut_to_bytes;
-use crate::db::sql::{span, text_literals};
-use crate::db::{Ask, Client, Fault, Kind, LIST, Row, ask, text_literal};
+use crate::db::sql::span;
+use crate::db::{Client, Fault, Row};
 use crate::lock::named::Inspector;
 use crate::lock::{Durable, HeldRow, Lease, MOST_SLOTS, Name, run_lock_of};
 use crate::schema::{Tables, ask_version};
@@ -29,9 +29,6 @@ impl Rows {
     /// [`Fault::Final`] for tables that this dblock cannot use.
     pub fn open(tables: Tables, inspector: &mut Inspector) -> Result<Option<Self>, Fault> {
         let session = &mut inspector.session;
-        if session.kind() == Kind::Postgres {
-            return Ok(None);
-        }
         let Ok(Some(version)) = session.try_run(&ask_version(&tables))? else {
             return Ok(None);
         };
@@ -49,13 +46,7 @@ impl Rows {
     /// # Errors
     /// Any fault of a statement.
     pub fn held(&self, names: &[Name], inspector: &mut Inspector) -> Result<Vec<HeldRow>, Fault> {
-        let names = text_literals(names.iter().map(Name::to_string));
-        let which = if names.is_empty() {
-            "l.owner IS NOT NULL".to_owned()
-        } else {
-            format!("l.name IN ({names}) AND l.owner IS NOT NULL")
-        };
-        let mut rows = self.ask(&which, inspector)?;
+        let mut rows = self.ask(Which::Held(names), inspector)?;
         find_sessions(&mut rows, inspector)?;
         Ok(rows)
     }
@@ -70,25 +61,12 @@ impl Rows {
         slot: u32,
         inspector: &mut Inspector,
     ) -> Result<Option<HeldRow>, Fault> {
-        let name = text_literal(&name.to_string());
-        let which = format!("l.name = {name} AND l.slot = {slot}");
-        Ok(self.ask(&which, inspector)?.pop())
+        Ok(self.ask(Which::Slot(name, slot), inspector)?.pop())
     }
 
-    fn ask(&self, which: &str, inspector: &mut Inspector) -> Result<Vec<HeldRow>, Fault> {
-        let asked = inspector.run(&self.ask_held(which));
+    fn ask(&self, which: Which, inspector: &mut Inspector) -> Result<Vec<HeldRow>, Fault> {
+        let asked = inspector.run(&ask_rows(&self.tables, which, held_row));
         asked.map_err(|fault| self.tables.explain(fault))
-    }
-
-    /// The rows with this condition.
-    fn ask_held(&self, which: &str) -> Ask<'static, Vec<HeldRow>> {
-        let sql = format!(
-            "SELECT {COLUMNS}, l.name, r.run IS NOT NULL AS in_history, l.renewed_at >= l.kill_requested_at AS knows_killer FROM {} l \
-             LEFT JOIN {} r ON {HOLDER} WHERE {which} ORDER BY l.name, l.slot",
-            self.tables.locks(),
-            self.tables.runs(),
-        );
-        ask("held rows", sql, |rows| rows.all(held_row)).up_to(LIST)
     }
 
     /// The statements on a row, in its owner's name.

@@ -222,7 +222,7 @@ impl RowProbe {
 /// The session must be dropped.
 pub fn clock_of(session: &mut Session) -> Result<Option<Clock>, Fault> {
     let asked = Moment::now();
-    let clock = session.try_run(&ask_clock())?;
+    let clock = session.try_run(&ask_clock(session.kind()))?;
     let answered = Moment::now();
     Ok(clock
         .ok()

@@ -36,17 +36,6 @@ pub struct SlotState {
     pub client: Client,
 }
 
-/// The columns that [`SlotState::read`] reads, of the row `l` and its run `r` in the history.
-pub const COLUMNS: &str = "l.slot, l.fence, l.owner, l.write_id, \
-     TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), l.expires_at) AS expires_in, \
-     TIMESTAMPDIFF(MICROSECOND, l.renewed_at, UTC_TIMESTAMP(6)) AS age, \
-     TIMESTAMPDIFF(MICROSECOND, l.acquired_at, UTC_TIMESTAMP(6)) AS held_for, \
-     l.kill_requested_by, r.host, r.pid, r.program, r.connection, r.user, l.ttl_seconds, l.owner_name, l.kind, \
-     IF(l.command_until > UTC_TIMESTAMP(6), l.command_run, NULL) AS command_run";
-
-/// The condition that run `r` of the history is the holder of row `l`: the run of a command, if there is one.
-pub const HOLDER: &str = "r.run = IF(l.command_until > UTC_TIMESTAMP(6), l.command_run, l.owner)";
-
 impl SlotState {
     /// Reads a row.
     ///

@@ -77,7 +77,7 @@ impl Putter<'_> {
             Due::After(delay) => delay < SLEEP,
         };
         if is_soon {
-            statements.push(wake(self.tables.database(), &self.queue.name));
+            statements.push(wake(self.tables.name(), &self.queue.name));
         }
         let jobs = u32::try_from(payloads.len()).unwrap_or(u32::MAX);
         session.run_batch(&last_packet(statements, commit, jobs))

@@ -78,6 +78,14 @@ pub const SETTINGS: &[Setting] = &[
         ..CONNECTION
     },
     Setting {
+        name: "schema",
+        takes: Takes::Value("NAME"),
+        variable: Some("DBLOCK_SCHEMA"),
+        default: Some("dblock"),
+        help: "On PostgreSQL: the schema with dblock's tables, in the database that is connected to",
+        ..CONNECTION
+    },
+    Setting {
         name: "defaults-file",
         takes: Takes::Value("FILE"),
         files: Files::Never,

@@ -43,6 +43,7 @@ pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
     let connect_timeout = sources.value("connect-timeout", value::connect_timeout)?;
     let user = sources.optional("user", value::any)?;
     let database = database(sources)?;
+    let schema = sources.value("schema", value::schema)?;
     record_service(sources);
     let postgres = PostgresOptions {
         channel_binding: sources
@@ -77,6 +78,7 @@ pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
         tls,
         connect_timeout,
         database,
+        schema,
     })
 }
 

@@ -48,7 +48,7 @@ pub(super) fn feed(
     let connector = Connector::new(&common.connection, attributes, DEFAULT_TTL, listener)?;
     // The payload files may be named by descriptors, such as /dev/fd/63.
     detach_with_descriptors(c"dblock-put")?;
-    let tables = Tables::new(&common.connection.database);
+    let tables = Tables::of_connection(&common.connection);
     let mut feeder = Feeder {
         put,
         connector,

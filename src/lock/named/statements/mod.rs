@@ -14,7 +14,7 @@ use answers::{Asked, KillMarker, ReacquireAnswer, Released};
 use mysql::MySqlStatements;
 pub use mysql::wake;
 use postgres::PostgresStatements;
-pub use postgres::{Line, ask_is_one_of_several};
+pub use postgres::{Line, ask_is_one_of_several, held_keys as postgres_held_keys};
 
 /// How long the head of those that wait lets pass before it tries all slots again: a holder that died wakes nobody. MySQL waits for whole
 /// seconds.

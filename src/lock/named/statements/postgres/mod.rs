@@ -14,7 +14,7 @@ use crate::lock::named::queue::Step;
 use crate::lock::{Key, Name, kill_ack_lock, kill_request_lock, session_marker_lock};
 pub use line::Line;
 pub use plain::{
-    ask_owners, kill_session, release_once, set_idle_timeout, take_lock, take_locks_now,
+    ask_owners, held_keys, kill_session, release_once, set_idle_timeout, take_lock, take_locks_now,
 };
 use plain::{held, keep_session, own_locks, owner, unlock};
 
@@ -317,7 +317,7 @@ impl Statements for PostgresStatements {
         // In this order: who is woken finds the slot free.
         let wake = self.line.wake();
         let sql = format!(
-            "SELECT CASE WHEN {unlocked} THEN CASE WHEN {wake} IS NULL THEN 1 ELSE 1 END ELSE 0 END{mark}"
+            "SELECT CASE WHEN {unlocked} THEN CASE WHEN {wake} IS NULL THEN 1 ELSE 1 END ELSE 0 END, NULL{mark}"
         );
         ask("release", sql, |rows| {
             let was_held = rows.optional(|row| row.at::<u8>(0))?;

@@ -27,6 +27,14 @@ fn locks_in(database: &str, condition: &str) -> String {
     )
 }
 
+/// The keys of all locks that sessions of this database hold, as a query of one column.
+pub fn held_keys() -> String {
+    format!(
+        "SELECT (classid::bigint << 32) | objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 \
+         AND database = {DATABASE}"
+    )
+}
+
 /// The session that holds a lock; NULL: nobody does. Of several that share it, one. For a session that holds a lock.
 pub fn owner(key: Key) -> String {
     own_locks(&format!("{} LIMIT 1", key.condition()))
@@ -95,12 +103,11 @@ pub fn kill_session(pid: u64, lock: &str) -> Ask<'static, ()> {
     )
 }
 
-/// Columns that prepare a session to hold a lock: no time limits on its statements, and the TTL as its idle timeout.
+/// Columns that prepare a session to hold a lock: no time limit on its statements, and the TTL as its idle timeout. None of them waits for
+/// another session's lock; those on rows that may follow have a limit on that.
 pub fn keep_session(ttl: Duration) -> String {
     let limit = idle_timeout(ttl);
-    format!(
-        "{limit}, set_config('statement_timeout', '0', false), set_config('lock_timeout', '0', false)"
-    )
+    format!("{limit}, set_config('statement_timeout', '0', false)")
 }
 
 /// The column that sets the idle timeout of a session.

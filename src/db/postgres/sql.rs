@@ -1,0 +1,106 @@
+//! SQL that all rooms write in the same way on PostgreSQL: literals, moments and spans of time. A moment is a `timestamptz`, or a number of
+//! microseconds since the start of 1970.
+
+use std::fmt::{Display, Write};
+use std::time::Duration;
+
+/// The server's time, at the moment at which it is read. `now()` is the time at which the transaction began.
+pub const NOW: &str = "clock_timestamp()";
+
+/// The server's dates end with the year 294276.
+const LONGEST: Duration = Duration::from_secs(1000 * 365 * 24 * 3600);
+
+/// A text as an SQL literal that means the same with every setting. A backslash in a plain literal does not
+/// (`standard_conforming_strings`), so a text with one, or with a quote, is written in hexadecimal digits. No text of PostgreSQL contains
+/// NUL, which is replaced.
+pub fn text_literal(text: &str) -> String {
+    let text = text.replace('\0', "\u{fffd}");
+    if !text.contains(['\'', '\\']) {
+        return format!("'{text}'");
+    }
+    let mut literal = "convert_from(decode('".to_owned();
+    for byte in text.bytes() {
+        let _ = write!(literal, "{byte:02x}");
+    }
+    literal + "', 'hex'), 'UTF8')"
+}
+
+/// As [`text_literal`]; `None`: NULL.
+pub fn optional_text(text: Option<&str>) -> String {
+    text.map_or_else(null, text_literal)
+}
+
+/// Text literals, separated by commas.
+pub fn text_literals<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> String {
+    let literals = texts.into_iter().map(|text| text_literal(text.as_ref()));
+    literals.collect::<Vec<_>>().join(", ")
+}
+
+/// The name of a schema, a database or a role, quoted.
+pub fn quoted_identifier(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// The moment this many microseconds after the start of 1970.
+pub fn moment(micros: i64) -> String {
+    format!("(timestamptz 'epoch' + {})", microseconds(micros))
+}
+
+/// As [`moment`]; `None`: NULL, as a moment.
+pub fn optional_moment(micros: Option<i64>) -> String {
+    micros.map_or_else(|| "NULL::timestamptz".to_owned(), moment)
+}
+
+/// The microseconds from the start of 1970 to a moment.
+pub fn micros(moment: &str) -> String {
+    format!("(extract(epoch FROM {moment}) * 1000000)::bigint")
+}
+
+/// The microseconds from one moment to another.
+pub fn micros_between(from: &str, to: &str) -> String {
+    format!("(extract(epoch FROM {to} - {from}) * 1000000)::bigint")
+}
+
+/// The moment this long before now, by the server's clock.
+pub fn ago(span: Duration) -> String {
+    let micros = span.min(LONGEST).as_micros();
+    format!("({NOW} - {})", microseconds(micros))
+}
+
+/// The moment this many seconds before now. The number may be an SQL expression, here and below.
+pub fn seconds_ago(seconds: impl Display) -> String {
+    format!("({NOW} - ({seconds}) * interval '1 second')")
+}
+
+/// The moment this many seconds after now.
+pub fn after_seconds(seconds: impl Display) -> String {
+    format!("({NOW} + ({seconds}) * interval '1 second')")
+}
+
+fn microseconds(micros: impl Display) -> String {
+    format!("({micros}) * interval '1 microsecond'")
+}
+
+fn null() -> String {
+    "NULL".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_means_the_same_with_every_setting() {
+        assert_eq!(text_literal("nightly"), "'nightly'");
+        assert_eq!(text_literal("naïve ☃"), "'naïve ☃'");
+        assert_eq!(text_literal("a\0b"), "'a\u{fffd}b'");
+        for text in ["'", "\\", "\\'; DROP TABLE x; --", "it's"] {
+            let literal = text_literal(text);
+            let quoted = literal
+                .strip_prefix("convert_from(decode('")
+                .and_then(|rest| rest.strip_suffix("', 'hex'), 'UTF8')"));
+            assert!(quoted.unwrap().bytes().all(|byte| byte.is_ascii_hexdigit()));
+        }
+        assert_eq!(quoted_identifier("a\"b"), "\"a\"\"b\"");
+    }
+}
