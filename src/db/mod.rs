@@ -29,8 +29,8 @@ pub use mysql::{NO_PRIVILEGE, NO_TABLE};
 pub use peer::{
     ALL_ATTRIBUTES, Claims, Client, OWN_ATTRIBUTES, PROGRAM, claims, client, short_address,
 };
-pub use postgres::ask_sessions;
 pub use postgres::sql as postgres_sql;
+pub use postgres::{Facts, ask_facts, ask_sessions};
 pub use row::{Row, Rows, no_answer};
 pub use server_facts::{SessionInfo, ask_session_info};
 pub use session::Session;

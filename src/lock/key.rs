@@ -61,9 +61,9 @@ impl Key {
         let bits = |number: i32| u32::from_ne_bytes(number.to_ne_bytes());
         match self {
             Self::One(key) => {
-                let [a, b, c, d, e, f, g, h] = key.to_be_bytes();
-                let (high, low) = ([a, b, c, d], [e, f, g, h]);
-                (u32::from_be_bytes(high), u32::from_be_bytes(low), 1)
+                let half = |shift: u32| (key.cast_unsigned() >> shift) & u64::from(u32::MAX);
+                let half = |shift| u32::try_from(half(shift)).unwrap_or_default();
+                (half(32), half(0), 1)
             }
             Self::Two(one, two) => (bits(one), bits(two), 2),
         }

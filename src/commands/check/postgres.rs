@@ -8,8 +8,8 @@ use super::servers::Assessment;
 use super::words::connections;
 use crate::base::exit::Failure;
 use crate::base::text::in_seconds;
-use crate::db::server_facts::{Product, READ_ONLY, Usage};
-use crate::db::{Fault, Session, SessionInfo, SslMode, ask};
+use crate::db::server_facts::{Product, READ_ONLY};
+use crate::db::{Facts, Fault, Session, SessionInfo, SslMode, ask_facts};
 use crate::lock::named::{Opening, Unfit};
 
 /// A snapshot that is older than this is a warning.
@@ -110,94 +110,48 @@ pub fn facts(session: &mut Session) -> Result<Vec<Finding>, Fault> {
     let Ok(facts) = asked else {
         return Ok(vec![Finding::ok("connections", "not visible")]);
     };
-    Ok(facts.findings())
+    Ok(findings(&facts))
 }
 
-/// Facts about a server.
-struct Facts {
-    server: Usage,
-    /// The smaller of the role's and the database's limits; `None`: none.
-    account: Option<Usage>,
-    fsync: bool,
-    standbys: u64,
-    synchronous: bool,
-    /// The oldest snapshot that keeps VACUUM from removing rows, as far as this role sees.
-    snapshot: Option<Duration>,
-    /// Sessions that wait in a statement for an advisory lock.
-    blocked: u64,
-}
-
-fn ask_facts() -> crate::db::Ask<'static, Facts> {
-    let sql = "SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS in_use, \
-         current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int AS most, \
-         (SELECT count(*) FROM pg_stat_activity WHERE usename = current_user AND backend_type = 'client backend') AS own, \
-         (SELECT min(allowed) FROM (SELECT rolconnlimit AS allowed FROM pg_roles WHERE rolname = current_user UNION ALL \
-         SELECT datconnlimit FROM pg_database WHERE datname = current_database()) limits WHERE allowed >= 0) AS most_own, \
-         (current_setting('fsync') = 'on')::int AS fsync, \
-         (SELECT count(*) FROM pg_stat_replication) AS standbys, \
-         (current_setting('synchronous_standby_names') <> '')::int AS synchronous, \
-         (SELECT extract(epoch FROM max(clock_timestamp() - xact_start))::bigint FROM pg_stat_activity \
-         WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()) AS snapshot, \
-         (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted) AS blocked";
-    ask("check facts", sql, |rows| {
-        let row = rows.one()?;
-        let most_own: Option<u64> = row.get("most_own")?;
-        let own: u64 = row.get("own")?;
-        let snapshot: Option<i64> = row.get("snapshot")?;
-        Ok(Facts {
-            server: Usage {
-                in_use: row.get("in_use")?,
-                max: row.get("most")?,
-            },
-            account: most_own.map(|max| Usage { in_use: own, max }),
-            fsync: row.get("fsync")?,
-            standbys: row.get("standbys")?,
-            synchronous: row.get("synchronous")?,
-            snapshot: snapshot
-                .and_then(|seconds| Some(Duration::from_secs(seconds.try_into().ok()?))),
-            blocked: row.get("blocked")?,
-        })
-    })
-}
-
-impl Facts {
-    fn findings(&self) -> Vec<Finding> {
-        let fsync = if self.fsync {
-            Finding::ok("fsync", "on")
-        } else {
-            Finding::ok("fsync", "off")
-                .warning("after a power cut the server may have lost its data; set fsync = on")
-        };
-        let standbys = match (self.standbys, self.synchronous) {
+/// What they mean for locks.
+fn findings(facts: &Facts) -> Vec<Finding> {
+    let fsync = if facts.fsync {
+        Finding::ok("fsync", "on")
+    } else {
+        Finding::ok("fsync", "off")
+            .warning("after a power cut the server may have lost its data; set fsync = on")
+    };
+    let standbys = match (facts.standbys, facts.synchronous) {
             (0, _) => Finding::ok("standbys", "none seen"),
             (number, true) => Finding::ok("standbys", &format!("{number}, some synchronous")),
             (number, false) => Finding::ok("standbys", &format!("{number}, none synchronous")).note(
                 "after a fail-over the new server may lack the last commits; locks are taken again there",
             ),
         };
-        let snapshot = match self.snapshot {
-            None => Finding::ok("oldest_snapshot", "none seen"),
-            Some(age) => {
-                let found = Finding::ok("oldest_snapshot", &in_seconds(age).to_string());
-                if age > OLD {
-                    found.warning("VACUUM removes nothing that is newer; dblock's own sessions hold no snapshot")
-                } else {
-                    found
-                }
+    let snapshot = match facts.snapshot {
+        None => Finding::ok("oldest_snapshot", "none seen"),
+        Some(age) => {
+            let found = Finding::ok("oldest_snapshot", &in_seconds(age).to_string());
+            if age > OLD {
+                found.warning(
+                    "VACUUM removes nothing that is newer; dblock's own sessions hold no snapshot",
+                )
+            } else {
+                found
             }
-        };
-        let blocked = match self.blocked {
-            0 => Finding::ok("blocked_in_locks", "no session"),
-            number => Finding::ok("blocked_in_locks", &format!("{number} sessions")).note(
-                "they are of other programs, which wait in pg_advisory_lock, and each holds a snapshot",
-            ),
-        };
-        vec![
-            connections(Some(self.server), self.account),
-            fsync,
-            standbys,
-            snapshot,
-            blocked,
-        ]
-    }
+        }
+    };
+    let blocked = match facts.blocked {
+        0 => Finding::ok("blocked_in_locks", "no session"),
+        number => Finding::ok("blocked_in_locks", &format!("{number} sessions")).note(
+            "they are of other programs, which wait in pg_advisory_lock, and each holds a snapshot",
+        ),
+    };
+    vec![
+        connections(Some(facts.server), facts.account),
+        fsync,
+        standbys,
+        snapshot,
+        blocked,
+    ]
 }

@@ -57,7 +57,8 @@ pub fn claims(application_name: &str, statement: &str) -> Option<Claims> {
         let last = words.clone().count();
         for (place, (name, word)) in names.into_iter().zip(words).enumerate() {
             // A lock's name is compared with others, so half of one is of no use.
-            if !word.is_empty() && !(is_cut && name == "lock" && place + 1 == last) {
+            let is_half = is_cut && name == "lock" && place + 1 == last;
+            if !word.is_empty() && !is_half {
                 pairs.push((name, decoded(word)));
             }
         }

@@ -2,6 +2,7 @@
 
 mod account;
 mod end_point;
+mod facts;
 mod fault;
 mod introduction;
 mod login;
@@ -13,4 +14,5 @@ mod tests;
 mod wire;
 
 pub use account::Account;
+pub use facts::{Facts, ask_facts};
 pub use sessions::ask_sessions;

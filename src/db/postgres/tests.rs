@@ -150,7 +150,6 @@ impl Drop for Server {
 #[test]
 fn a_session_logs_in_asks_and_is_refused() {
     let server = Server::start();
-    let _: HashMap<(), ()> = HashMap::new();
     for (mode, tcp) in [
         (SslMode::Disabled, false),
         (SslMode::Disabled, true),

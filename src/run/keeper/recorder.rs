@@ -34,7 +34,7 @@ impl<'a> Recorder<'a> {
         };
         Self {
             journal: Journal {
-                tables: Tables::of_connection(&task.connection),
+                tables: Tables::of_connection(task.connection),
                 facts,
                 requested: Moment::now(),
                 // With `once`, `find_tick` sets this. A keeper that replaces a dead one does not call that: then it stays unknown.

@@ -334,6 +334,6 @@ impl Statements for PostgresStatements {
     }
 
     fn line(&self) -> Option<Line> {
-        Some(self.line.clone())
+        Some(self.line)
     }
 }

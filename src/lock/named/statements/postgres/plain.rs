@@ -122,7 +122,9 @@ pub fn idle_timeout(limit: Duration) -> String {
 pub fn as_shown(time: Duration) -> String {
     let seconds = time.as_secs();
     let units = [(24 * 3600, "d"), (3600, "h"), (60, "min"), (1, "s")];
-    let unit = units.into_iter().find(|(unit, _)| seconds % unit == 0);
+    let unit = units
+        .into_iter()
+        .find(|(unit, _)| seconds.is_multiple_of(*unit));
     let (unit, name) = unit.unwrap_or((1, "s"));
     format!("{}{name}", seconds / unit)
 }

@@ -1,0 +1,59 @@
+//! Facts about a PostgreSQL, for `dblock check`.
+
+use std::time::Duration;
+
+use crate::db::ask::{Ask, ask};
+use crate::db::server_facts::Usage;
+
+/// Facts about a server, for `dblock check`.
+#[derive(Debug)]
+pub struct Facts {
+    /// The connections of all.
+    pub server: Usage,
+    /// Those of this role, with the smaller of the role's and the database's limits; `None`: none.
+    pub account: Option<Usage>,
+    /// Whether commits reach the disk.
+    pub fsync: bool,
+    /// How many standbys are connected, as far as this role sees.
+    pub standbys: u64,
+    /// Whether some of them are waited for at each commit.
+    pub synchronous: bool,
+    /// The oldest snapshot that keeps VACUUM from removing rows, as far as this role sees.
+    pub snapshot: Option<Duration>,
+    /// Sessions that wait in a statement for an advisory lock.
+    pub blocked: u64,
+}
+
+/// Asks for the [`Facts`].
+pub fn ask_facts() -> Ask<'static, Facts> {
+    let sql = "SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS in_use, \
+         current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int AS most, \
+         (SELECT count(*) FROM pg_stat_activity WHERE usename = current_user AND backend_type = 'client backend') AS own, \
+         (SELECT min(allowed) FROM (SELECT rolconnlimit AS allowed FROM pg_roles WHERE rolname = current_user UNION ALL \
+         SELECT datconnlimit FROM pg_database WHERE datname = current_database()) limits WHERE allowed >= 0) AS most_own, \
+         (current_setting('fsync') = 'on')::int AS fsync, \
+         (SELECT count(*) FROM pg_stat_replication) AS standbys, \
+         (current_setting('synchronous_standby_names') <> '')::int AS synchronous, \
+         (SELECT extract(epoch FROM max(clock_timestamp() - xact_start))::bigint FROM pg_stat_activity \
+         WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()) AS snapshot, \
+         (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted) AS blocked";
+    ask("check facts", sql, |rows| {
+        let row = rows.one()?;
+        let most_own: Option<u64> = row.get("most_own")?;
+        let own: u64 = row.get("own")?;
+        let snapshot: Option<i64> = row.get("snapshot")?;
+        Ok(Facts {
+            server: Usage {
+                in_use: row.get("in_use")?,
+                max: row.get("most")?,
+            },
+            account: most_own.map(|max| Usage { in_use: own, max }),
+            fsync: row.get("fsync")?,
+            standbys: row.get("standbys")?,
+            synchronous: row.get("synchronous")?,
+            snapshot: snapshot
+                .and_then(|seconds| Some(Duration::from_secs(seconds.try_into().ok()?))),
+            blocked: row.get("blocked")?,
+        })
+    })
+}
