@@ -24,7 +24,7 @@ function __fish_dblock_words
             case --
                 set -q words[2]; and set -a dblock_command $words[2..]
                 break
-            case --at --batch --bury-on --claim --conflict-exit-code --connect-timeout --database --defaults-extra-file --defaults-file --defaults-group-suffix --delay --every --grace --hold-at-least --host --if-unreachable --jobs --keep --key --kill-after --limit --max-attempts --max-concurrency --name --next --on-lock-lost --once-at --once-per --owner --password-file --port --priority --protocol --report --retry-delay --server-public-key-path --shards --since --slots --socket --ssl-ca --ssl-cert --ssl-key --ssl-mode --state --time-zone --timeout --token --ttl --url --user --wait -E -j -k -m -n -t -w
+            case --at --batch --bury-on --claim --conflict-exit-code --connect-timeout --database --defaults-extra-file --defaults-file --defaults-group-suffix --delay --every --grace --hold-at-least --host --if-unreachable --jobs --keep --key --kill-after --limit --max-attempts --max-concurrency --name --next --on-lock-lost --once-at --once-per --owner --password-file --port --priority --protocol --report --retry-delay --schema --server-public-key-path --shards --since --slots --socket --ssl-ca --ssl-cert --ssl-key --ssl-mode --state --time-zone --timeout --token --ttl --url --user --wait -E -j -k -m -n -t -w
                 # Its value is the next word, whatever that looks like.
                 set -e words[1]
             case '-*'
@@ -123,6 +123,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand run" -l protocol -d 'How t
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand run" -l schema -d 'On PostgreSQL: the schema with dblock\'s tables, in the database that is connected to [env: DBLOCK_SCHEMA] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
@@ -154,6 +155,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand status" -l protocol -d 'Ho
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand status" -l schema -d 'On PostgreSQL: the schema with dblock\'s tables, in the database that is connected to [env: DBLOCK_SCHEMA] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
@@ -183,6 +185,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand kill" -l protocol -d 'How 
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand kill" -l schema -d 'On PostgreSQL: the schema with dblock\'s tables, in the database that is connected to [env: DBLOCK_SCHEMA] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
@@ -211,6 +214,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand check" -l protocol -d 'How
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand check" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand check" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand check" -l schema -d 'On PostgreSQL: the schema with dblock\'s tables, in the database that is connected to [env: DBLOCK_SCHEMA] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand check" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand check" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand check" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
@@ -258,6 +262,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand config" -l protocol -d 'Ho
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand config" -l schema -d 'On PostgreSQL: the schema with dblock\'s tables, in the database that is connected to [env: DBLOCK_SCHEMA] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
@@ -290,6 +295,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand init" -l protocol -d 'How 
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand init" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand init" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand init" -l schema -d 'On PostgreSQL: the schema with dblock\'s tables, in the database that is connected to [env: DBLOCK_SCHEMA] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand init" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand init" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand init" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
@@ -324,6 +330,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand acquire" -l protocol -d 'H
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand acquire" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand acquire" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand acquire" -l schema -d 'On PostgreSQL: the schema with dblock\'s tables, in the database that is connected to [env: DBLOCK_SCHEMA] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand acquire" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand acquire" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand acquire" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
@@ -352,6 +359,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand renew" -l protocol -d 'How
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand renew" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand renew" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand renew" -l schema -d 'On PostgreSQL: the schema with dblock\'s tables, in the database that is connected to [env: DBLOCK_SCHEMA] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand renew" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand renew" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand renew" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
@@ -378,6 +386,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand release" -l protocol -d 'H
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand release" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand release" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand release" -l schema -d 'On PostgreSQL: the schema with dblock\'s tables, in the database that is connected to [env: DBLOCK_SCHEMA] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand release" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand release" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand release" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
@@ -406,6 +415,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand history" -l protocol -d 'H
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand history" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand history" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l schema -d 'On PostgreSQL: the schema with dblock\'s tables, in the database that is connected to [env: DBLOCK_SCHEMA] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand history" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand history" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand history" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
@@ -444,6 +454,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l protocol -d
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l schema -d 'On PostgreSQL: the schema with dblock\'s tables, in the database that is connected to [env: DBLOCK_SCHEMA] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
@@ -473,6 +484,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l protocol -
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l schema -d 'On PostgreSQL: the schema with dblock\'s tables, in the database that is connected to [env: DBLOCK_SCHEMA] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
@@ -500,6 +512,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l protocol 
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l schema -d 'On PostgreSQL: the schema with dblock\'s tables, in the database that is connected to [env: DBLOCK_SCHEMA] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
@@ -526,6 +539,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l protocol
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l schema -d 'On PostgreSQL: the schema with dblock\'s tables, in the database that is connected to [env: DBLOCK_SCHEMA] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
@@ -552,6 +566,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l protoco
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l schema -d 'On PostgreSQL: the schema with dblock\'s tables, in the database that is connected to [env: DBLOCK_SCHEMA] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
@@ -605,6 +620,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l protoco
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l schema -d 'On PostgreSQL: the schema with dblock\'s tables, in the database that is connected to [env: DBLOCK_SCHEMA] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
@@ -636,6 +652,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l protocol -
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l schema -d 'On PostgreSQL: the schema with dblock\'s tables, in the database that is connected to [env: DBLOCK_SCHEMA] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
@@ -671,6 +688,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l protocol 
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l schema -d 'On PostgreSQL: the schema with dblock\'s tables, in the database that is connected to [env: DBLOCK_SCHEMA] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
@@ -702,6 +720,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l protoco
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l schema -d 'On PostgreSQL: the schema with dblock\'s tables, in the database that is connected to [env: DBLOCK_SCHEMA] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
@@ -735,6 +754,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l protocol 
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l schema -d 'On PostgreSQL: the schema with dblock\'s tables, in the database that is connected to [env: DBLOCK_SCHEMA] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
@@ -762,6 +782,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l protocol 
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l schema -d 'On PostgreSQL: the schema with dblock\'s tables, in the database that is connected to [env: DBLOCK_SCHEMA] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
@@ -790,6 +811,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l protocol
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l schema -d 'On PostgreSQL: the schema with dblock\'s tables, in the database that is connected to [env: DBLOCK_SCHEMA] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
@@ -817,6 +839,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l protoco
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l schema -d 'On PostgreSQL: the schema with dblock\'s tables, in the database that is connected to [env: DBLOCK_SCHEMA] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
@@ -843,6 +866,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l protocol
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l schema -d 'On PostgreSQL: the schema with dblock\'s tables, in the database that is connected to [env: DBLOCK_SCHEMA] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
@@ -869,6 +893,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l protoco
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l schema -d 'On PostgreSQL: the schema with dblock\'s tables, in the database that is connected to [env: DBLOCK_SCHEMA] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
@@ -895,6 +920,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l protoco
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l schema -d 'On PostgreSQL: the schema with dblock\'s tables, in the database that is connected to [env: DBLOCK_SCHEMA] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
