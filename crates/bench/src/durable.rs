@@ -42,7 +42,7 @@ pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
 }
 
 /// What is timed, again and again.
-enum Step {
+pub enum Step {
     Program(Command),
     /// A commit of one row's update, on a session that is there.
     Commit(Conn),
@@ -124,7 +124,7 @@ fn starts(setup: &Setup, servers: &[Server], table: &mut Table) -> Result<()> {
 }
 
 /// The seconds of each step, round by round.
-fn in_turns(steps: &mut [Step], rounds: usize) -> Result<Vec<Vec<f64>>> {
+pub fn in_turns(steps: &mut [Step], rounds: usize) -> Result<Vec<Vec<f64>>> {
     let mut times = vec![Vec::new(); steps.len()];
     let mut order: Vec<usize> = (0..steps.len()).collect();
     for round in 0..WARM_UP + rounds {

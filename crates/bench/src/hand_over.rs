@@ -12,7 +12,8 @@ use mysql::prelude::Queryable;
 use nix::fcntl::{Flock, FlockArg};
 
 use super::Result;
-use super::processes::{Callers, Records, now, until_server_says};
+use super::postgres::{self, libpq};
+use super::processes::{self, Callers, Records, now, until_server_says};
 use super::setup::{Server, Setup, Transport};
 use super::table::{Row, Table, Unit};
 
@@ -46,6 +47,8 @@ pub enum Queue<'a> {
     Dblock(&'a Server, usize),
     /// `dblock run --durable --wait forever`, on a server with dblock's tables.
     Durable(&'a Server),
+    /// A C program that waits in `pg_advisory_lock()`.
+    Libpq(&'a Server),
     /// `dblock run` in a loop, as long as the lock is taken.
     Polling(&'a Server),
 }
@@ -226,7 +229,9 @@ impl<'a> Bench<'a> {
 
             let begun = now()?;
             let file = self.records();
-            let callers = Callers::start(MANY, |_| self.caller(queue, &file, MANY_MILLIS))?;
+            let callers = Callers::start(MANY, |_| {
+                self.caller(queue, &file, &MANY_MILLIS.to_string())
+            })?;
             let records = callers.records(&file, MANY)?;
             from_launch[2].1.push(records.end_after(begun)?);
             from_start[2].1.push(records.makespan(MANY_SLOTS)?);
@@ -264,15 +269,49 @@ impl<'a> Bench<'a> {
         callers: usize,
         millis: impl Fn() -> usize,
     ) -> Result<Records> {
-        let file = self.records();
-        let gate = Gate::close(queue, self.setup)?;
-        let mut waiting = Callers::start(callers, |_| self.caller(queue, &file, millis()))?;
-        let gate = gate.when_all_wait(&mut waiting)?;
-        gate.open()?;
-        waiting.records(&file, callers)
+        let ((), records) = self.beside(queue, callers, millis, || Ok(()))?;
+        Ok(records)
     }
 
-    fn caller(&self, queue: Queue, file: &str, millis: usize) -> Command {
+    /// Has so many callers wait, does something beside them, and then lets them go.
+    pub fn beside<T>(
+        &mut self,
+        queue: Queue,
+        callers: usize,
+        millis: impl Fn() -> usize,
+        something: impl FnOnce() -> Result<T>,
+    ) -> Result<(T, Records)> {
+        let file = self.records();
+        let gate = self.close(queue)?;
+        let caller = |_| self.caller(queue, &file, &millis().to_string());
+        let mut waiting = Callers::start(callers, caller)?;
+        let gate = gate.when_all_wait(&mut waiting)?;
+        let result = something()?;
+        gate.open()?;
+        Ok((result, waiting.records(&file, callers)?))
+    }
+
+    fn close(&self, queue: Queue) -> Result<Gate> {
+        let server = match queue {
+            Queue::Libpq(server) => server,
+            Queue::Dblock(server, _) if server.is_postgres() => server,
+            _ => return Gate::close(queue, self.setup),
+        };
+        let gate = processes::Gate::close(format!("{}/gate", self.setup.folder))?;
+        let file = self.records();
+        let holder = Callers::start(1, |_| self.caller(queue, &file, &gate.path))?;
+        processes::until("the first caller holds the lock", || {
+            Ok(fs::read_to_string(&file).is_ok_and(|text| text.ends_with('\n')))
+        })?;
+        Ok(Gate::Holder {
+            gate,
+            holder,
+            server: server.clone(),
+        })
+    }
+
+    /// `work`: milliseconds, or the FIFO that ends the command.
+    fn caller(&self, queue: Queue, file: &str, work: &str) -> Command {
         let mut caller;
         match queue {
             Queue::Flock => {
@@ -292,6 +331,7 @@ impl<'a> Bench<'a> {
                 let options = ["--wait", "forever", "--durable"];
                 caller = self.setup.dblock(server, Transport::Tcp, NAME, &options);
             }
+            Queue::Libpq(server) => caller = libpq(self.setup, server, "wait"),
             Queue::Polling(server) => {
                 // As on many hosts, they do not all look at the same moment.
                 let first = fastrand::f64();
@@ -305,7 +345,7 @@ impl<'a> Bench<'a> {
                 caller.args(["-c", &shell, "sh"]).stdout(Stdio::piped());
             }
         }
-        caller.args(self.setup.job(file)).arg(millis.to_string());
+        caller.args(self.setup.job(file)).arg(work);
         caller
     }
 }
@@ -314,7 +354,7 @@ impl Queue<'_> {
     fn slots(self) -> usize {
         match self {
             Queue::Dblock(_, slots) => slots,
-            Queue::Flock | Queue::Durable(_) | Queue::Polling(_) => 1,
+            Queue::Flock | Queue::Durable(_) | Queue::Libpq(_) | Queue::Polling(_) => 1,
         }
     }
 }
@@ -332,6 +372,12 @@ enum Gate {
     Session(Conn),
     /// The same, but nobody is seen to wait: each caller says so when it was refused.
     Refusing(Conn),
+    /// One more caller, whose command runs until the gate goes. On PostgreSQL it notifies the head of the line.
+    Holder {
+        gate: processes::Gate,
+        holder: Callers,
+        server: Server,
+    },
 }
 
 impl Gate {
@@ -346,6 +392,7 @@ impl Gate {
             // The lock by its name is the queue for the row, which is free.
             Queue::Durable(server) => Ok(Self::Session(holder(server, 1)?)),
             Queue::Polling(server) => Ok(Self::Refusing(holder(server, 1)?)),
+            Queue::Libpq(_) => Err("not a lock of MariaDB or MySQL".into()),
         }
     }
 
@@ -368,6 +415,7 @@ impl Gate {
                     "SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User lock'",
                 )?
                 .unwrap_or_default()),
+            Self::Holder { server, .. } => postgres::waiting(server),
             Self::Refusing(_) => {
                 for caller in &mut callers.0 {
                     let stdout = caller.stdout.as_mut().ok_or("no stdout")?;
@@ -386,6 +434,12 @@ impl Gate {
             // All slots at once: the head of the queue waits for one of them, and no holder is there to wake it.
             Self::Session(mut conn) | Self::Refusing(mut conn) => {
                 conn.query_drop("DO RELEASE_ALL_LOCKS()")?;
+            }
+            Self::Holder {
+                gate, mut holder, ..
+            } => {
+                drop(gate);
+                holder.wait(0)?;
             }
         }
         Ok(())

@@ -132,7 +132,7 @@ fn processor_time(setup: &Setup, server: &Server, table: &mut Table) -> Result<(
 }
 
 /// Seconds.
-fn on_processor(pid: u32) -> Result<f64> {
+pub fn on_processor(pid: u32) -> Result<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/schedstat"))?;
     let nanos: f64 = text.split(' ').next().unwrap_or_default().parse()?;
     Ok(nanos / 1e9)

@@ -12,6 +12,7 @@ mod hand_over;
 mod holder;
 mod instructions;
 mod pages;
+mod postgres;
 mod private;
 mod processes;
 mod queue;
@@ -33,7 +34,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 type Measure = fn(&Setup, &mut Table) -> Result<()>;
 
 /// The parts, by the names that script/bench knows.
-const PARTS: [(&str, Measure); 9] = [
+const PARTS: [(&str, Measure); 10] = [
     ("start", start::measure),
     ("wire", wire::measure),
     ("instructions", instructions::measure),
@@ -42,6 +43,7 @@ const PARTS: [(&str, Measure); 9] = [
     ("holder", holder::measure),
     ("hand_over", hand_over::measure),
     ("durable", durable::measure),
+    ("postgres", postgres::measure),
     ("queue", queue::measure),
     ("cron", cron::measure),
 ];

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::hand_over::{FLOCKS, GROWTH};
 use super::table::{Row, Table, figure};
-use super::{cron, hand_over, private, queue, start};
+use super::{cron, hand_over, postgres, private, queue, start};
 
 const SERVERS: [&str; 2] = ["MariaDB", "MySQL"];
 
@@ -37,14 +37,15 @@ pub fn figures(table: &Table) -> String {
 
 /// The tables of docs/speed.md, in Markdown.
 pub fn table(table: &Table) -> String {
-    let mut text = table.head();
-    starts(table, &mut text);
+    let mut text = table.head().trim_end().to_owned() + "\n";
+    lines(table, start::PART, "start to end", "flock", &mut text);
     hand_overs(table, &mut text);
     let is_other = |row: &Row| {
         ![
             start::PART,
             hand_over::PART,
             private::PART,
+            postgres::PART,
             queue::PART,
             cron::PART,
         ]
@@ -54,6 +55,7 @@ pub fn table(table: &Table) -> String {
     others(table, "", is_other, &mut text);
     let what = "locks as rows, and servers that put each commit on the disk";
     others(table, what, |row| row.part == private::PART, &mut text);
+    lines(table, postgres::PART, "on PostgreSQL", "", &mut text);
     let what = "the queue, on such servers";
     others(table, what, |row| row.part == queue::PART, &mut text);
     let what = "the daemons of a crontab, on such servers";
@@ -61,17 +63,20 @@ pub fn table(table: &Table) -> String {
     text
 }
 
-fn starts(table: &Table, text: &mut String) {
-    if !table.rows.iter().any(|row| row.part == start::PART) {
+/// A line for each figure of a part, with its spread. `usual`: what most of them are compared with, or nothing.
+fn lines(table: &Table, part: &str, heading: &str, usual: &str, text: &mut String) {
+    if !table.rows.iter().any(|row| row.part == part) {
         return;
     }
+    let against = format!("against {usual}");
+    let against = against.trim_end();
     let _ = writeln!(
         text,
-        "| start to end | median | against flock | aim |\n|---|---|---|---|"
+        "\n| {heading} | median | {against} | aim |\n|---|---|---|---|"
     );
-    for row in table.rows.iter().filter(|row| row.part == start::PART) {
+    for row in table.rows.iter().filter(|row| row.part == part) {
         let ratio = match &row.ratio {
-            Some((ratio, other)) if other == "flock" => format!("{ratio:.2} ×"),
+            Some((ratio, other)) if other == usual => format!("{ratio:.2} ×"),
             Some((ratio, other)) => format!("{ratio:.2} × {other}"),
             None => String::new(),
         };

@@ -9,9 +9,13 @@ use mysql::{Conn, Opts, OptsBuilder};
 
 use super::Result;
 
-/// The account on both servers, which has no privilege.
+/// The account on all servers, which has no privilege.
 pub const ACCOUNT: &str = "dblock";
 pub const PASSWORD: &str = "dblock-secret";
+
+/// PostgreSQL, as the table names it, and the database whose locks are meant.
+const POSTGRES: &str = "PostgreSQL";
+pub const DATABASE: &str = "app";
 
 /// A server that does not answer for so long has broken down.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
@@ -41,10 +45,37 @@ pub struct Sizes {
     pub durable_ttl: Option<&'static str>,
     /// Restarts of each server under durable locks.
     pub restarts: usize,
+    /// The same for PostgreSQL.
+    pub postgres: OfPostgres,
     /// What the queue is measured with.
     pub queue: OfQueue,
     /// And the crontab.
     pub cron: OfCron,
+}
+
+/// How much is measured on PostgreSQL.
+#[derive(Debug, Clone, Copy)]
+pub struct OfPostgres {
+    /// Callers that wait for one lock, and rounds of so many.
+    pub waiting: [(usize, usize); 2],
+    /// Callers that wait while statements are counted, and for how many seconds.
+    pub idle: (usize, u64),
+    /// Callers that wait while a table is vacuumed and indexed, and rounds.
+    pub upkeep: (usize, usize),
+}
+
+impl OfPostgres {
+    const FULL: Self = Self {
+        waiting: [(10, 12), (100, 3)],
+        idle: (100, 30),
+        upkeep: (30, 10),
+    };
+
+    const SMOKE: Self = Self {
+        waiting: [(3, 1), (5, 1)],
+        idle: (10, 2),
+        upkeep: (3, 1),
+    };
 }
 
 /// How much of the queue is measured.
@@ -170,6 +201,7 @@ impl Sizes {
         durable: (1000, 60),
         durable_ttl: None,
         restarts: 5,
+        postgres: OfPostgres::FULL,
         queue: OfQueue::FULL,
         cron: OfCron::FULL,
     };
@@ -187,6 +219,7 @@ impl Sizes {
         durable: (8, 2),
         durable_ttl: Some("4s"),
         restarts: 1,
+        postgres: OfPostgres::SMOKE,
         queue: OfQueue::SMOKE,
         cron: OfCron::SMOKE,
     };
@@ -228,7 +261,11 @@ impl Server {
         })
     }
 
-    /// A session of this program's own.
+    pub fn is_postgres(&self) -> bool {
+        self.name == POSTGRES
+    }
+
+    /// A session of this program's own, on MariaDB or MySQL.
     pub fn session(&self) -> Result<Conn> {
         Ok(Conn::new(self.options())?)
     }
@@ -263,6 +300,8 @@ pub struct Setup {
     /// A MariaDB without TLS, as Debian configures it; the other two offer it.
     pub without_tls: Server,
     pub mysql: Server,
+    /// Where the part `postgres` is wanted.
+    pub postgres: Option<Server>,
     /// The address of etcd, and the socket of redis.
     pub etcd: String,
     pub redis: String,
@@ -282,6 +321,9 @@ impl Setup {
             mariadb: Server::from_environment("MariaDB", "BENCH_MARIADB")?,
             without_tls: Server::from_environment("MariaDB", "BENCH_WITHOUT_TLS")?,
             mysql: Server::from_environment("MySQL", "BENCH_MYSQL")?,
+            postgres: env::var_os("BENCH_POSTGRES_SERVER")
+                .map(|_| Server::from_environment(POSTGRES, "BENCH_POSTGRES_SERVER"))
+                .transpose()?,
             etcd: given("BENCH_ETCD")?,
             redis: given("BENCH_REDIS")?,
         })
@@ -301,6 +343,9 @@ impl Setup {
     ) -> Command {
         let url = match transport {
             Transport::Socket => format!("mysql://{ACCOUNT}@localhost/?socket={}", server.socket),
+            _ if server.is_postgres() => {
+                format!("postgres://{ACCOUNT}@127.0.0.1:{}/{DATABASE}", server.port)
+            }
             _ => format!("mysql://{ACCOUNT}@127.0.0.1:{}/", server.port),
         };
         let mut dblock = self.program(&self.dblock, &url);

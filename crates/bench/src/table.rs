@@ -161,6 +161,7 @@ impl Table {
                 "dblock": first_line(&setup.dblock, "--version")?,
                 "MariaDB": setup.mariadb.version,
                 "MySQL": setup.mysql.version,
+                "PostgreSQL": setup.postgres.as_ref().map(|server| &server.version),
                 "flock": first_line("flock", "--version")?,
                 "etcd": first_line("etcd", "--version")?,
                 "redis": first_line("redis-server", "--version")?,
@@ -185,8 +186,12 @@ impl Table {
             let value = self.origin.get(key).and_then(Value::as_str);
             value.unwrap_or_default()
         };
+        let postgres = match of("PostgreSQL") {
+            "" => String::new(),
+            version => format!(", PostgreSQL {version}"),
+        };
         format!(
-            "{}, {}; MariaDB {}, MySQL {}. Medians; in brackets from the 10th to the 90th of 100.\n\n",
+            "{}, {}; MariaDB {}, MySQL {}{postgres}. Medians; in brackets from the 10th to the 90th of 100.\n\n",
             of("date"),
             of("machine"),
             of("MariaDB"),

@@ -1,0 +1,321 @@
+//! Locks on PostgreSQL: what a run and a hand-over cost beside a C program with libpq, what those that wait cost the server, and
+//! whether VACUUM and CREATE INDEX CONCURRENTLY go on beside them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::Result;
+use super::durable::{Step, in_turns};
+use super::hand_over::{Bench, Queue};
+use super::holder::on_processor;
+use super::setup::{ACCOUNT, DATABASE, PASSWORD, Server, Setup, Transport};
+use super::table::{Row, Table, Unit};
+
+pub const PART: &str = "postgres";
+
+/// Most that a run should take of `flock`'s time, and of the C program's.
+const FLOCKS: f64 = 3.5;
+const LIBPQS: f64 = 0.5;
+
+/// Most that a hand-over should take of one of the C program's.
+const HAND_OVERS: f64 = 3.0;
+
+/// Most statements a second, and the largest share of a processor, that all who wait for one lock should take of the server.
+const STATEMENTS: f64 = 15.0;
+const PROCESSOR: f64 = 0.01;
+
+/// Rows that VACUUM has to remove; as many others stay.
+const DEAD_ROWS: u32 = 10_000;
+
+/// The key of the C program's lock.
+const KEY: &str = "1";
+
+pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
+    let server = setup.postgres.as_ref().ok_or("no PostgreSQL was started")?;
+    starts(setup, server, table)?;
+    hand_overs(setup, server, table)?;
+    waiters(setup, server, table)?;
+    upkeep(setup, server, table)
+}
+
+/// `pg-lock try|wait`, which is to be told the command.
+pub fn libpq(setup: &Setup, server: &Server, how: &str) -> Command {
+    let mut program = setup.other(&format!("{}/pg-lock", setup.folder));
+    program
+        .env("PGHOST", "127.0.0.1")
+        .env("PGPORT", server.port.to_string())
+        .env("PGDATABASE", DATABASE)
+        .env("PGUSER", ACCOUNT)
+        .env("PGPASSWORD", PASSWORD)
+        .env("PGSSLMODE", "disable")
+        .args([how, KEY]);
+    program
+}
+
+/// How many wait for the only lock that others wait for: in dblock's line, or in `pg_advisory_lock()`.
+pub fn waiting(server: &Server) -> Result<usize> {
+    let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND (objsubid = 2 OR NOT granted)";
+    Ok(sql(server, &[waiting])?.stdout.trim().parse()?)
+}
+
+/// What psql printed.
+struct Printed {
+    stdout: String,
+    stderr: String,
+}
+
+/// Runs statements one after another, in one session of the administrator.
+fn sql(server: &Server, statements: &[&str]) -> Result<Printed> {
+    let mut psql = Command::new("psql");
+    psql.env("PGPASSWORD", "admin-secret")
+        .args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align"])
+        .args(["--set", "ON_ERROR_STOP=1", "--host", "127.0.0.1"])
+        .args(["--port", &server.port.to_string(), "--user", "admin"])
+        .args(["--dbname", DATABASE]);
+    for statement in statements {
+        psql.args(["--command", statement]);
+    }
+    let output = psql.output()?;
+    let printed = Printed {
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    };
+    if !output.status.success() {
+        return Err(format!("psql: {}", printed.stderr).into());
+    }
+    Ok(printed)
+}
+
+/// Whole processes, from start to end.
+fn starts(setup: &Setup, server: &Server, table: &mut Table) -> Result<()> {
+    let mut flock = setup.other("flock");
+    flock.args(["-n", &format!("{}/f", setup.folder), "true"]);
+    let mut dblock = setup.dblock(server, Transport::Tcp, "x", &[]);
+    dblock.arg("true");
+    let mut c = libpq(setup, server, "try");
+    c.arg("true");
+    let mut without_gss = libpq(setup, server, "try");
+    without_gss.arg("true").env("PGGSSENCMODE", "disable");
+    let mut steps = [flock, c, without_gss, dblock].map(Step::Program);
+    let times = in_turns(&mut steps, setup.sizes.runs)?;
+    let names = [
+        "`flock -n FILE true`",
+        "a C program with libpq, `pg_try_advisory_lock()` and `true`",
+        "the same with `gssencmode=disable`",
+        "`dblock run --name x -- true`",
+    ];
+    let rows = names
+        .into_iter()
+        .zip(times)
+        .map(|(name, times)| Row::new(PART, name, Unit::Seconds, times))
+        .collect::<Vec<_>>();
+    let [flock, c, without_gss, dblock] = &rows[..] else {
+        return Err("something was not timed".into());
+    };
+    table.add(flock.clone());
+    table.add(c.clone().against(flock, "flock"));
+    table.add(without_gss.clone().against(flock, "flock"));
+    let against_flock = dblock.clone().against(flock, "flock");
+    table.add(against_flock.ratio_at_most(FLOCKS));
+    let against = |other: &Row, what: &str| {
+        let what = what.to_owned();
+        let row = Row {
+            what,
+            ..dblock.clone()
+        };
+        row.against(other, "C")
+    };
+    let row = against(c, "that against the C program");
+    table.add(row.ratio_at_most(LIBPQS));
+    table.add(against(
+        without_gss,
+        "and against it with `gssencmode=disable`",
+    ));
+    Ok(())
+}
+
+/// How soon the next command starts, one slot, and several that wait.
+fn hand_overs(setup: &Setup, server: &Server, table: &mut Table) -> Result<()> {
+    let contenders = [
+        (
+            "a C program in `pg_advisory_lock()`".to_owned(),
+            Queue::Libpq(server),
+        ),
+        ("`dblock run --wait`".to_owned(), Queue::Dblock(server, 1)),
+    ];
+    for (waiting, rounds) in setup.sizes.postgres.waiting {
+        let samples = Bench::new(setup).hand_overs(&contenders, waiting, rounds)?;
+        let row = |(name, times): (String, Vec<f64>)| {
+            let what =
+                format!("one command's end to the next one's start, {waiting} waiting: {name}");
+            Row::new(PART, what, Unit::Seconds, times)
+        };
+        let rows: Vec<Row> = samples.into_iter().map(row).collect();
+        let [c, dblock] = &rows[..] else {
+            return Err("something was not timed".into());
+        };
+        table.add(c.clone());
+        let dblock = dblock.clone().against(c, "C");
+        table.add(dblock.ratio_at_most(HAND_OVERS));
+    }
+    Ok(())
+}
+
+/// What those that wait for one lock ask of the server.
+fn waiters(setup: &Setup, server: &Server, table: &mut Table) -> Result<()> {
+    let (count, seconds) = setup.sizes.postgres.idle;
+    sql(
+        server,
+        &["CREATE EXTENSION IF NOT EXISTS pg_stat_statements"],
+    )?;
+    let idle = Load::of(server, seconds / 2)?;
+    let queue = Queue::Dblock(server, 1);
+    let load = || Load::of(server, seconds);
+    let (load, records) = Bench::new(setup).beside(queue, count, || 0, load)?;
+    records.hand_overs(1)?;
+    if load.statements <= 0.0 {
+        return Err("those that wait were not seen to ask anything".into());
+    }
+    let what = format!("statements a second of {count} that wait for one lock");
+    table.add(Row::one(PART, what, Unit::Count, load.statements).at_most(STATEMENTS));
+    let what = "the server's share of a processor without them";
+    table.add(Row::one(PART, what, Unit::Share, idle.processor));
+    let what = "and with them";
+    table.add(Row::one(PART, what, Unit::Share, load.processor).at_most(PROCESSOR));
+    Ok(())
+}
+
+/// What the server does, a second.
+struct Load {
+    /// Of dblock's role.
+    statements: f64,
+    /// Of one processor, all processes of the server.
+    processor: f64,
+}
+
+impl Load {
+    fn of(server: &Server, seconds: u64) -> Result<Self> {
+        sql(server, &["SELECT pg_stat_statements_reset()"])?;
+        let (before, begun) = (processor_times(server)?, Instant::now());
+        sleep(Duration::from_secs(seconds));
+        let (after, took) = (processor_times(server)?, begun.elapsed());
+        let added = |(pid, time): (&u32, &f64)| Some(after.get(pid)? - time);
+        let processor: f64 = before.iter().filter_map(added).sum();
+        let count = format!(
+            "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE userid = '{ACCOUNT}'::regrole"
+        );
+        let statements: f64 = sql(server, &[&count])?.stdout.trim().parse()?;
+        Ok(Self {
+            statements: statements / took.as_secs_f64(),
+            processor: processor / took.as_secs_f64(),
+        })
+    }
+}
+
+/// Seconds that each process of the server has been on a processor.
+fn processor_times(server: &Server) -> Result<BTreeMap<u32, f64>> {
+    let pid = server.pid;
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
+    let mut times = BTreeMap::from([(pid, on_processor(pid)?)]);
+    for child in children.split_whitespace() {
+        let child = child.parse()?;
+        // The session of the last statement may just be ending.
+        if let Ok(time) = on_processor(child) {
+            times.insert(child, time);
+        }
+    }
+    Ok(times)
+}
+
+/// What a database's upkeep takes alone, and beside a holder and others that wait.
+fn upkeep(setup: &Setup, server: &Server, table: &mut Table) -> Result<()> {
+    let (count, rounds) = setup.sizes.postgres.upkeep;
+    let mut bench = Bench::new(setup);
+    let (mut alone, mut beside) = (Upkeep::default(), Upkeep::default());
+    for _ in 0..rounds {
+        alone.measure(server)?;
+        let (dblock, dblocks) = (Queue::Dblock(server, 1), || beside.measure(server));
+        let ((), records) = bench.beside(dblock, count, || 0, dblocks)?;
+        records.hand_overs(1)?;
+    }
+    // What it looks like where the snapshots of others keep the rows: an index would never be finished there.
+    let (libpq, vacuum) = (Queue::Libpq(server), || vacuum(server));
+    let ((_, kept), _) = bench.beside(libpq, count, || 0, vacuum)?;
+
+    let others = format!("a holder and {count} that wait");
+    let mut pair = |what: &str, alone: Vec<f64>, beside: Vec<f64>| {
+        let alone = Row::new(PART, format!("{what}, alone"), Unit::Seconds, alone);
+        table.add(alone.clone());
+        let what = format!("{what}, beside {others}");
+        let beside = Row::new(PART, what, Unit::Seconds, beside);
+        table.add(beside.against(&alone, "alone"));
+    };
+    let vacuum = format!("VACUUM (VERBOSE) with {DEAD_ROWS} dead rows");
+    pair(&vacuum, alone.vacuum, beside.vacuum);
+    pair("CREATE INDEX CONCURRENTLY", alone.index, beside.index);
+    let of_all = f64::from(DEAD_ROWS);
+    let what = format!("rows that VACUUM removed beside {others}");
+    table.add(Row::new(PART, what, Unit::Count, beside.removed).at_least(of_all));
+    let what = format!("and beside {count} C programs in `pg_advisory_lock()`");
+    table.add(Row::one(PART, what, Unit::Count, kept));
+    Ok(())
+}
+
+#[derive(Default)]
+struct Upkeep {
+    vacuum: Vec<f64>,
+    removed: Vec<f64>,
+    index: Vec<f64>,
+}
+
+impl Upkeep {
+    fn measure(&mut self, server: &Server) -> Result<()> {
+        let (took, removed) = vacuum(server)?;
+        self.vacuum.push(took);
+        self.removed.push(removed);
+        let index = "CREATE INDEX CONCURRENTLY bench_id ON bench (id)";
+        let limit = "SET statement_timeout = '30s'";
+        let printed = sql(server, &[limit, "\\timing on", index])?;
+        self.index.push(seconds(&printed)?);
+        Ok(())
+    }
+}
+
+/// Makes the table with dead rows anew, so that those that wait were there before; seconds, and rows that were removed.
+fn vacuum(server: &Server) -> Result<(f64, f64)> {
+    let rows = format!("INSERT INTO bench SELECT generate_series(1, 2 * {DEAD_ROWS})");
+    let delete = "DELETE FROM bench WHERE id % 2 = 0";
+    sql(
+        server,
+        &[
+            "DROP TABLE IF EXISTS bench",
+            "CREATE TABLE bench (id int)",
+            &rows,
+            delete,
+        ],
+    )?;
+    let printed = sql(server, &["\\timing on", "VACUUM (VERBOSE) bench"])?;
+    Ok((seconds(&printed)?, removed(&printed.stderr)?))
+}
+
+/// What psql says that the last statement took.
+fn seconds(printed: &Printed) -> Result<f64> {
+    let text = printed.stdout.rsplit_once("Time: ").ok_or("no time")?.1;
+    let millis: f64 = text.split(' ').next().unwrap_or_default().parse()?;
+    Ok(millis / 1000.0)
+}
+
+/// From PostgreSQL 15 on: `tuples: 10000 removed, ...`; before: `"bench": found 10000 removable, ...`.
+fn removed(verbose: &str) -> Result<f64> {
+    let mut words = verbose.split_whitespace().peekable();
+    while let Some(word) = words.next() {
+        let next = words.peek().and_then(|next| next.parse().ok());
+        if let ("tuples:" | "found", Some(removed)) = (word, next) {
+            return Ok(removed);
+        }
+    }
+    Err(format!("VACUUM did not say what it removed: {verbose}").into())
+}
