@@ -34,8 +34,10 @@ pub enum Ask {
 /// The server's answer to an [`Ask`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// It is done, or the wait has ended, by a notification or not.
+    /// It is done.
     Done,
+    /// The wait has ended, by a notification or not.
+    Awake { is_notified: bool },
     /// Whether that number was free.
     Free(bool),
     /// The largest number, and how many numbers are smaller than this caller's.
@@ -49,6 +51,8 @@ pub enum Answer {
 pub struct Place {
     /// Its number; zero: it has none.
     number: u32,
+    /// Whether it is known to be the head. Nobody gets a smaller number, so it stays that.
+    is_head: bool,
     slot: Option<u32>,
 }
 
@@ -64,6 +68,7 @@ impl Place {
             (Ask::Take(number), Answer::Free(true)) => self.number = number,
             (Ask::TrySlots, Answer::Slot(slot)) => self.slot = slot,
             (Ask::Leave(_), _) => self.number = 0,
+            (Ask::Stand, Answer::Standing { ahead: 0, .. }) => self.is_head = self.number > 0,
             _ => {}
         }
         match (asked, answer) {
@@ -73,10 +78,11 @@ impl Place {
                 Ask::Take(largest.map_or(1, |largest| largest.saturating_add(1)))
             }
             (Ask::Stand, Answer::Standing { ahead: 0, .. })
-            // Nobody gets a smaller number.
-            | (Ask::Idle { ahead: 0 }, _) => Ask::TrySlots,
+            | (Ask::Idle { ahead: 0 }, _)
+            // Only the head is notified.
+            | (Ask::Idle { .. }, Answer::Awake { is_notified: true }) => Ask::TrySlots,
             (Ask::Stand, Answer::Standing { ahead, .. }) => Ask::Idle { ahead },
-            (Ask::TrySlots, _) => Ask::Idle { ahead: 0 },
+            (Ask::TrySlots, _) if self.is_head => Ask::Idle { ahead: 0 },
             _ => Ask::Stand,
         }
     }

@@ -125,8 +125,8 @@ impl World {
                 Answer::Slot(slot)
             }
             Ask::Idle { .. } => {
-                self.callers[at].is_notified = false;
-                Answer::Done
+                let is_notified = std::mem::take(&mut self.callers[at].is_notified);
+                Answer::Awake { is_notified }
             }
             Ask::Leave(number) => {
                 assert_eq!(self.callers[at].number, Some(number));

@@ -68,14 +68,14 @@ impl Request {
                     };
                     let left = self.left().unwrap_or(look);
                     let longest = turns.as_ref().map_or(look, |turns| turns.longest);
-                    session.await_notification(look.min(left).min(longest))?;
+                    let is_notified = session.await_notification(look.min(left).min(longest))?;
                     if let Some(turns) = &mut turns
                         && turn_begun.elapsed() >= turns.longest
                     {
                         (turns.after)(session)?;
                         turn_begun = Moment::now();
                     }
-                    Answer::Done
+                    Answer::Awake { is_notified }
                 }
                 Ask::Leave(number) => {
                     carry_out(session, &line.leave(number, ttl))?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use super::plain::{OWN_DATABASE, idle_timeout, locks, own_locks};
+use super::plain::{idle_timeout, locks, own_locks, select_own};
 use crate::db::{Ask, LIST, ask, ask_values, command};
 use crate::lock::Key;
 use crate::lock::Name;
@@ -72,10 +72,8 @@ impl Line {
         let ahead = format!("count(*) FILTER (WHERE number < {number})");
         let [near, far] = [near, far].map(idle_timeout);
         let sql = format!(
-            "SELECT max(number), {ahead}, CASE WHEN {ahead} <= {few} THEN {near} ELSE {far} END \
-             FROM (SELECT objid::bigint AS number FROM pg_locks WHERE locktype = 'advisory' AND granted \
-             AND database = {OWN_DATABASE} AND {}) AS line",
-            self.condition()
+            "SELECT max(number), {ahead}, CASE WHEN {ahead} <= {few} THEN {near} ELSE {far} END FROM {} AS line",
+            select_own("objid::bigint AS number", &self.condition())
         );
         ask("stand in line", sql, |rows| {
             let row = rows.one()?;

@@ -16,7 +16,7 @@ pub use line::Line;
 pub use plain::{
     ask_owners, held_keys, kill_session, release_once, set_idle_timeout, take_lock, take_locks_now,
 };
-use plain::{held, keep_session, own_locks, owner, unlock};
+use plain::{held, keep_session, own_locks, owner, select_own, unlock};
 
 /// Two columns that say whether the server takes writes.
 const WRITES: &str = "pg_is_in_recovery()::int, current_setting('default_transaction_read_only')";
@@ -137,7 +137,8 @@ impl PostgresStatements {
         format!("CASE WHEN {} THEN 0 ELSE -1 END", self.take(0, false, None))
     }
 
-    /// As [`PostgresStatements::take`], a row for each slot: the server stops at the first that it gives.
+    /// Takes the first free slot of several whose holders nobody ends and that nobody is taking again, as far as one look shows; and unlocks
+    /// it if a second look, after that, shows otherwise. So a look is never older than the slot that it is about.
     fn take_any_of_many(&self) -> String {
         let mut rows = String::new();
         for (slot, key) in (0..).zip(&self.slots) {
@@ -151,13 +152,13 @@ impl PostgresStatements {
             let keys = keys.map(Key::arguments).join(", ");
             let _ = write!(rows, "{comma}({slot}, {keys})");
         }
-        let markers = own_locks(
-            "objsubid = 1 AND (classid::bigint << 32) | objid::bigint IN (one.killed, one.ending, one.back)",
-        );
+        let held = select_own("(classid::bigint << 32) | objid::bigint", "objsubid = 1");
         format!(
-            "coalesce((SELECT one.slot FROM (VALUES {rows}) AS one (slot, key, killed, ending, back) \
-             WHERE CASE WHEN pg_try_advisory_lock(one.key) THEN CASE WHEN EXISTS {markers} \
-             THEN NOT pg_advisory_unlock(one.key) ELSE true END ELSE false END LIMIT 1), -1)"
+            "coalesce((WITH one AS MATERIALIZED (SELECT * FROM (VALUES {rows}) AS one (slot, key, killed, ending, back) \
+             WHERE CASE WHEN ARRAY[one.killed, one.ending, one.back] && ARRAY{held} THEN false \
+             ELSE pg_try_advisory_lock(one.key) END LIMIT 1) \
+             SELECT CASE WHEN NOT ARRAY[one.killed, one.ending, one.back] && ARRAY{held} THEN one.slot \
+             WHEN pg_advisory_unlock(one.key) THEN -1 ELSE -1 END FROM one), -1)"
         )
     }
 

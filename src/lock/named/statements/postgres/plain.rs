@@ -8,22 +8,25 @@ use crate::lock::Key;
 /// The database of this session.
 const DATABASE: &str = "(SELECT oid FROM pg_database WHERE datname = current_database())";
 
-/// The database of this session, which holds a lock. In a new session that is read much sooner.
-pub const OWN_DATABASE: &str = "(SELECT own.database FROM pg_locks own WHERE own.locktype = 'advisory' AND own.pid = pg_backend_pid() LIMIT 1)";
-
 /// The advisory locks of this database of which this is true, as a subquery.
 pub fn locks(condition: &str) -> String {
-    locks_in(DATABASE, condition)
-}
-
-/// As [`locks`], for a session that holds a lock.
-pub fn own_locks(condition: &str) -> String {
-    locks_in(OWN_DATABASE, condition)
-}
-
-fn locks_in(database: &str, condition: &str) -> String {
     format!(
-        "(SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND database = {database} AND {condition})"
+        "(SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND database = {DATABASE} AND {condition})"
+    )
+}
+
+/// As [`locks`], for a session that holds a lock: all locks are read once, without a view, and its own one says which database it is. In
+/// a new session that takes half the time.
+pub fn own_locks(condition: &str) -> String {
+    select_own("pid", condition)
+}
+
+/// As [`own_locks`], with these columns in place of the session.
+pub fn select_own(columns: &str, condition: &str) -> String {
+    format!(
+        "(WITH held AS MATERIALIZED (SELECT pid, database, classid, objid, objsubid FROM pg_lock_status() \
+         WHERE locktype = 'advisory' AND granted) SELECT {columns} FROM held \
+         WHERE database = (SELECT database FROM held WHERE pid = pg_backend_pid() LIMIT 1) AND {condition})"
     )
 }
 
