@@ -30,7 +30,7 @@ pub use peer::{
     ALL_ATTRIBUTES, Claims, Client, OWN_ATTRIBUTES, PROGRAM, claims, client, short_address,
 };
 pub use postgres::sql as postgres_sql;
-pub use postgres::{Facts, ask_facts, ask_sessions};
+pub use postgres::{Facts, TIMELINE, ask_facts, ask_sessions};
 pub use row::{Row, Rows, no_answer};
 pub use server_facts::{SessionInfo, ask_session_info};
 pub use session::Session;

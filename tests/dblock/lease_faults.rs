@@ -182,6 +182,7 @@ all_servers! {
                 let command = first.wait_pid("shell");
                 let second = second(server, &name, TELLS_ITS_BEGIN);
                 kill_session(server, &name);
+                server.watcher().wake(&name);
                 let killed = Instant::now();
                 // On a busy machine the second may not have begun when the first is back: then it has to wait on.
                 let is_back = || first.stderr().contains("reacquired after");

@@ -10,6 +10,9 @@ use crate::base::text::printable;
 use crate::db::fault::Fault;
 use crate::db::wire::Code;
 
+/// The function that tells a server's timeline.
+pub const TIMELINE: &str = "pg_control_checkpoint";
+
 /// What a server says when it refuses something.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Refusal {
@@ -82,6 +85,10 @@ impl Refusal {
     pub fn of_statement(&self) -> Fault {
         if self.is_fatal {
             return Fault::Gone(self.to_string());
+        }
+        // Not every server has it, or lets everybody ask.
+        if self.message.contains(TIMELINE) {
+            return Fault::NoSuchVariable(TIMELINE.to_owned());
         }
         match &*self.state {
             // Cancelled, or a time limit of the statement.

@@ -30,6 +30,8 @@ use crate::db::wire::Wire;
 /// The server's answer to the request for TLS: yes, no.
 const WITH_TLS: u8 = b'S';
 const WITHOUT_TLS: u8 = b'N';
+/// It cannot start a process, say.
+const AN_ERROR: u8 = b'E';
 
 /// Why a login is refused that is to be bound to the TLS channel.
 const NOT_BOUND: &str = "channel_binding=require, and the server does not bind the login to TLS";
@@ -97,6 +99,8 @@ impl Account {
             .map_err(|error| of_transport(&error))?;
         match answer[0] {
             WITH_TLS => {}
+            // What follows is read without TLS, and so is not believed.
+            AN_ERROR => return Err(Fault::Gone("the server cannot start a session".to_owned())),
             WITHOUT_TLS if self.tls.is_optional() => {
                 tell(&format!("{server} offers no TLS; connecting without"));
                 return Ok((Stream::Plain(socket), None));
@@ -268,6 +272,10 @@ impl Account {
                 }
                 // The pooler's number is of no use.
                 Message::BackendKeyData(_) => {}
+                // By that number it is found out whether a pooler shares sessions.
+                Message::ReadyForQuery(_) if wire.pid == 0 && !self.settings.has_pooler => {
+                    return Err(garbled(&"a login without the number of the session"));
+                }
                 Message::ReadyForQuery(_) => return Ok(()),
                 Message::ErrorResponse(body) => {
                     return Err(Refusal::read(&body).of_login(server, &self.user));

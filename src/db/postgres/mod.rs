@@ -15,4 +15,5 @@ mod wire;
 
 pub use account::Account;
 pub use facts::{Facts, ask_facts};
+pub use fault::TIMELINE;
 pub use sessions::ask_sessions;

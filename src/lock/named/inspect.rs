@@ -148,7 +148,7 @@ impl Inspector {
     pub fn line(&mut self, name: &Name) -> Result<Vec<u64>, Fault> {
         match self.session.kind() {
             Kind::MySql => Ok(Vec::new()),
-            Kind::Postgres => self.run(&Line::of(name).ask_waiters()),
+            Kind::Postgres => self.run(&Line::ask_waiters(name)),
         }
     }
 }

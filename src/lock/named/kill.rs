@@ -374,7 +374,7 @@ impl Killing<'_> {
         if self.dry_run || self.inspector.session.kind() != Kind::Postgres {
             return Ok(());
         }
-        self.inspector.run(&Line::of(self.name).wake_head())
+        self.inspector.run(&Line::wake_heads(self.name))
     }
 
     /// Limits how long the server keeps the markers of this session when it is idle.

@@ -256,7 +256,13 @@ impl Backend for NamedLock {
     }
 
     fn on_session_end(&mut self) -> Option<String> {
-        self.session.as_mut()?.last_words()
+        let session = self.session.as_mut()?;
+        let cause = session.last_words();
+        if cause.is_none() {
+            // If this fails, the session has ended, and its next statement fails.
+            let _ = session.answer_within(self.answer_limit.unwrap_or_default());
+        }
+        cause
     }
 
     fn try_reacquire(&mut self, take: bool, until: Option<Moment>) -> Reattempt {

@@ -265,9 +265,7 @@ pub fn await_waiter(
     let until = Moment::now() + limit;
     let waits = match session.kind() {
         Kind::MySql => ask_waits(waiter),
-        Kind::Postgres => Line::of(name)
-            .ask_waiters()
-            .map(move |waiters| waiters.contains(&waiter)),
+        Kind::Postgres => Line::ask_waiters(name).map(move |waiters| waiters.contains(&waiter)),
     };
     while session.try_run(&waits)? != Ok(true) && Moment::now() < until {
         sleep(LOOK_AGAIN);

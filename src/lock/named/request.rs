@@ -243,7 +243,7 @@ impl Request {
     ///
     /// # Errors
     /// [`Fault::ReadOnly`], and [`Reason::Configuration`] for a server that is too old.
-    pub(super) fn refuse(&self, session: &Session) -> Result<(), Fault> {
+    pub(in crate::lock) fn refuse(&self, session: &Session) -> Result<(), Fault> {
         if self.kind != Kind::Postgres {
             return Ok(());
         }

@@ -125,6 +125,7 @@ impl RowLock {
 
     /// Prepares a new session for the tables, and asks for the named lock, in one packet. Returns the answer about the named lock.
     fn prepare_and_open(&mut self, session: &mut Session) -> Result<Result<Opening, Fault>, Fault> {
+        self.request.refuse(session)?;
         self.limit_preparing(session)?;
         let (first, asked) = (self.request.first(session.handshake_id()), Moment::now());
         let (prepared, answer) = prepare_and_ask(&self.spec.tables, self.limit(), &first, session);

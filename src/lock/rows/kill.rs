@@ -214,7 +214,7 @@ impl RowKilling<'_> {
             // Other runs need it. Its owner finds out that this row is gone.
             Some(id) if self.is_shared(id)? => true,
             Some(id) => {
-                let lock = self.named.name.slot_on_server(row.slot);
+                let lock = run_lock_of(&row.owner);
                 let killed = self.named.kill_session(id, &lock)?.is_ok();
                 let begun = Moment::now();
                 let mut is_there = self.session_of(row)? == Some(id);
@@ -331,7 +331,7 @@ impl RowKilling<'_> {
                 && !self.is_shared(id)?
             {
                 // A session of another account may not be killed. It learns of the request with its next renewal.
-                let lock = self.named.name.slot_on_server(row.slot);
+                let lock = run_lock_of(&row.owner);
                 lost_session |= self.named.kill_session(id, &lock)?.is_ok();
                 tried.push(id);
             }

@@ -524,6 +524,8 @@ pub trait Watcher {
     fn sessions(&mut self) -> Vec<(u64, Option<u16>)>;
     /// Ends a session. It may have ended.
     fn end_session(&mut self, id: u64);
+    /// Tells the head of those that wait for a lock that it is free, where the server does not: a session that was ended tells nobody.
+    fn wake(&mut self, name: &str);
     /// Interrupts what a session does. It may have ended.
     fn interrupt(&mut self, id: u64);
 }
@@ -568,6 +570,8 @@ impl Watcher for Conn {
         let _ = self.query_drop(format!("KILL {id}"));
     }
 
+    fn wake(&mut self, _name: &str) {}
+
     fn interrupt(&mut self, id: u64) {
         let _ = self.query_drop(format!("KILL QUERY {id}"));
     }
@@ -603,7 +607,14 @@ impl Watcher for Postgres {
     }
 
     fn end_session(&mut self, id: u64) {
-        self.run(&format!("SELECT pg_terminate_backend({id})"));
+        self.run(&format!("SELECT pg_terminate_backend({id}, 2000)"));
+    }
+
+    fn wake(&mut self, name: &str) {
+        let head = format!("{} LIMIT 1", postgres::waiters(name));
+        self.run(&format!(
+            "SELECT pg_notify('dblock_' || pid, '') FROM ({head}) head"
+        ));
     }
 
     fn interrupt(&mut self, id: u64) {
@@ -643,6 +654,10 @@ impl Watcher for Client {
 
     fn end_session(&mut self, id: u64) {
         self.watcher().end_session(id);
+    }
+
+    fn wake(&mut self, name: &str) {
+        self.watcher().wake(name);
     }
 
     fn interrupt(&mut self, id: u64) {

@@ -55,11 +55,14 @@ impl Request {
                 }
                 Ask::Take(number) => Answer::Free(carry_out(session, &line.take(number))?),
                 Ask::TrySlots => {
-                    // A caller that is stopped could not start its command, and those behind it would wait for nothing.
-                    caller.ask_alive();
-                    caller.await_alive();
                     asked = Moment::now();
-                    Answer::Slot(self.try_slots_as_head(session)?)
+                    let slot = self.try_slots_as_head(session)?;
+                    if slot.is_some() {
+                        // A caller that is stopped could not start its command. Then the server ends this session soon.
+                        caller.ask_alive();
+                        caller.await_alive();
+                    }
+                    Answer::Slot(slot)
                 }
                 Ask::Idle { ahead } => {
                     let look = match ahead {

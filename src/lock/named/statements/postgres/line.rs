@@ -10,9 +10,15 @@ use crate::db::{Ask, LIST, ask, ask_values, command};
 use crate::lock::Key;
 use crate::lock::Name;
 
-/// The line of a lock.
+/// The bits of a caller's own number. Above them is the number of slots that it may use.
+const BITS: u32 = 21;
+
+/// The line of those that wait for a lock and may use as many slots. Others wait in another one: they may wait for longer.
 #[derive(Debug, Clone, Copy)]
-pub struct Line(i32);
+pub struct Line {
+    lock: i32,
+    slots: u32,
+}
 
 /// Where a caller stands in the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,16 +30,40 @@ pub struct Standing {
 }
 
 impl Line {
-    /// The line of this lock: the first 32 bits of the SHA-256 of the name that stands for the head of the queue.
-    pub fn of(name: &Name) -> Self {
+    /// The largest number. Who gets it waits as all others; who comes later tries again until it is free.
+    const LARGEST: u32 = (1 << BITS) - 1;
+
+    /// The line of this lock, for callers that may use so many slots. All lines of a lock have one number: the first 32 bits of the SHA-256
+    /// of the name that stands for the head of the queue.
+    pub fn of(name: &Name, slots: u32) -> Self {
         let hash = Sha256::digest(name.queue_head_on_server());
         let first = hash.first_chunk().copied().unwrap_or_default();
-        Self(i32::from_be_bytes(first))
+        Self {
+            lock: i32::from_be_bytes(first),
+            slots,
+        }
     }
 
-    fn condition(self) -> String {
-        let (class, _, sub) = Key::Two(self.0, 0).columns();
+    /// Of those that wait for the lock, in any line.
+    fn of_lock(self) -> String {
+        let (class, _, sub) = Key::Two(self.lock, 0).columns();
         format!("classid = {class}::oid AND objsubid = {sub}")
+    }
+
+    /// Of those in this line.
+    fn condition(self) -> String {
+        format!(
+            "{} AND objid::bigint >> {BITS} = {}",
+            self.of_lock(),
+            self.slots
+        )
+    }
+
+    /// The head of each line of the lock, of these that wait.
+    fn heads(waiters: &str) -> String {
+        format!(
+            "(SELECT DISTINCT ON (objid::bigint >> {BITS}) pid FROM {waiters} AS waiters ORDER BY objid::bigint >> {BITS}, objid)"
+        )
     }
 
     /// The locks of those that wait, as a subquery.
@@ -41,19 +71,19 @@ impl Line {
         own_locks(&self.condition())
     }
 
-    /// Notifies the head of the line, if there is one; NULL if not.
+    /// Notifies the head of each line of the lock; NULL where there is none.
     pub fn wake(self) -> String {
-        let head = own_locks(&format!("{} ORDER BY objid LIMIT 1", self.condition()));
-        format!("(SELECT pg_notify('dblock_' || head.pid, '')::text FROM {head} AS head)")
+        let heads = Self::heads(&select_own("pid, objid", &self.of_lock()));
+        format!(
+            "(SELECT string_agg(pg_notify('dblock_' || head.pid, '')::text, '') FROM {heads} AS head)"
+        )
     }
 
-    /// Notifies the head of the line, from a session that need not hold a lock.
-    pub fn wake_head(self) -> Ask<'static, ()> {
-        let head = locks(&format!("{} ORDER BY objid LIMIT 1", self.condition()));
-        command(
-            "wake",
-            format!("SELECT pg_notify('dblock_' || head.pid, '') FROM {head} AS head"),
-        )
+    /// Notifies the head of each line of a lock, from a session that need not hold a lock.
+    pub fn wake_heads(name: &Name) -> Ask<'static, ()> {
+        let heads = Self::heads(&locks("pid, objid", &Self::of(name, 1).of_lock()));
+        let sql = format!("SELECT pg_notify('dblock_' || head.pid, '') FROM {heads} AS head");
+        command("wake", sql)
     }
 
     /// Has what others send to this session notified. `session` is its id on the server.
@@ -73,7 +103,10 @@ impl Line {
         let [near, far] = [near, far].map(idle_timeout);
         let sql = format!(
             "SELECT max(number), {ahead}, CASE WHEN {ahead} <= {few} THEN {near} ELSE {far} END FROM {} AS line",
-            select_own("objid::bigint AS number", &self.condition())
+            select_own(
+                &format!("objid::bigint & {} AS number", Self::LARGEST),
+                &self.condition()
+            )
         );
         ask("stand in line", sql, |rows| {
             let row = rows.one()?;
@@ -105,13 +138,15 @@ impl Line {
         command("leave line", sql)
     }
 
-    /// The sessions that wait, in their order.
-    pub fn ask_waiters(self) -> Ask<'static, Vec<u64>> {
-        let waiters = locks(&format!("{} ORDER BY objid", self.condition()));
+    /// The sessions that wait for a lock, in their order, one line after the other.
+    pub fn ask_waiters(name: &Name) -> Ask<'static, Vec<u64>> {
+        let of_lock = Self::of(name, 1).of_lock();
+        let waiters = locks("pid", &format!("{of_lock} ORDER BY objid"));
         ask_values("line", format!("SELECT pid FROM {waiters} AS waiters")).up_to(LIST)
     }
 
     fn key(self, number: u32) -> Key {
-        Key::Two(self.0, i32::try_from(number).unwrap_or(i32::MAX))
+        let number = (self.slots << BITS) | number.min(Self::LARGEST);
+        Key::Two(self.lock, number.cast_signed())
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::Statements;
 use super::answers::{Asked, KILLED, KillMarker, Opened, ReacquireAnswer, Released};
-use crate::db::{Ask, Fault, Row, ask, command};
+use crate::db::{Ask, Fault, Row, TIMELINE, ask, command};
 use crate::lock::named::queue::Step;
 use crate::lock::{Key, Name, kill_ack_lock, kill_request_lock, session_marker_lock};
 pub use line::Line;
@@ -54,6 +54,8 @@ pub struct PostgresStatements {
     run_id: Key,
     line: Line,
     ttl: Duration,
+    /// Whether the server tells its timeline.
+    tells_timeline: bool,
 }
 
 impl PostgresStatements {
@@ -64,8 +66,9 @@ impl PostgresStatements {
             name: name.clone(),
             slots: keys.collect(),
             run_id: Key::of(run_id),
-            line: Line::of(name),
+            line: Line::of(name, slots),
             ttl,
+            tells_timeline: true,
         }
     }
 
@@ -90,9 +93,14 @@ impl PostgresStatements {
     /// time than was set), what the server says that it is, whether it has
     /// loaded what can make it one node of several, and its timeline. A new session reads most tables slowly, so it reads none.
     fn traits(&self) -> String {
+        let timeline = if self.tells_timeline {
+            format!("(SELECT timeline_id FROM {TIMELINE}())")
+        } else {
+            "NULL".to_owned()
+        };
         let settings = NODES.map(|(_, setting)| format!("current_setting('{setting}', true)"));
         format!(
-            "{}, CASE current_setting('idle_session_timeout') WHEN '{}' THEN {} ELSE 0 END, version(), (coalesce({}) IS NOT NULL)::int, (SELECT timeline_id FROM pg_control_checkpoint())",
+            "{}, CASE current_setting('idle_session_timeout') WHEN '{}' THEN {} ELSE 0 END, version(), (coalesce({}) IS NOT NULL)::int, {timeline}",
             owner(self.run_id),
             plain::as_shown(self.ttl),
             self.ttl.as_secs(),
@@ -117,7 +125,8 @@ impl PostgresStatements {
             || "true".to_owned(),
             |mark| {
                 let mark = Key::of(mark).arguments();
-                format!("(pg_try_advisory_lock({mark}) OR true)")
+                // With OR true it would not be evaluated.
+                format!("CASE WHEN pg_try_advisory_lock({mark}) THEN true ELSE true END")
             },
         );
         format!(
@@ -162,21 +171,24 @@ impl PostgresStatements {
         )
     }
 
-    /// The slot that this session holds; -1: none.
-    fn held_slot(&self) -> String {
-        let mut case = "CASE".to_owned();
-        for (slot, key) in self.slots.iter().enumerate() {
-            let _ = write!(case, " WHEN {} THEN {slot}", held(*key));
-        }
-        case + " ELSE -1 END"
+    /// Unlocks each slot that this session holds: how many.
+    fn give_back(&self) -> String {
+        let all = self.slots.iter().map(|key| {
+            format!(
+                "CASE WHEN {} THEN {}::int ELSE 0 END",
+                held(*key),
+                unlock(*key)
+            )
+        });
+        all.collect::<Vec<_>>().join(" + ")
     }
 
     fn step_sql(&self, step: Step) -> String {
         let slot = match step {
-            // After an unclear answer: it may have taken one.
+            // After an unclear answer it may have taken one, without a look at who ends its holder.
             Step::Settle => format!(
-                "CASE WHEN {held} >= 0 THEN {held} WHEN EXISTS {line} THEN -1 ELSE {take} END",
-                held = self.held_slot(),
+                "CASE WHEN {back} >= 0 AND EXISTS {line} THEN -1 ELSE {take} END",
+                back = self.give_back(),
                 line = self.line.locks(),
                 take = self.take_any()
             ),
@@ -213,14 +225,14 @@ impl Statements for PostgresStatements {
 
     fn check_kills(&mut self) {}
 
-    fn do_without(&mut self, _variable: &str) -> bool {
-        false
+    fn do_without(&mut self, variable: &str) -> bool {
+        variable == TIMELINE && std::mem::replace(&mut self.tells_timeline, false)
     }
 
     fn open_session(&self, ttl: Duration, login: u64) -> Ask<'static, ()> {
         // A session that has locks of others is shared with them: it would get theirs once more.
         let is_unused = || {
-            let locks = plain::locks("pid = pg_backend_pid()");
+            let locks = plain::locks("pid", "pid = pg_backend_pid()");
             format!("({} OR NOT EXISTS {locks})", held(self.run_id))
         };
         let sql = format!(

@@ -8,10 +8,10 @@ use crate::lock::Key;
 /// The database of this session.
 const DATABASE: &str = "(SELECT oid FROM pg_database WHERE datname = current_database())";
 
-/// The advisory locks of this database of which this is true, as a subquery.
-pub fn locks(condition: &str) -> String {
+/// These columns of the advisory locks of this database of which this is true, as a subquery.
+pub fn locks(columns: &str, condition: &str) -> String {
     format!(
-        "(SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND database = {DATABASE} AND {condition})"
+        "(SELECT {columns} FROM pg_locks WHERE locktype = 'advisory' AND granted AND database = {DATABASE} AND {condition})"
     )
 }
 
@@ -99,7 +99,10 @@ pub fn ask_owners(locks: &[String]) -> Ask<'static, Vec<Option<u64>>> {
 
 /// Ends the session of this process if it still holds this lock: the process may be another session's by now.
 pub fn kill_session(pid: u64, lock: &str) -> Ask<'static, ()> {
-    let holder = locks(&format!("{} AND pid = {pid}", Key::of(lock).condition()));
+    let holder = locks(
+        "pid",
+        &format!("{} AND pid = {pid}", Key::of(lock).condition()),
+    );
     command(
         "kill",
         format!("SELECT pg_terminate_backend(holder.pid) FROM {holder} AS holder"),
