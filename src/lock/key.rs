@@ -17,7 +17,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// Reads `N` or `A,B`. The error ends a sentence about the text.
+    /// Reads `N` or `A,B`. The error says what a key is.
     ///
     /// # Errors
     /// It is neither, or too large.
@@ -30,7 +30,7 @@ impl Key {
                 .zip(two.parse().ok())
                 .map(|(one, two)| Self::Two(one, two)),
         };
-        key.ok_or_else(|| "is neither a whole number of 64 bits nor two of 32 bits: A,B".to_owned())
+        key.ok_or_else(|| "a key is a whole number of 64 bits, or two of 32 bits: A,B".to_owned())
     }
 
     /// The name on the server of the lock with this key.

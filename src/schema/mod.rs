@@ -268,6 +268,12 @@ impl Tables {
             fault => fault,
         }
     }
+
+    /// The tables are there, and this account may not read them, as PostgreSQL says.
+    pub fn hidden(&self) -> Failure {
+        let line = format!("this account may not read the tables; {}", self.needs());
+        Failure::new(Reason::AccountRefused, line)
+    }
 }
 
 /// Prepares a session for the tables, with [`prepare_sql`]. Returns the server's role in a Galera cluster.

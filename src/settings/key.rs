@@ -10,7 +10,11 @@ use crate::lock::{Key, Name};
 /// # Errors
 /// The key is malformed; or it cannot be used: on another server than PostgreSQL, or for several slots.
 pub fn keyed(name: Name, slots: u32, sources: &mut Sources) -> Result<Name, Failure> {
-    let Some(key) = sources.optional("key", Key::parse)? else {
+    // In a file it is the option of another command.
+    let key = sources
+        .optional("key", Key::parse)?
+        .filter(|_| sources.is_from_command_line("key"));
+    let Some(key) = key else {
         return Ok(name);
     };
     if sources.kind()? != Kind::Postgres {

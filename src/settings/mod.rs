@@ -151,7 +151,7 @@ pub fn status(command_line: CommandLine) -> Result<(Vec<Name>, Common), Failure>
         if let Some(name) = names.pop() {
             names.push(key::keyed(name, 1, sources)?);
         }
-        if sources.given("key").is_some() && names.len() != 1 {
+        if sources.is_from_command_line("key") && names.len() != 1 {
             sources.refuse("key", "is the key of one lock: name that one")?;
         }
         Ok(names)

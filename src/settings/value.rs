@@ -97,6 +97,12 @@ pub fn schema(text: &str) -> Result<String, String> {
     if text.is_empty() || text.len() > 63 || text.contains('\0') {
         return Err("a schema's name has 1 to 63 bytes".to_owned());
     }
+    if text.contains(char::is_control) {
+        return Err("a schema's name has no control characters".to_owned());
+    }
+    if text.starts_with("pg_") || text == "information_schema" {
+        return Err("that schema is PostgreSQL's own".to_owned());
+    }
     Ok(text.to_owned())
 }
 

@@ -143,7 +143,7 @@ fn findings(facts: &Facts) -> Vec<Finding> {
     };
     let blocked = match facts.blocked {
         0 => Finding::ok("blocked_in_locks", "no session"),
-        number => Finding::ok("blocked_in_locks", &format!("{number} sessions")).note(
+        number => Finding::ok("blocked_in_locks", &format!("sessions: {number}")).note(
             "they are of other programs, which wait in pg_advisory_lock, and each holds a snapshot",
         ),
     };

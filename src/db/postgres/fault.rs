@@ -67,8 +67,13 @@ impl Refusal {
         match &*self.state {
             // Too many connections: of the server, or of a role or a database.
             "53300" => Fault::Full(self.to_string()),
-            // There is no such database.
-            "3D000" => {
+            // There is no such database, or it takes no connections; a setting of the login is wrong.
+            state
+                if state == "3D000"
+                    || state == "55000"
+                    || self.is_of("22")
+                    || self.is_of("42704") =>
+            {
                 let line = format!("{server} refused the session: {self}");
                 Fault::Final(Failure::new(Reason::Configuration, line))
             }

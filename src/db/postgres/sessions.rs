@@ -17,13 +17,13 @@ pub struct Seen {
     pub is_whole: bool,
 }
 
-/// The sessions with this database; `only`: this one.
+/// The sessions with this database; `only`: this one. Of a session of another role the server does not say what kind it is.
 pub fn ask_sessions(only: Option<u64>) -> Ask<'static, Vec<Seen>> {
     let which = only.map_or_else(String::new, |pid| format!(" AND pid = {pid}"));
     let sql = format!(
         "SELECT pid, usename, host(client_addr) AS address, client_port, application_name, query, \
          CASE WHEN state = 'idle' THEN extract(epoch FROM clock_timestamp() - state_change) * 1000000 END::bigint AS idle \
-         FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'{which}"
+         FROM pg_stat_activity WHERE datname = current_database() AND (backend_type = 'client backend' OR backend_type IS NULL){which}"
     );
     let sessions = ask("sessions", sql, |rows| {
         let sessions = rows.iter().map(|row| {

@@ -7,7 +7,7 @@ use super::state::SlotState;
 use super::statements::{Statements, Which, Write, ask_rows};
 use crate::base::text::cut_to_bytes;
 use crate::db::sql::span;
-use crate::db::{Client, Fault, Row};
+use crate::db::{Client, Code, Fault, Row};
 use crate::lock::named::Inspector;
 use crate::lock::{Durable, HeldRow, Lease, MOST_SLOTS, Name, run_lock_of};
 use crate::schema::{Tables, ask_version};
@@ -22,6 +22,9 @@ pub struct Rows {
     pub is_multi_primary: bool,
 }
 
+/// The error of PostgreSQL where an account may not read a table.
+const NOT_ALLOWED: Code = Code::State(*b"42501");
+
 impl Rows {
     /// Prepares a session for the tables. `None`: they do not exist, or this account may not see them. That costs one statement.
     ///
@@ -29,8 +32,11 @@ impl Rows {
     /// [`Fault::Final`] for tables that this dblock cannot use.
     pub fn open(tables: Tables, inspector: &mut Inspector) -> Result<Option<Self>, Fault> {
         let session = &mut inspector.session;
-        let Ok(Some(version)) = session.try_run(&ask_version(&tables))? else {
-            return Ok(None);
+        let version = match session.try_run(&ask_version(&tables))? {
+            Ok(Some(version)) => version,
+            // Who holds a lock there is not known.
+            Err(NOT_ALLOWED) => return Err(Fault::Final(tables.hidden())),
+            Ok(None) | Err(_) => return Ok(None),
         };
         tables.judge(Ok(Some(version)), session)?;
         let prepared = prepare(&tables, Duration::MAX, session);

@@ -88,7 +88,19 @@ impl RowKilling<'_> {
     }
 
     fn end_any(&mut self) -> Result<Ended, Fault> {
-        let Some(rows) = Rows::open(self.tables.clone(), self.inspector())? else {
+        let rows = match Rows::open(self.tables.clone(), self.inspector()) {
+            // A named lock needs no table. If none is held, a row may be.
+            Err(Fault::Final(failure)) if failure.reason == Reason::AccountRefused => {
+                let killed = self.named.end()?;
+                let is_free = |outcome: &KillOutcome| matches!(outcome, KillOutcome::Free { .. });
+                return match killed {
+                    Killed::Slot { outcome, .. } if is_free(&outcome) => Err(Fault::Final(failure)),
+                    killed => Ok(Ended::Named(killed)),
+                };
+            }
+            rows => rows?,
+        };
+        let Some(rows) = rows else {
             self.inspector().warn_of_node();
             return self.named.end().map(Ended::Named);
         };

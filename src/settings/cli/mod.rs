@@ -267,8 +267,8 @@ pub fn dblock(defined: Defined) -> Command {
     Command::new("dblock")
         .version(env!("CARGO_PKG_VERSION"))
         .about(
-            "flock(1) for a fleet: run a command under a lock that excludes on all hosts that use the same MySQL or MariaDB \
-             server",
+            "flock(1) for a fleet: run a command under a lock that excludes on all hosts that use the same MySQL, MariaDB \
+             or PostgreSQL server",
         )
         .subcommand_required(true)
         .arg_required_else_help(true)

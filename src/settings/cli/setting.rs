@@ -67,7 +67,7 @@ pub const SETTING: Setting = Setting {
 };
 
 /// The names of values that may begin with a minus. Then the value is refused, and not taken for an unknown option.
-const NUMBERS: [&str; 5] = ["CODE", "DURATION", "DURATION|TIME", "N", "PORT"];
+const NUMBERS: [&str; 6] = ["CODE", "DURATION", "DURATION|TIME", "N", "N|A,B", "PORT"];
 
 impl Setting {
     /// The command line's option; `None` if it has none.

@@ -81,13 +81,13 @@ pub fn release_once(named: &str, lock: &str) -> Ask<'static, ()> {
 /// The sessions that hold these locks, by the locks' names on the server.
 pub fn ask_owners(locks: &[String]) -> Ask<'static, Vec<Option<u64>>> {
     let rows = locks.iter().enumerate().map(|(place, lock)| {
-        let (class, object, _) = Key::of(lock).columns();
-        format!("({place}, {class}::bigint, {object}::bigint)")
+        let (class, object, sub) = Key::of(lock).columns();
+        format!("({place}, {class}::bigint, {object}::bigint, {sub})")
     });
     let rows = rows.collect::<Vec<_>>().join(", ");
     let sql = format!(
-        "SELECT min(held.pid) FROM (VALUES {rows}) AS asked (place, class, object) LEFT JOIN pg_locks held \
-         ON held.locktype = 'advisory' AND held.granted AND held.objsubid = 1 \
+        "SELECT min(held.pid) FROM (VALUES {rows}) AS asked (place, class, object, sub) LEFT JOIN pg_locks held \
+         ON held.locktype = 'advisory' AND held.granted AND held.objsubid = asked.sub \
          AND held.database = {DATABASE} \
          AND held.classid = asked.class::oid AND held.objid = asked.object::oid GROUP BY asked.place ORDER BY asked.place"
     );
