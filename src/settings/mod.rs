@@ -138,7 +138,7 @@ pub fn run(command_line: CommandLine) -> Result<(Run, Log), Failure> {
 /// # Errors
 /// As [`run()`].
 pub fn common(command_line: CommandLine) -> Result<Common, Failure> {
-    with_common(command_line.settings, Part::NamedLocks, |_| Ok(())).map(|((), common)| common)
+    with_common(command_line.settings, Part::Everywhere, |_| Ok(())).map(|((), common)| common)
 }
 
 /// Reads the locks of `dblock status`; empty: all that are visible.
@@ -146,7 +146,7 @@ pub fn common(command_line: CommandLine) -> Result<Common, Failure> {
 /// # Errors
 /// As [`run()`].
 pub fn status(command_line: CommandLine) -> Result<(Vec<Name>, Common), Failure> {
-    with_common(command_line.settings, Part::NamedLocks, |sources| {
+    with_common(command_line.settings, Part::Everywhere, |sources| {
         let mut names = lock_names(command_line.arguments)?;
         if let Some(name) = names.pop() {
             names.push(key::keyed(name, 1, sources)?);
@@ -163,7 +163,7 @@ pub fn status(command_line: CommandLine) -> Result<(Vec<Name>, Common), Failure>
 /// # Errors
 /// As [`run()`].
 pub fn acquire(command_line: CommandLine) -> Result<(Acquire, Common), Failure> {
-    with_common(command_line.settings, Part::Acquire, |sources| {
+    with_common(command_line.settings, Part::Everywhere, |sources| {
         let name = required_name(sources)?;
         let (slots, slot_names) = run::slots(sources)?;
         let lock = LockSpec {
@@ -187,7 +187,7 @@ pub fn acquire(command_line: CommandLine) -> Result<(Acquire, Common), Failure> 
 /// # Errors
 /// As [`run()`].
 pub fn of_token(mut command_line: CommandLine) -> Result<(OfToken, Common), Failure> {
-    with_common(command_line.settings, Part::OfToken, |sources| {
+    with_common(command_line.settings, Part::Everywhere, |sources| {
         Ok(OfToken {
             token: token::read(command_line.arguments.pop())?,
             ttl: own_optional(sources, &cli::renew::TTL, value::token_ttl)?,
@@ -217,7 +217,7 @@ pub fn init(command_line: CommandLine) -> Result<Init, Failure> {
         Init::Install {
             keep,
             only_checks: sources.is_on("check"),
-            common: Box::new(read_common(&mut sources, log, Part::Tables)?),
+            common: Box::new(read_common(&mut sources, log, Part::Everywhere)?),
         }
     })
 }
@@ -225,7 +225,7 @@ pub fn init(command_line: CommandLine) -> Result<Init, Failure> {
 /// The tables that are meant, without a server that has them.
 fn tables_to_print(sources: &mut Sources) -> Result<Tables, Failure> {
     let kind = sources.kind()?;
-    Part::Tables.check(kind)?;
+    Part::Everywhere.check(kind)?;
     let name = match kind {
         Kind::MySql => sources.value("database", value::database)?,
         Kind::Postgres => sources.value("schema", value::schema)?,
@@ -238,7 +238,7 @@ fn tables_to_print(sources: &mut Sources) -> Result<Tables, Failure> {
 /// # Errors
 /// As [`run()`].
 pub fn history(command_line: CommandLine) -> Result<(Filter, Common), Failure> {
-    with_common(command_line.settings, Part::History, |sources| {
+    with_common(command_line.settings, Part::Everywhere, |sources| {
         Ok(Filter {
             names: lock_names(command_line.arguments)?,
             only_failed: sources.is_on("failed"),
@@ -253,7 +253,7 @@ pub fn history(command_line: CommandLine) -> Result<(Filter, Common), Failure> {
 /// # Errors
 /// As [`run()`].
 pub fn kill(mut command_line: CommandLine) -> Result<(Kill, Common), Failure> {
-    with_common(command_line.settings, Part::NamedLocks, |sources| {
+    with_common(command_line.settings, Part::Everywhere, |sources| {
         let holder = command_line.arguments.pop().unwrap_or_default();
         let (name, slot) = Given::new("NAME", holder, Origin::Argument).read(slot_of_lock)?;
         Ok(Kill {

@@ -105,12 +105,7 @@ pub fn read(
     } else {
         Vec::new()
     };
-    let part = if needs_tables {
-        Part::RunWithTables
-    } else {
-        Part::NamedLocks
-    };
-    let connection = part.on(connection::read(sources)?)?;
+    let connection = Part::Everywhere.on(connection::read(sources)?)?;
     Ok(Run {
         job: Job {
             lock: LockSpec {

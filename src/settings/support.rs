@@ -6,18 +6,8 @@ use crate::db::{ConnectOptions, Kind};
 /// A part of dblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// Locks without a table: `run`, `status`, `kill`, `check`.
-    NamedLocks,
-    /// `init`.
-    Tables,
-    /// `run` with an option that needs the tables.
-    RunWithTables,
-    /// `acquire`.
-    Acquire,
-    /// `renew` and `release`.
-    OfToken,
-    /// `history`.
-    History,
+    /// What works on servers of each kind.
+    Everywhere,
     /// `cron`, except `cron check`, which asks no server.
     Cron,
     /// `queue`.
@@ -39,36 +29,13 @@ impl Part {
     /// # Errors
     /// As [`Part::on`].
     pub fn check(self, kind: Kind) -> Result<(), Failure> {
-        if kind == Kind::MySql || self.works_on_postgres() {
-            return Ok(());
-        }
-        let (what, works) = match self {
-            Self::NamedLocks => ("dblock", "works"),
-            Self::Tables => ("dblock init", "works"),
-            Self::RunWithTables => (
-                "--durable, --record, --once-at, --once-per and --token of dblock run",
-                "work",
-            ),
-            Self::Acquire => ("dblock acquire", "works"),
-            Self::OfToken => ("dblock renew and release", "work"),
-            Self::History => ("dblock history", "works"),
-            Self::Cron => ("dblock cron", "works"),
-            Self::Queue => ("dblock queue", "works"),
+        let what = match (kind, self) {
+            (Kind::MySql, _) | (_, Self::Everywhere) => return Ok(()),
+            (Kind::Postgres, Self::Cron) => "cron",
+            (Kind::Postgres, Self::Queue) => "queue",
         };
-        let line = format!("{what} {works} on MySQL and MariaDB, and not yet on PostgreSQL");
+        let line = format!("dblock {what} works on MySQL and MariaDB, and not yet on PostgreSQL");
         Err(Failure::new(Reason::Configuration, line))
-    }
-
-    fn works_on_postgres(self) -> bool {
-        match self {
-            Self::NamedLocks
-            | Self::Tables
-            | Self::RunWithTables
-            | Self::Acquire
-            | Self::OfToken
-            | Self::History => true,
-            Self::Cron | Self::Queue => false,
-        }
     }
 }
 
@@ -85,6 +52,6 @@ mod tests {
             failure.line,
             "dblock queue works on MySQL and MariaDB, and not yet on PostgreSQL"
         );
-        assert!(Part::NamedLocks.check(Kind::Postgres).is_ok());
+        assert!(Part::Everywhere.check(Kind::Postgres).is_ok());
     }
 }

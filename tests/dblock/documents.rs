@@ -1015,11 +1015,14 @@ fn fixed_piece(text: &str) -> Option<String> {
 }
 
 /// Files whose texts are help, statements, for who builds dblock, or findings with their own advice.
-const OTHER_TEXTS: [&str; 43] = [
-    "lock/key.rs",
+const OTHER_TEXTS: [&str; 46] = [
+    "lock/rows/statements/mod.rs",
+    "lock/rows/statements/mysql.rs",
+    "lock/rows/statements/postgres.rs",
+    "history/postgres.rs",
+    "db/postgres/sql.rs",
     "db/postgres/sessions.rs",
     "db/postgres/tests.rs",
-    "lock/rows/statements.rs",
     "cron/cronie.rs",
     "cron/crontab/tests.rs",
     "cron/crontab/year.rs",
@@ -1062,7 +1065,7 @@ const OTHER_TEXTS: [&str; 43] = [
 ];
 
 /// Texts that are no lines of dblock's, by their beginning.
-const NO_LINES: [&str; 40] = [
+const NO_LINES: [&str; 43] = [
     // Of other programs and libraries, which are looked for.
     "For more information",
     "BEGIN ENCRYPTED PRIVATE KEY",
@@ -1092,6 +1095,9 @@ const NO_LINES: [&str; 40] = [
     "r.",
     "(r.",
     "l.slot, ",
+    ", SESSION lock_wait_timeout",
+    "classid = ",
+    "{};\\n{}{};",
     // The names of statements.
     "stand in line",
     "queue is deleting",
@@ -1127,6 +1133,7 @@ fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
                 "lock/named/model",
                 "lock/named/line/model.rs",
                 "lock/named/statements",
+                "schema/postgres",
                 "lock/rows/model",
                 "history/tests.rs",
                 "schema/fixture.rs",
