@@ -239,7 +239,7 @@ fn an_answer_that_stays_unclear_is_neither_taken_nor_mine() {
             output
                 .expect_code(70)
                 .expect_stdout("")
-                .expect_one_line("GET_LOCK");
+                .expect_one_line("no clear answer about the lock");
             assert!(asked.len() >= 3, "{asked:?}");
         }
     }

@@ -46,7 +46,9 @@ all_servers! {
         let mut holder = server.watcher();
         assert!(holder.try_lock(&name));
         let run = Dblock::run(server, &name).command(["true"]).output();
-        let line = format!("dblock: {name} is held by connection {}; not run\n", holder.connection_id());
+        // PostgreSQL shows every role whose session it is.
+        let whose = if server.kind == Kind::Postgres { " (admin)" } else { "" };
+        let line = format!("dblock: {name} is held by connection {}{whose}; not run\n", holder.connection_id());
         run.expect_code(75).expect_one_line(&line);
     }
 
