@@ -11,9 +11,10 @@ use crate::lock::{Key, Name};
 /// The key is malformed; or it cannot be used: on another server than PostgreSQL, or for several slots.
 pub fn keyed(name: Name, slots: u32, sources: &mut Sources) -> Result<Name, Failure> {
     // In a file it is the option of another command.
-    let key = sources
-        .optional("key", Key::parse)?
-        .filter(|_| sources.is_from_command_line("key"));
+    if !sources.is_from_command_line("key") {
+        return Ok(name);
+    }
+    let key = sources.optional("key", Key::parse)?;
     let Some(key) = key else {
         return Ok(name);
     };
