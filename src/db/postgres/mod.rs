@@ -9,8 +9,6 @@ mod login;
 mod sessions;
 pub mod sql;
 mod stream;
-#[cfg(test)]
-mod tests;
 mod wire;
 
 pub use account::Account;
