@@ -1,7 +1,5 @@
 //! What needs dblock's tables, on PostgreSQL: each in a schema of its own.
 
-use std::time::Duration;
-
 use crate::harness::{
     Dblock, Kind, Running, SOON, Server, Watcher, eventually, send, unique, works,
 };
@@ -203,7 +201,19 @@ fn a_locked_row_is_waited_for() {
         .args(["--durable", "--wait", "30"])
         .sh("true")
         .spawn();
-    std::thread::sleep(Duration::from_secs(3));
+    let own = other
+        .value::<u32>("SELECT pg_backend_pid()")
+        .expect("a session");
+    let mut watcher = schema.server.postgres();
+    let waits = format!(
+        "EXISTS (SELECT 1 FROM pg_stat_activity WHERE {own} = ANY (pg_blocking_pids(pid)))"
+    );
+    // Its first wait comes to an end, and it waits again.
+    for does_wait in [true, false, true] {
+        eventually("it waits, gives up, waits again", SOON, || {
+            watcher.is(&waits) == does_wait
+        });
+    }
     other.run("COMMIT");
     waiter.wait().expect_code(0);
 }
