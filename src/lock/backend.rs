@@ -20,6 +20,9 @@ pub trait Backend {
     /// No further attempt will help.
     fn try_acquire(&mut self, caller: &dyn Caller) -> Result<Attempt, Failure>;
 
+    /// Does on the server what can wait until the grant is reported, for the command to start at once.
+    fn after_grant(&mut self) {}
+
     /// Proves that the lock is held, on a server that takes writes, and extends it. `until`: when to stop waiting for an answer at the
     /// latest.
     fn renew(&mut self, until: Option<Moment>) -> Renewal;

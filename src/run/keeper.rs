@@ -285,6 +285,7 @@ impl Keeper<'_> {
                 // From here on the keeper must kill the command before it dies itself.
                 self.supervisor.process.outlive();
                 self.report_grant(grant, lease)?;
+                self.lock.backend.after_grant();
                 trim_memory();
                 Ok(Some(Moment::START))
             }

@@ -145,6 +145,7 @@ impl Request {
     /// The first statements on a session with this id from the login. Pass their answer to [`Request::open_after`].
     pub fn first(&mut self, login: u64) -> First {
         self.since.get_or_insert_with(Instant::now);
+        self.leaving = None;
         let step = self.plan().first();
         First {
             open: self.statements.open_session(self.ttl, login),
@@ -244,6 +245,23 @@ impl Request {
         caller: &dyn Caller,
         turns: Option<Turns>,
     ) -> Result<Decision, Fault> {
+        let decision = self.take_and_stay(session, opening, caller, turns)?;
+        self.leave_line(session)?;
+        Ok(decision)
+    }
+
+    /// As [`Request::take`], but it may still have its place in line. [`Request::leave_line`] is to follow soon: meanwhile the command can
+    /// be started.
+    ///
+    /// # Errors
+    /// As [`Request::take`].
+    pub fn take_and_stay(
+        &mut self,
+        session: &mut Session,
+        opening: &Opening,
+        caller: &dyn Caller,
+        turns: Option<Turns>,
+    ) -> Result<Decision, Fault> {
         match self.advance(session, opening, caller, turns, false)? {
             Waited::Over(decision) => Ok(decision),
             Waited::Unproved(..) => Err(Fault::Gone("the slot is not proved".to_owned())),
@@ -261,7 +279,9 @@ impl Request {
         opening: &Opening,
         caller: &dyn Caller,
     ) -> Result<Waited, Fault> {
-        self.advance(session, opening, caller, None, self.slots == 1)
+        let waited = self.advance(session, opening, caller, None, self.slots == 1)?;
+        self.leave_line(session)?;
+        Ok(waited)
     }
 
     /// The statement that prepares a session to hold this slot after a wait, and sets the variable `@dblock` to whether it holds the

@@ -206,7 +206,10 @@ impl Backend for NamedLock {
             return Err(Failure::new(Reason::LockLost, line));
         }
         self.asked_on = Some(opening.connection_id());
-        match self.request.take(&mut session, &opening, caller, None) {
+        match self
+            .request
+            .take_and_stay(&mut session, &opening, caller, None)
+        {
             Ok(Decision::Held(grant, lease)) => {
                 self.hold(session, grant);
                 Ok(Attempt::Acquired(grant, lease))
@@ -224,6 +227,13 @@ impl Backend for NamedLock {
         }
     }
 
+    fn after_grant(&mut self) {
+        if let Some(session) = &mut self.session {
+            // If this fails, the next renewal does it, or shows that the session has ended.
+            let _ = self.request.leave_line(session);
+        }
+    }
+
     fn renew(&mut self, until: Option<Moment>) -> Renewal {
         let limit = self.answer_limit;
         let Some(session) = &mut self.session else {
@@ -236,7 +246,8 @@ impl Backend for NamedLock {
         if let Some(cap) = cap {
             let _ = session.answer_within(cap);
         }
-        let cause = match self.request.renew(self.grant.slot, session) {
+        let left = self.request.leave_line(session);
+        let cause = match left.and_then(|()| self.request.renew(self.grant.slot, session)) {
             Ok(true) => {
                 if cap.is_some() {
                     let _ = session.answer_within(limit.unwrap_or_default());
@@ -333,7 +344,8 @@ impl Backend for NamedLock {
             Ok(done) => done,
             Err(fault) => return elsewhere(self, Some(fault.to_string())),
         };
-        let released = self.request.release(self.grant.slot, &mut session);
+        let left = self.request.leave_line(&mut session);
+        let released = left.and_then(|()| self.request.release(self.grant.slot, &mut session));
         self.session = Some(session);
         Release {
             also_done,

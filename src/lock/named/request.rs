@@ -53,6 +53,8 @@ pub struct Request {
     pub(super) since: Option<Instant>,
     /// Whether the caller has waited for the lock, so others may be waiting, too.
     pub(super) has_waited: bool,
+    /// What gives back its place in line, while it holds a slot already; `None`: it has no place.
+    pub(super) leaving: Option<Ask<'static, ()>>,
     /// The latest timeline of a PostgreSQL that it was on; zero: none is known.
     timeline: u32,
     /// Whether an earlier session may hold the run id lock.
@@ -92,6 +94,7 @@ impl Request {
             since: None,
             timeline: 0,
             has_waited: false,
+            leaving: None,
             may_have_ghost: false,
             verbosity,
         }

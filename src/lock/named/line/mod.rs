@@ -69,6 +69,8 @@ impl Place {
             (Ask::TrySlots, Answer::Slot(slot)) => self.slot = slot,
             (Ask::Leave(_), _) => self.number = 0,
             (Ask::Stand, Answer::Standing { ahead: 0, .. }) => self.is_head = self.number > 0,
+            // Only the head is notified.
+            (Ask::Idle { .. }, Answer::Awake { is_notified: true }) => self.is_head = true,
             _ => {}
         }
         match (asked, answer) {
@@ -79,7 +81,6 @@ impl Place {
             }
             (Ask::Stand, Answer::Standing { ahead: 0, .. })
             | (Ask::Idle { ahead: 0 }, _)
-            // Only the head is notified.
             | (Ask::Idle { .. }, Answer::Awake { is_notified: true }) => Ask::TrySlots,
             (Ask::Stand, Answer::Standing { ahead, .. }) => Ask::Idle { ahead },
             (Ask::TrySlots, _) if self.is_head => Ask::Idle { ahead: 0 },

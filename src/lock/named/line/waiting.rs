@@ -21,7 +21,8 @@ const LOOKS: [Duration; 2] = [Duration::from_millis(2500), Duration::from_secs(1
 const KEPT: [Duration; 2] = [Duration::from_secs(4), Duration::from_secs(12)];
 
 impl Request {
-    /// Waits in this line until a slot is held, or the time to wait is over; then the session is no longer in line.
+    /// Waits in this line until a slot is held, or the time to wait is over. With a slot the session is in line until
+    /// [`Request::leave_line`].
     ///
     /// # Errors
     /// As [`Request::take`].
@@ -81,7 +82,7 @@ impl Request {
                     Answer::Awake { is_notified }
                 }
                 Ask::Leave(number) => {
-                    carry_out(session, &line.leave(number, ttl))?;
+                    self.leaving = Some(line.leave(number, ttl));
                     Answer::Done
                 }
                 Ask::Over(Some(slot)) => {
@@ -92,10 +93,25 @@ impl Request {
                     };
                     return Ok(Decision::Held(grant, Lease { ttl, proved: asked }));
                 }
-                Ask::Over(None) => return Ok(Decision::Taken(self.taken(session, caller)?)),
+                Ask::Over(None) => {
+                    self.leave_line(session)?;
+                    return Ok(Decision::Taken(self.taken(session, caller)?));
+                }
             };
             ask = place.next(ask, answer, self.is_late());
         }
+    }
+
+    /// Gives back its place in line, if it has one, and notifies the head of the line.
+    ///
+    /// # Errors
+    /// The session must be dropped.
+    pub fn leave_line(&mut self, session: &mut Session) -> Result<(), Fault> {
+        if let Some(leave) = &self.leaving {
+            carry_out(session, leave)?;
+            self.leaving = None;
+        }
+        Ok(())
     }
 
     /// Takes a free slot, as the head of the line; `None`: none is free.
