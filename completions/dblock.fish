@@ -24,7 +24,7 @@ function __fish_dblock_words
             case --
                 set -q words[2]; and set -a dblock_command $words[2..]
                 break
-            case --at --batch --bury-on --claim --conflict-exit-code --connect-timeout --database --defaults-extra-file --defaults-file --defaults-group-suffix --delay --every --grace --hold-at-least --host --if-unreachable --jobs --keep --key --kill-after --limit --max-attempts --max-concurrency --name --next --on-lock-lost --once-at --once-per --owner --password-file --port --priority --protocol --report --retry-delay --schema --server-public-key-path --shards --since --slots --socket --ssl-ca --ssl-cert --ssl-key --ssl-mode --state --time-zone --timeout --token --ttl --url --user --wait -E -j -k -m -n -t -w
+            case --at --batch --bury-on --claim --conflict-exit-code --connect-timeout --database --defaults-extra-file --defaults-file --defaults-group-suffix --delay --every --grace --hold-at-least --host --if-unreachable --jobs --keep --key --kill-after --limit --max-attempts --max-concurrency --name --next --on-end --on-failure --on-lock-lost --once-at --once-per --owner --password-file --port --priority --protocol --report --retry-delay --schema --server-public-key-path --shards --since --slots --socket --ssl-ca --ssl-cert --ssl-key --ssl-mode --state --time-zone --timeout --token --ttl --url --user --wait -E -j -k -m -n -t -w
                 # Its value is the next word, whatever that looks like.
                 set -e words[1]
             case '-*'
@@ -114,6 +114,8 @@ complete -c dblock -n "__fish_dblock_using_subcommand run" -l token -d 'Run unde
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l if-unreachable -d 'If no server is reached in time: fail with 69, or run the command without the lock and warn [default: fail]' -r -f -a "fail\t''
 run\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l report -d 'Append one line of JSON to this file at the end of each run, skips and failures included; - is stdout' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand run" -l on-failure -d 'Run this by /bin/sh -c after each run that failed, was lost or timed out, with the line of --report on its stdin. It has DBLOCK_NAME, DBLOCK_RESULT and DBLOCK_EXIT_CODE, and 30 s, and changes no exit code' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand run" -l on-end -d 'As --on-failure, after each run that was not skipped' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
@@ -253,6 +255,8 @@ complete -c dblock -n "__fish_dblock_using_subcommand config" -l token -d 'Run u
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l if-unreachable -d 'If no server is reached in time: fail with 69, or run the command without the lock and warn [default: fail]' -r -f -a "fail\t''
 run\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l report -d 'Append one line of JSON to this file at the end of each run, skips and failures included; - is stdout' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand config" -l on-failure -d 'Run this by /bin/sh -c after each run that failed, was lost or timed out, with the line of --report on its stdin. It has DBLOCK_NAME, DBLOCK_RESULT and DBLOCK_EXIT_CODE, and 30 s, and changes no exit code' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand config" -l on-end -d 'As --on-failure, after each run that was not skipped' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
@@ -445,6 +449,8 @@ complete -c dblock -n "__fish_dblock_using_subcommand cron" -f -a "trigger" -d '
 complete -c dblock -n "__fish_dblock_using_subcommand cron" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -s j -l jobs -d 'How many commands run at once on this host, 1 to 1000. Another host may take a tick that cannot start here within a second [default: 32]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l grace -d 'How long commands may still run after SIGTERM. Then dblock ends them, and another host retries them [default: 30s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l on-failure -d 'Run this by /bin/sh -c after each run that failed, was lost or timed out, with the line of --report on its stdin. It has DBLOCK_NAME, DBLOCK_RESULT and DBLOCK_EXIT_CODE, and 30 s, and changes no exit code' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l on-end -d 'As --on-failure, after each run that was not skipped' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
@@ -679,6 +685,8 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -s t -l time
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -s k -l kill-after -d 'Time from SIGTERM to SIGKILL when dblock ends a command; 0 sends both at once [default: 10s]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l grace -d 'How long commands may still run after the first SIGTERM. Then dblock ends them and returns their jobs [default: 30s]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l bury-on -d 'Exit code of the command that makes its job dead at once, 1 to 255 except 75; several with commas between them' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l on-failure -d 'Run this by /bin/sh -c after each run that failed, was lost or timed out, with the line of --report on its stdin. It has DBLOCK_NAME, DBLOCK_RESULT and DBLOCK_EXIT_CODE, and 30 s, and changes no exit code' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l on-end -d 'As --on-failure, after each run that was not skipped' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f

@@ -5,6 +5,7 @@ pub mod clock;
 pub mod descriptors;
 pub mod exit;
 pub mod file;
+pub mod hooks;
 pub mod log;
 pub mod processes;
 pub mod static_glibc;

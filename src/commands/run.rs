@@ -3,13 +3,16 @@
 mod report;
 
 use crate::base::exit::{Ending, Failure, Reason};
+use crate::base::hooks::Hooks;
 use crate::base::log::Log;
 use crate::base::text::in_words;
 use crate::lock;
 use crate::run::{Conclusion, Fallback, supervise};
 use crate::settings::cli::CommandLine;
 use crate::settings::{self, IfUnreachable, ReportTo, Run};
-use crate::supervise::{RunOutcome, RunRecord, Signals};
+use crate::supervise::{
+    Ended, Inherited, Poller, Report, RunOutcome, RunRecord, Signals, aside, change, hook, of_grant,
+};
 
 /// Runs the command, reports on it if requested, and returns dblock's exit.
 ///
@@ -21,23 +24,65 @@ pub fn run(command_line: CommandLine) -> anyhow::Result<Ending> {
     if run.report == Some(ReportTo::Stdout) {
         run_record.report_output = report::own_stdout();
     }
-    let ended = run_under_lock(&run, log, &mut run_record);
-    if let Some(to) = &run.report
-        && let Err(error) = report::append(to, &run, &run_record, &ended)
-    {
-        log.warning(format_args!(
-            "cannot write the report to {to}: {}",
-            in_words(&error)
-        ));
-    }
-    ended
-}
-
-fn run_under_lock(run: &Run, log: Log, record: &mut RunRecord) -> anyhow::Result<Ending> {
     let signals = Signals::collect().map_err(|error| {
         let line = format!("cannot collect signals: {error}");
         Failure::new(Reason::OsRefused, line)
     })?;
+    let inherited = signals.inherited();
+    let ended = run_under_lock(&run, log, signals, &mut run_record);
+    if run.report.is_some() || run.hooks != Hooks::default() {
+        report_on(&run, log, inherited, &run_record, &ended);
+    }
+    ended
+}
+
+/// Writes the report, and runs what is to be run at the end. None of that changes how dblock ends.
+fn report_on(
+    run: &Run,
+    log: Log,
+    inherited: Inherited,
+    record: &RunRecord,
+    ended: &anyhow::Result<Ending>,
+) {
+    let job = &run.job;
+    let report = Report::of(Ended {
+        name: job.lock.name.to_string(),
+        slot_names: &job.slot_names,
+        program: job.program(),
+        requested: job.started,
+        record,
+        exit: ended.as_ref().copied(),
+        attempt: None,
+        jobs: Vec::new(),
+    });
+    if let Some(to) = &run.report
+        && let Err(error) = report::append(to, &report, record.report_output.as_ref())
+    {
+        let why = in_words(&error);
+        log.warning(format_args!("cannot write the report to {to}: {why}"));
+    }
+    if run.hooks == Hooks::default() {
+        return;
+    }
+    let tick = record.tick.as_deref();
+    let mut environment = of_grant(&job.lock.name, &job.slot_names, record.grant, tick);
+    environment.extend(job.scrubbed.iter().map(|&name| change(name, None)));
+    let waited = Signals::collect_again(inherited).map_err(anyhow::Error::from);
+    let waited = waited.and_then(|signals| {
+        let asides = hook::start(&run.hooks, &report, &environment, &signals, log);
+        Ok(aside::wait(asides, &mut Poller::new(signals)?, log)?)
+    });
+    if let Err(error) = waited {
+        log.warning(format_args!("cannot wait: {error:#}"));
+    }
+}
+
+fn run_under_lock(
+    run: &Run,
+    log: Log,
+    signals: Signals,
+    record: &mut RunRecord,
+) -> anyhow::Result<Ending> {
     let run_id = lock::run_id_lock()?;
     let fallback = Fallback {
         names_holders: run.reports_skip(log.shown),

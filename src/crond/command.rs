@@ -16,17 +16,18 @@ use nix::unistd::{AccessFlags, access};
 use super::environment::{changes, home, shell};
 use super::mail::Mail;
 use super::message::Attempt;
+use super::program;
 use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::text::{in_words, shown};
 use crate::cron::{AttemptEnd, Job};
 use crate::db::Client;
-use crate::history::RunEnd;
+use crate::history::{DIED, RunEnd};
 use crate::keeper::Place;
 use crate::lock::{Grant, Lease};
 use crate::supervise::{
-    Cause, Child, Command, LockEventKind, Outlet, Output, RunOutcome, RunRecord, Signals, Sink,
-    Started, Surroundings, of_grant, pipe,
+    Cause, Child, Command, Ended, LockEventKind, Outlet, Output, Report, RunOutcome, RunRecord,
+    Signals, Sink, Started, Surroundings, of_grant, pipe,
 };
 
 /// What an attempt's command is started for.
@@ -55,6 +56,8 @@ pub struct Concluded {
     pub words: String,
     /// For the history; `None`: its command was not started.
     pub run_end: Option<Box<RunEnd>>,
+    /// For what is run at its end; `None`: nothing is.
+    pub report: Option<Box<Report>>,
 }
 
 /// The streams of an attempt before its command is started, and the ends for the command.
@@ -134,6 +137,7 @@ pub fn start(
     let arguments = [shell(&job), "-c", &job.command].map(OsString::from);
     let mut record = RunRecord::begin();
     record.grant = Some(grant);
+    record.tick = Some(attempt.shown.clone());
     record.started = Some(SystemTime::now());
     let (started, announce) = (Moment::now(), place.announce());
     let (timeout, kill_after) = (job.options.timeout, job.options.kill_after);
@@ -232,10 +236,17 @@ impl TickCommand {
         let (end, words) = self.meaning(&ended);
         let ended = ended.map_err(anyhow::Error::from);
         let run_end = self.record.run_end(ended.as_ref().copied());
+        let report = report(
+            &self.job,
+            &self.attempt,
+            &self.record,
+            ended.as_ref().copied(),
+        );
         Concluded {
             end,
             words,
             run_end: Some(Box::new(run_end)),
+            report: Some(Box::new(report)),
         }
     }
 
@@ -257,8 +268,58 @@ impl TickCommand {
     }
 }
 
+/// The report of an attempt.
+fn report(
+    job: &Job,
+    attempt: &Attempt,
+    record: &RunRecord,
+    exit: Result<Ending, &anyhow::Error>,
+) -> Report {
+    Report::of(ended(job, attempt, record, exit))
+}
+
+/// The report of an attempt whose host has died.
+pub fn report_of_the_dead(job: &Job, attempt: &Attempt, will_retry: bool) -> Report {
+    let mut record = RunRecord::begin();
+    record.tick = Some(attempt.shown.clone());
+    let run = ended(job, attempt, &record, Ok(Ending::Code(0)));
+    let mut report = Report::of_the_dead(run, &format!("{}: {DIED}", job.name));
+    report.will_retry = will_retry;
+    report
+}
+
+fn ended<'a>(
+    job: &Job,
+    attempt: &Attempt,
+    record: &'a RunRecord,
+    exit: Result<Ending, &'a anyhow::Error>,
+) -> Ended<'a> {
+    Ended {
+        name: job.name.to_string(),
+        slot_names: &[],
+        program: program(job),
+        requested: SystemTime::now() - record.requested.elapsed(),
+        record,
+        exit,
+        attempt: Some(attempt.number),
+        jobs: Vec::new(),
+    }
+}
+
+/// What it means that the command of an attempt could not be started.
+pub fn unstarted(job: &Job, attempt: &Attempt, failure: Failure) -> Concluded {
+    let (end, words) = (end_of(&failure, false), failure.to_string());
+    let report = report(job, attempt, &RunRecord::begin(), Err(&failure.into()));
+    Concluded {
+        end,
+        words,
+        run_end: None,
+        report: (end == AttemptEnd::Failed).then(|| Box::new(report)),
+    }
+}
+
 /// How an attempt has ended that failed so.
-pub fn end_of(failure: &Failure, is_killed: bool) -> AttemptEnd {
+fn end_of(failure: &Failure, is_killed: bool) -> AttemptEnd {
     match failure.reason {
         Reason::LockLost if is_killed => AttemptEnd::Over,
         Reason::LockLost => AttemptEnd::Lost,

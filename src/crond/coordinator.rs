@@ -12,7 +12,6 @@ use std::time::Duration;
 use nix::unistd::getpid;
 
 use super::Spec;
-use super::mail::Sending;
 use super::message::ToScheduler;
 use super::notify::Manager;
 use super::scheduler::{self, Kept, Publishes, Resumed};
@@ -88,7 +87,6 @@ pub fn run(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
         jobs,
         publishes: Publishes::IfChanged,
         ended: HashMap::new(),
-        mails: Vec::new(),
         manager: Manager::of_process(),
         was_asked: false,
         is_hurried: false,
@@ -110,8 +108,6 @@ struct Coordinator<'a> {
     publishes: Publishes,
     /// Ends of attempts, by run id, that may not be recorded yet.
     ended: HashMap<String, Kept>,
-    /// Processes that send mail.
-    mails: Vec<Sending>,
     manager: Manager,
     /// Whether a signal has asked the daemon to end, and whether a second one has.
     was_asked: bool,
@@ -161,8 +157,6 @@ impl Coordinator<'_> {
     /// Does what is due by the clock. Returns how dblock ends, if it does.
     fn check_deadlines(&mut self) -> Option<anyhow::Result<Ending>> {
         self.check_commands();
-        self.reap_mails();
-        self.check_mails();
         self.manager.live();
         self.check_scheduler();
         self.check_server();

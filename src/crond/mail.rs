@@ -2,23 +2,18 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Seek};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use nix::unistd::{ForkResult, Pid, fork, setpgid};
-
 use super::environment::variable;
 use super::notify;
-use crate::base::clock::Moment;
-use crate::base::exit::{Ending, Reason};
-use crate::base::log::Log;
-use crate::base::text::{in_words, printable};
+use crate::base::log::{Level, Log};
+use crate::base::text::printable;
 use crate::base::user::local_user;
 use crate::cron::Job;
 use crate::lock::own_host;
-use crate::supervise::{Kept, Signals, restore_limit_and_dispositions};
+use crate::supervise::{Aside, Kept, Signals};
 
 /// The paths of sendmail.
 const SENDMAIL: [&str; 2] = ["/usr/sbin/sendmail", "/usr/lib/sendmail"];
@@ -110,24 +105,6 @@ fn headers(job: &Job, to: &str, user: &str, host: &str) -> String {
     text
 }
 
-/// A process that sends a mail.
-pub struct Sending {
-    /// Its process.
-    pub pid: Pid,
-    /// The job that has written the mail.
-    pub job: String,
-    /// Whether it was killed because it took too long.
-    pub is_killed: bool,
-    since: Moment,
-}
-
-impl Sending {
-    /// The time limit of the mail.
-    pub fn deadline(&self) -> Option<Moment> {
-        (!self.is_killed).then(|| self.since + LONGEST)
-    }
-}
-
 /// Sends a mail. sendmail gets dblock's environment, without the variables about the server.
 ///
 /// # Errors
@@ -135,55 +112,20 @@ impl Sending {
 pub fn send(
     mail: &Mail,
     text: &Kept,
-    job: String,
+    (job, complaint): (&str, String),
     scrubbed: &[&'static str],
     signals: &Signals,
     log: Log,
-) -> io::Result<Sending> {
-    let sendmail = &mail.sendmail;
+) -> io::Result<Aside> {
     let mut file = text.file().try_clone()?;
     file.rewind()?;
-    let mut command = Command::new(sendmail);
+    let mut command = Command::new(&mail.sendmail);
     command
         .args(["-FCronDaemon", "-i", "-odi", "-oem", "-oi", "-t"])
-        .stdin(file)
-        .stdout(Stdio::null())
-        .stderr(Stdio::inherit());
+        .stdout(Stdio::null());
     for name in notify::VARIABLES.iter().chain(scrubbed) {
         command.env_remove(name);
     }
-    let prepare = || {
-        restore_limit_and_dispositions();
-        Ok(())
-    };
-    // SAFETY: it runs in the child below, which has one thread. By then std has already changed SIGPIPE.
-    unsafe { command.pre_exec(prepare) };
-    // SAFETY: no thread was started, so the child may do whatever the parent may.
-    match unsafe { fork() }? {
-        ForkResult::Parent { child } => {
-            // Parent and child both do this, as either may be first.
-            let _ = setpgid(child, child);
-            Ok(Sending {
-                pid: child,
-                job,
-                is_killed: false,
-                since: Moment::now(),
-            })
-        }
-        // Unlike `spawn`, the parent does not wait until the program is found.
-        ForkResult::Child => {
-            // In its own group it gets no Ctrl-C that is meant for dblock, and can be killed together with its children.
-            let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
-            let error = match Signals::restore_mask(&signals.inherited()) {
-                Ok(()) => command.exec(),
-                Err(error) => error,
-            };
-            log.error(format_args!(
-                "{job}: cannot start {}: {}",
-                sendmail.display(),
-                in_words(&error)
-            ));
-            Ending::Code(Reason::NotFound.code()).exit()
-        }
-    }
+    let complaint = (job, Level::Error, complaint);
+    Aside::start(command, file, LONGEST, complaint, signals, log)
 }

@@ -36,6 +36,8 @@ pub enum FromScheduler {
     Lost(String, String),
     /// This client ends this run (`dblock kill`): its command must end.
     Killed(String, Box<Client>),
+    /// The host of this attempt has died; with whether another attempt follows.
+    Died(Attempt, bool),
     /// The end of this run is recorded.
     Recorded(String),
     /// The scheduler cannot continue.

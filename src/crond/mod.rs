@@ -16,6 +16,7 @@ use std::time::Duration;
 pub use coordinator::run;
 pub use mail::SENDMAIL_VARIABLE;
 
+use crate::base::hooks::Hooks;
 use crate::cron::{Definition, Job, hash};
 use crate::db::ConnectOptions;
 
@@ -28,6 +29,8 @@ pub struct Spec {
     pub slots: u32,
     /// How long commands may run on after the first signal that asks the daemon to end.
     pub grace: Duration,
+    /// What to run at the end of each attempt, unless the job says otherwise.
+    pub hooks: Hooks,
     /// Variables about the server, which sendmail never gets.
     pub variables: Vec<&'static str>,
     /// Variables that the commands must not see.

@@ -1,13 +1,29 @@
 //! Rescues the jobs of a dead worker: after the end of its lease any other worker moves them to the due or dead jobs.
 
+use serde::{Deserialize, Serialize};
+
 use super::Queue;
 use super::jobs::WORKER_DIED;
 use super::narrow::{by_key, carried, insert_into, running};
-use crate::db::{Ask, Batch, Fault, Session, ask_value, batch, text_literal};
+use crate::db::{Ask, Batch, Fault, Session, ask_value, batch, no_answer, text_literal};
 use crate::schema::{DEAD, DUE, JOB_KEYS, JOB_PARTS, JOBS, Tables, WORKERS};
 
-/// Rescues the jobs of one worker whose lease is over. Returns whether there was one. The worker's `own` lease is left out: its renewal
-/// finds out whether that is over.
+/// The most jobs of a dead worker that are named.
+const MOST_NAMED: usize = 100;
+
+/// What a dead worker had claimed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rescued {
+    /// The first jobs, by their ids; of a block the first one.
+    pub jobs: Vec<u64>,
+    /// The largest number of their attempts.
+    pub attempt: u32,
+    /// Whether any of them is tried again.
+    pub will_retry: bool,
+}
+
+/// Rescues the jobs of one worker whose lease is over. Returns what it had; `None`: there was no such worker. The worker's `own` lease is
+/// left out: its renewal finds out whether that is over.
 ///
 /// # Errors
 /// Those of a statement. Nothing is lost: the next worker that looks does the same.
@@ -16,12 +32,13 @@ pub fn rescue(
     queue: &Queue,
     own: u64,
     session: &mut Session,
-) -> Result<bool, Fault> {
+) -> Result<Option<Rescued>, Fault> {
     let Some(worker) = session.run(&ask_dead(tables, queue, own))? else {
-        return Ok(false);
+        return Ok(None);
     };
-    session.run_batch(&return_jobs(tables, queue, worker))?;
-    Ok(true)
+    session
+        .run_batch(&return_jobs(tables, queue, worker))
+        .map(Some)
 }
 
 /// A worker other than this one whose lease is over.
@@ -39,8 +56,11 @@ pub(super) fn find_dead(tables: &Tables, queue: &Queue, own: u64) -> String {
     )
 }
 
+/// The place of the statement that names the jobs.
+const NAMED_AT: usize = 3;
+
 /// Moves a worker's jobs to the due or dead ones, unless its lease is valid again or another worker has done this.
-fn return_jobs(tables: &Tables, queue: &Queue, worker: u64) -> Batch<'static, ()> {
+fn return_jobs(tables: &Tables, queue: &Queue, worker: u64) -> Batch<'static, Rescued> {
     let (running, jobs) = (running(tables), by_key(tables, &JOBS, "j"));
     // The following statements only have an effect if the update of the worker's row has ended its lease.
     let of = format!("r.worker = {worker} AND @dblock_rescued = 1");
@@ -64,6 +84,9 @@ fn return_jobs(tables: &Tables, queue: &Queue, worker: u64) -> Batch<'static, ()
         ),
         "SET @dblock_rescued = ROW_COUNT()".to_owned(),
         format!(
+            "SELECT r.job, r.attempt, {is_used_up} FROM {running} WHERE {of} LIMIT {MOST_NAMED}"
+        ),
+        format!(
             "UPDATE {running} STRAIGHT_JOIN {jobs} ON j.id = r.job SET j.failed_at = UTC_TIMESTAMP(6), \
                  j.last_error = {died} WHERE {of} AND r.block = 0",
             died = text_literal(WORKER_DIED)
@@ -85,5 +108,14 @@ fn return_jobs(tables: &Tables, queue: &Queue, worker: u64) -> Batch<'static, ()
         format!("DELETE r FROM {running} WHERE {of}"),
         "COMMIT".to_owned(),
     ];
-    batch("queue rescue", statements)
+    batch("queue rescue", statements).read_all(|replies| {
+        let mut rescued = Rescued::default();
+        for row in replies.get(NAMED_AT).ok_or_else(no_answer)?.rows().iter() {
+            let (attempt, is_used_up): (u32, bool) = (row.at(1)?, row.at(2)?);
+            rescued.jobs.push(row.at(0)?);
+            rescued.attempt = rescued.attempt.max(attempt);
+            rescued.will_retry |= !is_used_up;
+        }
+        Ok(rescued)
+    })
 }

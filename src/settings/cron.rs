@@ -47,12 +47,14 @@ pub fn run(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
     } else {
         Vec::new()
     };
+    let hooks = of_run::hooks(&mut sources)?;
     let connection = connection(&mut sources, log, Part::Cron)?;
     check_password_file(&connection.password)?;
     let spec = Spec {
         file,
         slots,
         grace,
+        hooks,
         variables,
         scrubbed,
         connection,

@@ -233,6 +233,7 @@ pub fn work(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
         Until::Stopped
     };
     let grace = own(&sources, &options::work::GRACE, value::duration)?;
+    let hooks = run::hooks(&mut sources)?;
     let bury_on = own_optional(&sources, &options::work::BURY_ON, exit_codes)?;
     let scrubbed = if sources.switch("scrub-env") {
         run::variables_of_the_server(&sources)
@@ -249,6 +250,7 @@ pub fn work(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
         until,
         grace,
         bury_on: bury_on.unwrap_or_default(),
+        hooks,
         scrubbed,
         command: line.arguments,
     };

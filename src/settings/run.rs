@@ -10,6 +10,7 @@ use super::sources::{Sources, TOKEN};
 use super::support::Part;
 use super::{cli, connection, value};
 use crate::base::exit::Failure;
+use crate::base::hooks::Hooks;
 use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::cron::{Once, Schedule, Zone};
@@ -29,6 +30,8 @@ pub struct Run {
     pub if_unreachable: IfUnreachable,
     /// Where to write one line of JSON at the end; `None`: nowhere.
     pub report: Option<ReportTo>,
+    /// What to run at the end.
+    pub hooks: Hooks,
 }
 
 /// The destination of a run's report.
@@ -97,6 +100,7 @@ pub fn read(
     let allow_unfit_server = sources.switch("allow-unfit-server");
     let hold_at_least = sources.optional("hold-at-least", value::duration)?;
     let report = report_to(sources)?;
+    let hooks = hooks(sources)?;
     let durable = sources.switch("durable");
     let once = once(sources, &name)?;
     let needs_tables = durable || token.is_some() || once.is_some() || sources.switch("record");
@@ -135,6 +139,7 @@ pub fn read(
         conflict_exit_code,
         if_unreachable,
         report,
+        hooks,
     })
 }
 
@@ -211,6 +216,21 @@ fn once(sources: &mut Sources, name: &Name) -> Result<Option<Once>, Failure> {
         span => Ok(span),
     };
     Ok(sources.optional("once-per", read)?.map(Once::Per))
+}
+
+/// What to run at the end of a run.
+///
+/// # Errors
+/// It is not UTF-8.
+pub fn hooks(sources: &mut Sources) -> Result<Hooks, Failure> {
+    let mut command = |option| {
+        let command = sources.optional(option, |text| Ok(text.to_owned()))?;
+        Ok(command.filter(|command| !command.is_empty()))
+    };
+    Ok(Hooks {
+        on_failure: command("on-failure")?,
+        on_end: command("on-end")?,
+    })
 }
 
 fn report_to(sources: &mut Sources) -> Result<Option<ReportTo>, Failure> {

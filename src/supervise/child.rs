@@ -84,7 +84,7 @@ impl Child {
         let own_group = own_session || !has_terminal();
         let leash = Leash::new().map(Arc::new);
         let leash = leash.map_err(|error| Failure::refused("run the command", &error.into()))?;
-        let mask = signals.inherited();
+        let inherited = signals.inherited();
         let tied = Arc::clone(&leash);
         let supervisor = getpid();
         let mut process = Command::new(program);
@@ -120,7 +120,7 @@ impl Child {
             tied.tie(if own_group { -pid } else { pid })?;
             environment::apply(&changes)?;
             inherited::restore(streams);
-            Signals::restore_mask(&mask)
+            inherited.restore_mask()
         };
         let last_steps = move || {
             let prepared = prepare();

@@ -2,10 +2,12 @@
 //! for a server. It changes nothing in its process that another supervisor in the same process tree could notice: a command's environment is
 //! made in the command's process.
 
+pub mod aside;
 mod child;
 mod command;
 mod environment;
 mod grace;
+pub mod hook;
 mod inherited;
 mod leash;
 mod output;
@@ -13,20 +15,23 @@ mod outputs;
 mod plan;
 mod poller;
 mod record;
+mod report;
 mod runner;
 mod shutdown;
 mod signals;
 mod started;
 mod termination;
 
+pub use aside::Aside;
 pub use child::{Child, Surroundings, check_program, program_of};
 pub use command::{Cause, Command};
 pub use environment::{Change, change, of_grant};
-pub use inherited::{restore_limit_and_dispositions, was_closed};
+pub use inherited::was_closed;
 pub use output::{Kept, Outlet, Output, Round, Sink, Tail, pipe};
 pub use plan::{Plan, RunnerOf};
 pub use poller::Poller;
-pub use record::{LockEvent, LockEventKind, RunOutcome, RunRecord, Summary};
+pub use record::{LockEventKind, RunOutcome, RunRecord};
+pub use report::{Ended, Report};
 pub use runner::Runner;
-pub use signals::{Received, Signals};
+pub use signals::{Inherited, Received, Signals};
 pub use started::Started;

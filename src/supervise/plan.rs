@@ -7,6 +7,7 @@ use nix::sys::signal::Signal;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::aside;
 use super::output::{Output, Round};
 use super::poller::Source;
 use super::runner::Runner;
@@ -15,6 +16,7 @@ use super::started::Started;
 use crate::base::children::reap_orphans;
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
+use crate::base::text::in_words;
 
 /// The most signals that are handled before a look at the clock: somebody may send them without end.
 const MOST_SIGNALS: u32 = 32;
@@ -67,11 +69,6 @@ pub trait Plan: Sized {
     /// This output of an ended command is over.
     fn on_output_over(&mut self, _output: Output, _rest: Self::Rest) {}
 
-    /// Other children, which the plan reaps itself.
-    fn other_children(&self) -> Vec<i32> {
-        Vec::new()
-    }
-
     /// The system does not let this process wait for events, so that all commands were killed and are gone. Returns how the process ends, if
     /// that is at once.
     fn on_system_error(&mut self, error: io::Error) -> Option<anyhow::Result<Self::Conclusion>> {
@@ -101,7 +98,14 @@ pub trait Plan: Sized {
                 conclusion = self.on_system_error(error);
             }
             if let Some(conclusion) = conclusion {
-                self.runner().peer.end();
+                let runner = self.runner();
+                runner.peer.end();
+                let asides = std::mem::take(&mut runner.asides);
+                if let Err(error) = aside::wait(asides, &mut runner.poller, runner.log) {
+                    runner
+                        .log
+                        .warning(format_args!("cannot wait: {}", in_words(&error)));
+                }
                 return conclusion;
             }
         }
@@ -201,19 +205,21 @@ pub trait Plan: Sized {
         }
     }
 
-    /// Handles commands that have ended, and reaps orphans.
+    /// Handles commands and other programs that have ended, and reaps orphans.
     fn reap(&mut self) {
         let (mut at, round) = (0, Round::begin());
         while let Some(command) = self.runner().take_ended(&mut at) {
             self.on_over(command, round);
         }
-        let others = self.other_children().into_iter().map(Some);
         let runner = self.runner();
+        let log = runner.log;
+        runner.asides.retain_mut(|aside| !aside.has_ended(log));
+        let asides = runner.asides.iter().map(|aside| Some(aside.pid()));
         let commands = runner.commands.iter();
         let own: Vec<Option<i32>> = commands
             .map(|command| Some(command.running.child.processes.pid))
             .chain([runner.peer.pid()])
-            .chain(others)
+            .chain(asides)
             .collect();
         reap_orphans(&own);
     }

@@ -22,12 +22,18 @@ const FORWARDED: [Signal; 8] = [
     Signal::SIGTSTP,
 ];
 
+/// What dblock was started with.
+#[derive(Debug, Clone, Copy)]
+pub struct Inherited {
+    /// The mask; the command gets it, too.
+    mask: SigSet,
+    ignored: SigSet,
+}
+
 /// The signals of this process.
 pub struct Signals {
     descriptor: SignalFd,
-    /// The mask that dblock was started with; the command gets it, too.
-    inherited: SigSet,
-    ignored: SigSet,
+    inherited: Inherited,
     /// Whether this process was stopped, and SIGCONT has not been read since.
     stopped: bool,
 }
@@ -69,10 +75,8 @@ impl Signals {
     /// As `signalfd(2)`.
     pub fn collect() -> io::Result<Self> {
         inherited::make_children_waitable();
-        let mut handled: SigSet = FORWARDED.into_iter().collect();
-        handled.add(Signal::SIGCHLD);
-        let mut inherited = SigSet::empty();
-        sigprocmask(SigmaskHow::SIG_BLOCK, Some(&handled), Some(&mut inherited))?;
+        let mut mask = SigSet::empty();
+        sigprocmask(SigmaskHow::SIG_BLOCK, Some(&all()), Some(&mut mask))?;
         let ignored = FORWARDED
             .into_iter()
             .filter(|&signal| inherited::is_ignored(signal as i32))
@@ -80,17 +84,27 @@ impl Signals {
 
         let mut wanted: SigSet = FORWARDED
             .into_iter()
-            .filter(|&signal| !inherited.contains(signal))
+            .filter(|&signal| !mask.contains(signal))
             .collect();
         wanted.add(Signal::SIGCHLD);
-        let descriptor =
-            SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        Self::of(wanted, Inherited { mask, ignored })
+    }
+
+    fn of(wanted: SigSet, inherited: Inherited) -> io::Result<Self> {
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         Ok(Self {
-            descriptor,
+            descriptor: SignalFd::with_flags(&wanted, flags)?,
             inherited,
-            ignored,
             stopped: false,
         })
+    }
+
+    /// Collects every forwarded signal once more, in a process whose signals were collected before.
+    ///
+    /// # Errors
+    /// As `signalfd(2)`.
+    pub fn collect_again(inherited: Inherited) -> io::Result<Self> {
+        Self::of(all(), inherited)
     }
 
     /// Collects every forwarded signal from here on, including those that were blocked from the start.
@@ -98,9 +112,7 @@ impl Signals {
     /// # Errors
     /// As `signalfd(2)`.
     pub fn collect_all(&self) -> io::Result<()> {
-        let mut wanted: SigSet = FORWARDED.into_iter().collect();
-        wanted.add(Signal::SIGCHLD);
-        Ok(self.descriptor.set_mask(&wanted)?)
+        Ok(self.descriptor.set_mask(&all())?)
     }
 
     /// The next signal that arrived, `None` if there is none.
@@ -123,7 +135,7 @@ impl Signals {
     /// Does to dblock what this signal does to any program, while no command runs: TSTP stops it here. `true`: dblock must die of it.
     pub fn act_on(&mut self, signal: Signal) -> bool {
         match signal {
-            _ if self.ignored.contains(signal) => false,
+            _ if self.inherited.ignored.contains(signal) => false,
             Signal::SIGCHLD | Signal::SIGCONT => false,
             Signal::SIGTSTP => {
                 self.stop();
@@ -150,21 +162,34 @@ impl Signals {
             Signal::SIGQUIT,
             Signal::SIGTERM,
         ];
-        asks.contains(&signal) && !self.ignored.contains(signal)
+        asks.contains(&signal) && !self.inherited.ignored.contains(signal)
     }
 
-    /// Restores the mask that dblock was started with. For the command's process, between fork and exec.
+    /// What dblock was started with.
+    pub fn inherited(&self) -> Inherited {
+        self.inherited
+    }
+}
+
+impl Inherited {
+    /// Restores the mask. For the command's process, between fork and exec.
     ///
     /// # Errors
     /// As `sigprocmask(2)`.
-    pub fn restore_mask(inherited: &SigSet) -> io::Result<()> {
-        Ok(sigprocmask(SigmaskHow::SIG_SETMASK, Some(inherited), None)?)
+    pub fn restore_mask(&self) -> io::Result<()> {
+        Ok(sigprocmask(
+            SigmaskHow::SIG_SETMASK,
+            Some(&self.mask),
+            None,
+        )?)
     }
+}
 
-    /// The mask that dblock was started with.
-    pub fn inherited(&self) -> SigSet {
-        self.inherited
-    }
+/// All signals that dblock handles.
+fn all() -> SigSet {
+    let mut all: SigSet = FORWARDED.into_iter().collect();
+    all.add(Signal::SIGCHLD);
+    all
 }
 
 impl AsFd for Signals {

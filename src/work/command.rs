@@ -3,16 +3,20 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::time::SystemTime;
 
 use super::Spec;
 use super::payload::{self, Payload};
 use crate::base::clock::Moment;
 use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
+use crate::base::hooks::Hooks;
+use crate::base::log::Log;
 use crate::base::text::shown;
 use crate::keeper::Place;
-use crate::queue::{JobEnd, LONGEST_ERROR, Queue, retry_delay};
+use crate::queue::{JobEnd, LONGEST_ERROR, Queue, Rescued, WORKER_DIED, retry_delay};
 use crate::supervise::{
-    Cause, Child, Command, Output, Signals, Sink, Started, Surroundings, Tail, change, pipe,
+    Aside, Cause, Change, Child, Command, Ended, Output, Report, RunOutcome, RunRecord, Signals,
+    Sink, Started, Surroundings, Tail, change, hook, pipe, program_of,
 };
 
 /// Longest argument in bytes, with its final NUL (execve(2)).
@@ -39,6 +43,7 @@ pub struct Task {
 pub struct Jobs {
     /// The jobs; none once others have them.
     pub tasks: Vec<Task>,
+    record: RunRecord,
 }
 
 /// A command that was started for jobs. Its stderr goes through dblock's own.
@@ -73,6 +78,22 @@ pub fn start(
         stderr: Some(write),
         ..Surroundings::default()
     };
+    let changes = changes(spec, &tasks);
+    let mut record = RunRecord::begin();
+    record.started = Some(SystemTime::now());
+    let started = Moment::now();
+    let announce = place.announce();
+    let child = Child::spawn(&arguments, changes, signals, surroundings, announce)
+        .map_err(Unstarted::Worker)?;
+    Ok(Started {
+        running: Command::new(child, started, spec.timeout, spec.kill_after, place),
+        output: Output::of_stderr(read, Sink::Through(Tail::new(LONGEST_ERROR))),
+        purpose: Jobs { tasks, record },
+    })
+}
+
+/// How the environment of a command for these jobs differs from the worker's.
+fn changes(spec: &Spec, tasks: &[Task]) -> Vec<Change> {
     let numbers = |number: &dyn Fn(&Task) -> String| {
         let numbers: Vec<_> = tasks.iter().map(number).collect();
         numbers.join(" ")
@@ -90,15 +111,7 @@ pub fn start(
         ),
     ];
     changes.extend(spec.scrubbed.iter().map(|&name| change(name, None)));
-    let started = Moment::now();
-    let announce = place.announce();
-    let child = Child::spawn(&arguments, changes, signals, surroundings, announce)
-        .map_err(Unstarted::Worker)?;
-    Ok(Started {
-        running: Command::new(child, started, spec.timeout, spec.kill_after, place),
-        output: Output::of_stderr(read, Sink::Through(Tail::new(LONGEST_ERROR))),
-        purpose: Jobs { tasks },
-    })
+    changes
 }
 
 impl JobCommand {
@@ -156,6 +169,72 @@ impl JobCommand {
         };
         (each.collect(), ending)
     }
+
+    /// Starts what is to be run at its end, which has these outcomes.
+    pub fn start_hooks(
+        &mut self,
+        spec: &Spec,
+        outcomes: &[(Task, JobEnd)],
+        exit: Ending,
+        (signals, log): (&Signals, Log),
+    ) -> Vec<Aside> {
+        let is_over =
+            |end: &JobEnd| matches!(end, JobEnd::Done | JobEnd::Retry(..) | JobEnd::Dead(_));
+        if spec.hooks == Hooks::default() || !outcomes.iter().any(|(_, end)| is_over(end)) {
+            return Vec::new();
+        }
+        let started = self.running.started;
+        let record = &mut self.purpose.record;
+        record.end_command(started, exit);
+        if self.running.cause() == Some(Cause::TimedOut) {
+            record.outcome = RunOutcome::TimedOut;
+        }
+        let tasks: Vec<Task> = outcomes.iter().map(|(task, _)| task.clone()).collect();
+        let mut report = Report::of(Ended {
+            name: spec.queue.clone(),
+            slot_names: &[],
+            program: program_of(&spec.command),
+            requested: SystemTime::now() - record.requested.elapsed(),
+            record,
+            exit: Ok(exit),
+            attempt: tasks.iter().map(|task| task.attempt).max(),
+            jobs: tasks.iter().map(|task| task.id).collect(),
+        });
+        report.will_retry = outcomes
+            .iter()
+            .any(|(_, end)| matches!(end, JobEnd::Retry(..)));
+        hook::start(&spec.hooks, &report, &changes(spec, &tasks), signals, log)
+    }
+}
+
+/// Starts what is to be run after the jobs of a dead worker.
+pub fn start_hooks_for_the_dead(
+    spec: &Spec,
+    rescued: &Rescued,
+    (signals, log): (&Signals, Log),
+) -> Vec<Aside> {
+    let record = RunRecord::begin();
+    let mut report = Report::of_the_dead(
+        Ended {
+            name: spec.queue.clone(),
+            slot_names: &[],
+            program: program_of(&spec.command),
+            requested: SystemTime::now(),
+            record: &record,
+            exit: Ok(Ending::Code(0)),
+            attempt: Some(rescued.attempt),
+            jobs: rescued.jobs.clone(),
+        },
+        WORKER_DIED,
+    );
+    report.will_retry = rescued.will_retry;
+    let jobs: Vec<_> = rescued.jobs.iter().map(u64::to_string).collect();
+    let mut changes = vec![
+        change("DBLOCK_QUEUE", Some(&spec.queue)),
+        change("DBLOCK_JOB_ID", Some(&jobs.join(" "))),
+    ];
+    changes.extend(spec.scrubbed.iter().map(|&name| change(name, None)));
+    hook::start(&spec.hooks, &report, &changes, signals, log)
 }
 
 /// The outcome of a failed attempt.

@@ -6,7 +6,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::lock::Lease;
-use crate::queue::{EndedUnit, Queue, Unit};
+use crate::queue::{EndedUnit, Queue, Rescued, Unit};
 
 /// From the claimer to the coordinator.
 #[derive(Debug, Serialize, Deserialize)]
@@ -34,6 +34,8 @@ pub enum FromClaimer {
     OnlyReadOnly(Option<String>),
     /// The lease was over, and others have the jobs; with the cause. The worker registers again.
     Lost(String),
+    /// What a dead worker had was returned. Only where something is run at the end of jobs.
+    Rescued(Rescued),
     /// The queue was deleted, with the worker's claims. The claimer then fails.
     QueueDeleted,
     /// There is no room for the payloads. The claimer returns the jobs, and claims no more.

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 pub use coordinator::work;
 
+use crate::base::hooks::Hooks;
 use crate::db::ConnectOptions;
 
 /// The settings of a worker.
@@ -36,6 +37,8 @@ pub struct Spec {
     pub grace: Duration,
     /// Exit codes that make a job dead at once, each from 1 to 255 and only once; never 75.
     pub bury_on: Vec<u8>,
+    /// What to run at the end of each command.
+    pub hooks: Hooks,
     /// Variables that commands do not get.
     pub scrubbed: Vec<&'static str>,
     /// The program and its arguments, never empty. An argument `{}` is replaced by the payload.

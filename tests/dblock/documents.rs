@@ -46,7 +46,10 @@ const DONE_ELSEWHERE: [(&str, &str); 1] = [(
 const READ_IN_ONE_GO: [&str; 2] = ["README.md", "docs/queue.md"];
 
 /// The members of a line that `--report` writes.
-const REPORTED: [&str; 24] = [
+const REPORTED: [&str; 27] = [
+    "attempt",
+    "will_retry",
+    "jobs",
     "name",
     "slot",
     "slot_name",

@@ -45,6 +45,7 @@ mod exclusion;
 mod exit_codes;
 mod history;
 mod holding;
+mod hooks;
 mod hostile;
 mod hostile_bounds;
 mod inherited;

@@ -7,13 +7,16 @@ use super::page::{self, Page};
 use super::{at, cli};
 
 /// The variables that dblock sets for its command.
-const OF_THE_COMMAND: [&str; 6] = [
+const OF_THE_COMMAND: [&str; 9] = [
     "DBLOCK_NAME",
     "DBLOCK_SLOT",
     "DBLOCK_SLOT_NAME",
     "DBLOCK_CONNECTION_ID",
     "DBLOCK_FENCE",
     "DBLOCK_TICK",
+    "DBLOCK_RESULT",
+    "DBLOCK_EXIT_CODE",
+    "DBLOCK_SIGNAL",
 ];
 
 /// The variable that is no setting: it names a token where no lock is named.

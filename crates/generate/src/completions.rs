@@ -51,10 +51,11 @@ impl Takes {
         match name {
             "FILE" | "FILE|-" | "PATH" => Self::File,
             "HOST" => Self::Host,
-            "COMMAND" => Self::Command,
-            "A,B,C" | "CODE" | "CRON" | "DURATION" | "DURATION[,N]" | "DURATION|TIME" | "ID"
-            | "KEY" | "N" | "N|A,B" | "NAME" | "NAME[#SLOT]" | "PAYLOAD" | "PORT" | "QUEUE"
-            | "TEXT" | "TIME" | "TOKEN" | "URL" | "USER" | "ZONE" => Self::Anything,
+            "COMMAND" if argument.is_positional() => Self::Command,
+            "A,B,C" | "CODE" | "COMMAND" | "CRON" | "DURATION" | "DURATION[,N]"
+            | "DURATION|TIME" | "ID" | "KEY" | "N" | "N|A,B" | "NAME" | "NAME[#SLOT]"
+            | "PAYLOAD" | "PORT" | "QUEUE" | "TEXT" | "TIME" | "TOKEN" | "URL" | "USER"
+            | "ZONE" => Self::Anything,
             words if words.contains('|') && !words.contains(char::is_uppercase) => {
                 Self::Words(words.split('|').map(str::to_owned).collect())
             }

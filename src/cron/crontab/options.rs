@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use crate::base::hooks::Hooks;
 use crate::base::value::{duration, one_of, shown_safely, word_of};
 use crate::lock::{DEFAULT_TTL, limits};
 
@@ -27,6 +28,8 @@ pub struct Options {
     pub overlap: Overlap,
     /// The longest random delay of a tick's start; zero: none.
     pub jitter: Duration,
+    /// What to run at the end of each attempt, in the place of what the daemon was told.
+    pub hooks: Hooks,
 }
 
 /// What to do with ticks at which no dblock was running.
@@ -64,7 +67,7 @@ const OVERLAP: [(&str, Overlap); 3] = [
 ];
 
 /// The options of a job. Those that `dblock run` also has a letter for have it here.
-pub const OPTIONS: [(&str, Option<char>); 9] = [
+pub const OPTIONS: [(&str, Option<char>); 11] = [
     ("timeout", Some('t')),
     ("kill-after", Some('k')),
     ("ttl", None),
@@ -74,6 +77,8 @@ pub const OPTIONS: [(&str, Option<char>); 9] = [
     ("deadline", None),
     ("overlap", None),
     ("jitter", None),
+    ("on-failure", None),
+    ("on-end", None),
 ];
 
 /// Options of `dblock run` that are not for a crontab, and what to use instead.
@@ -135,7 +140,7 @@ impl Options {
     }
 
     /// The names of all options, with their values as text.
-    fn texts(&self) -> [(&'static str, String); 9] {
+    fn texts(&self) -> [(&'static str, String); 11] {
         let Self {
             timeout,
             kill_after,
@@ -146,6 +151,7 @@ impl Options {
             deadline,
             overlap,
             jitter,
+            hooks,
         } = self;
         let span = |span: &Duration| span.as_micros().to_string();
         let optional = |limit: &Option<Duration>| limit.as_ref().map_or_else(String::new, span);
@@ -159,6 +165,8 @@ impl Options {
             ("deadline", optional(deadline)),
             ("overlap", word_of(&OVERLAP, overlap).to_owned()),
             ("jitter", span(jitter)),
+            ("on-failure", format!("{:?}", hooks.on_failure)),
+            ("on-end", format!("{:?}", hooks.on_end)),
         ]
     }
 
@@ -193,6 +201,10 @@ impl Options {
             },
             overlap: overlap.unwrap_or(Overlap::Skip),
             jitter: given.take("jitter", duration).unwrap_or_default(),
+            hooks: Hooks {
+                on_failure: given.take("on-failure", |text| Ok(text.to_owned())),
+                on_end: given.take("on-end", |text| Ok(text.to_owned())),
+            },
         };
         (options, given.mistakes)
     }
@@ -352,6 +364,7 @@ mod tests {
             deadline: Some(seconds(3600)),
             overlap: Overlap::Skip,
             jitter: Duration::ZERO,
+            hooks: Hooks::default(),
         };
         assert_eq!(Options::default_ones(), defaults);
         assert_eq!(parsed(""), Ok(defaults));
@@ -360,7 +373,7 @@ mod tests {
     #[test]
     fn every_option_is_read() {
         let all = "--timeout 30m --kill-after=5s --ttl 1m --retries 2 --retry-delay 1m --missed all --deadline 6h \
-                   --overlap wait --jitter 30";
+                   --overlap wait --jitter 30 --on-failure 'page me' --on-end=true";
         let options = Options {
             timeout: Some(seconds(1800)),
             kill_after: seconds(5),
@@ -371,6 +384,10 @@ mod tests {
             deadline: Some(seconds(6 * 3600)),
             overlap: Overlap::Wait,
             jitter: seconds(30),
+            hooks: Hooks {
+                on_failure: Some("page me".to_owned()),
+                on_end: Some("true".to_owned()),
+            },
         };
         assert_eq!(parsed(all), Ok(options));
         for (option, _) in OPTIONS {

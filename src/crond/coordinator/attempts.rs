@@ -3,19 +3,20 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::super::command::{Concluded, Streams, Tick, TickCommand, end_of, said_timeout, start};
+use super::super::command::{
+    Concluded, Streams, Tick, TickCommand, report_of_the_dead, said_timeout, start, unstarted,
+};
+use super::super::environment::changes;
 use super::super::mail::{self, Mail};
 use super::super::message::{Attempt, ToScheduler};
 use super::super::scheduler::Kept;
 use super::Coordinator;
-use crate::base::children::{End, reap_within};
 use crate::base::clock::{Moment, is_over};
-use crate::base::exit::Ending;
 use crate::base::text::{in_words, shown};
 use crate::cron::{AttemptEnd, Job, retry};
 use crate::isolated::link::cut;
 use crate::lock::{Grant, Lease};
-use crate::supervise::{Output, Round, Sink, Started};
+use crate::supervise::{Output, Report, Round, Sink, Started, hook, of_grant};
 
 impl Coordinator<'_> {
     /// Starts an attempt, unless it runs already.
@@ -33,6 +34,7 @@ impl Coordinator<'_> {
             end: AttemptEnd::Returned,
             words: why.to_owned(),
             run_end: None,
+            report: None,
         };
         // It was taken before the scheduler knew that the daemon is ending.
         if self.runner.shutdown.has_begun() {
@@ -76,13 +78,9 @@ impl Coordinator<'_> {
         );
         match started {
             Ok(command) => self.runner.commands.push(command),
-            Err(unstarted) => {
-                let (failure, output, mail) = *unstarted;
-                let why = Concluded {
-                    end: end_of(&failure, false),
-                    words: failure.to_string(),
-                    run_end: None,
-                };
+            Err(rest) => {
+                let (failure, output, mail) = *rest;
+                let why = unstarted(&job, &attempt, failure);
                 self.say_end(&job, &attempt, Duration::ZERO, &why);
                 self.note_end(&job, attempt, grant, why);
                 self.finish_output(output, name, mail);
@@ -96,9 +94,14 @@ impl Coordinator<'_> {
             end,
             words,
             run_end,
+            report,
         } = concluded;
         let why = if end == AttemptEnd::Over { "" } else { &*words };
         let ended = attempt.ended(job, end, &cut(why), run_end);
+        if let Some(mut report) = report {
+            report.will_retry = ended.retry.is_some();
+            self.start_hooks(job, &attempt, Some(grant), &report);
+        }
         self.runner.peer.send(ToScheduler::Ended(ended.clone()));
         let kept = Kept {
             job: Rc::clone(job),
@@ -109,6 +112,25 @@ impl Coordinator<'_> {
             ended: Some(ended.clone()),
         };
         self.ended.insert(ended.run, kept);
+    }
+
+    /// Starts what is to be run at the end of an attempt.
+    fn start_hooks(&mut self, job: &Job, attempt: &Attempt, grant: Option<Grant>, report: &Report) {
+        let mut environment = changes(job, &self.spec.scrubbed, attempt.number);
+        let tick = Some(&*attempt.shown);
+        environment.extend(of_grant(&job.name, &[], grant, tick));
+        let hooks = job.options.hooks.or(&self.spec.hooks);
+        let (signals, log) = (&self.runner.poller.signals, self.runner.log);
+        let asides = hook::start(&hooks, report, &environment, signals, log);
+        self.runner.asides.extend(asides);
+    }
+
+    /// The host of an attempt has died. This one tells what is to be run then, as it was the first to record it.
+    pub(super) fn on_died(&mut self, attempt: &Attempt, will_retry: bool) {
+        if let Some(job) = self.jobs.get(attempt.job).cloned() {
+            let report = report_of_the_dead(&job, attempt, will_retry);
+            self.start_hooks(&job, attempt, None, &report);
+        }
     }
 
     /// Ends commands that are too late, or whose leases are over.
@@ -201,24 +223,6 @@ impl Coordinator<'_> {
         self.finish_output(output, name, mail);
     }
 
-    /// Reaps the processes that have sent a mail, or could not.
-    pub(super) fn reap_mails(&mut self) {
-        let log = self.runner.log;
-        self.mails.retain(|mail| {
-            let how = match reap_within(mail.pid.as_raw(), Duration::ZERO) {
-                End::Pending => return true,
-                End::Ended(Ending::Code(0)) | End::Unknown => return false,
-                End::Ended(Ending::Signal(_)) if mail.is_killed => "took too long".to_owned(),
-                end @ End::Ended(_) => end.to_string(),
-            };
-            log.error(format_args!(
-                "{}: its output may not be sent: sendmail {how}",
-                mail.job
-            ));
-            false
-        });
-    }
-
     fn say_end(&self, job: &Job, attempt: &Attempt, ran: Duration, concluded: &Concluded) {
         let (name, took, tick) = (&job.name, shown(ran), &attempt.shown);
         let (end, words) = (concluded.end, &concluded.words);
@@ -268,15 +272,16 @@ impl Coordinator<'_> {
                 "{job}: its mail does not have all of its output: {why}"
             ));
         }
+        let complaint = format!("{job}: its output may not be sent: sendmail");
         match mail::send(
             mail,
             text,
-            job.clone(),
+            (&job, complaint),
             variables,
             &self.runner.poller.signals,
             self.runner.log,
         ) {
-            Ok(sending) => self.mails.push(sending),
+            Ok(sending) => self.runner.asides.push(sending),
             Err(error) => self.runner.log.error(format_args!(
                 "{job}: cannot send its output to {} with {}: {}",
                 mail.to,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use super::super::command::{Tick, TickCommand};
-use super::super::mail::{Mail, Sending};
+use super::super::mail::Mail;
 use super::super::message::{FromScheduler, ToScheduler};
 use super::super::scheduler::{self, Kept, Publishes, Resumed};
 use super::{Coordinator, LATE, LONGEST_HANG, NO_LIMIT, PAUSE};
@@ -38,12 +38,11 @@ impl Plan for Coordinator<'_> {
 
     fn deadline(&mut self) -> Option<Moment> {
         let leases = self.leases_deadline();
-        let mails = self.mails.iter().filter_map(Sending::deadline).min();
         let alive = self.manager.live();
         let is_there = self.runner.peer.is_there();
         let hangs = is_there.then(|| self.runner.peer.heard_at + LONGEST_HANG + PAUSE);
         let (server, leave) = (self.server_deadline(), self.leave_deadline());
-        let all = [leases, mails, alive, hangs, server, leave];
+        let all = [leases, alive, hangs, server, leave];
         all.into_iter().flatten().min()
     }
 
@@ -106,6 +105,7 @@ impl Plan for Coordinator<'_> {
             FromScheduler::Killed(run, who) => {
                 self.end_for_lock(&run, |command| command.be_killed(&who));
             }
+            FromScheduler::Died(attempt, will_retry) => self.on_died(&attempt, will_retry),
             FromScheduler::Recorded(run) => self.on_recorded(&run),
             FromScheduler::Failed(failure) => self.on_failure(failure),
             FromScheduler::Left => {
@@ -156,10 +156,6 @@ impl Plan for Coordinator<'_> {
 
     fn on_output_over(&mut self, output: Output, rest: Self::Rest) {
         self.send_mail(output, rest);
-    }
-
-    fn other_children(&self) -> Vec<i32> {
-        self.mails.iter().map(|mail| mail.pid.as_raw()).collect()
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, killpg};
-
 use super::super::message::ToScheduler;
 use super::Coordinator;
 use crate::base::clock::{Moment, is_over};
@@ -20,8 +18,8 @@ const LEAVE_WITH_ENDS: Duration = Duration::from_secs(30);
 /// A scheduler that seeks a server says so more often.
 const SEEKS: Duration = Duration::from_secs(10);
 
-/// How long the mails of an ending daemon may take after that.
-const LAST_MAILS: Duration = Duration::from_secs(10);
+/// How long the mails of an ending daemon may take after that, and what is run at the end of its runs.
+const LAST_ASIDES: Duration = Duration::from_secs(10);
 
 impl Coordinator<'_> {
     /// Nothing runs any more: has the scheduler record the rest, and sends mails. Returns how dblock ends when that is done.
@@ -40,14 +38,15 @@ impl Coordinator<'_> {
             }
         }
         let left = self.left?;
-        if self.mails.is_empty() {
+        if self.runner.asides.is_empty() {
             return self.runner.shutdown.take_conclusion();
         }
-        if self.is_hurried || is_over(Some(left + LAST_MAILS)) {
-            let mails = counted(self.mails.len(), "mail");
-            self.runner
-                .log
-                .warning(format_args!("ends before sendmail has taken {mails}"));
+        if self.is_hurried || is_over(Some(left + LAST_ASIDES)) {
+            let rest = counted(self.runner.asides.len(), "program");
+            self.runner.log.warning(format_args!(
+                "ends before {rest} for mails, --on-failure or --on-end have ended"
+            ));
+            self.runner.asides.clear();
             return self.runner.shutdown.take_conclusion();
         }
         None
@@ -86,18 +85,8 @@ impl Coordinator<'_> {
     /// When [`Self::leave`] gives up waiting.
     pub(super) fn leave_deadline(&self) -> Option<Moment> {
         match self.left {
-            Some(left) => Some(left + LAST_MAILS),
+            Some(left) => Some(left + LAST_ASIDES),
             None => self.leaves_since.map(|since| self.leaves_until(since)),
-        }
-    }
-
-    /// Ends processes that take too long to send a mail.
-    pub(super) fn check_mails(&mut self) {
-        for mail in &mut self.mails {
-            if is_over(mail.deadline()) {
-                mail.is_killed = true;
-                let _ = killpg(mail.pid, Signal::SIGKILL);
-            }
         }
     }
 }

@@ -21,20 +21,25 @@ impl Scheduler<'_> {
     /// Begins an attempt of a tick of this daemon: seeks the job's lock. It was taken just before, or was found in the tables.
     pub(super) fn begin(&mut self, at: usize, tick: &TickRow, is_just_taken: bool) {
         let job = Rc::clone(&self.view.jobs[at].job);
-        let attempt = Attempt {
-            job: at,
-            tick: tick.tick,
-            shown: shown(&job, tick.tick),
-            run: tick.run.clone(),
-            number: tick.attempt,
-            failures: tick.failures,
-            unstarted_for: self.view.unstarted_for(tick),
-        };
+        let attempt = self.attempt(at, tick);
         let now = Moment::now();
         let limit = search_limit(&job.options, attempt.number);
         let until = limit.map(|limit| now + limit);
         let search = Search::begin(until, is_just_taken);
         self.add(job, attempt, (TickLock::Sought(search), None), |lock| lock);
+    }
+
+    /// The attempt of a tick of this job of the file.
+    pub(super) fn attempt(&self, at: usize, tick: &TickRow) -> Attempt {
+        Attempt {
+            job: at,
+            tick: tick.tick,
+            shown: shown(&self.view.jobs[at].job, tick.tick),
+            run: tick.run.clone(),
+            number: tick.attempt,
+            failures: tick.failures,
+            unstarted_for: self.view.unstarted_for(tick),
+        }
     }
 
     /// Goes on with an attempt that another scheduler has started.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::message::EndedAttempt;
+use super::super::message::{EndedAttempt, FromScheduler};
 use super::super::program;
 use super::view::shown;
 use super::{LOOK_AGAIN, Scheduler};
@@ -88,15 +88,19 @@ impl Scheduler<'_> {
             let options = &self.view.jobs[at].job.options;
             match further(options, &tick.facts(), all, here) {
                 Further::Rest(until) => wake = wake.into_iter().chain(until).min(),
-                Further::Take => self.retake(at, tick, tick.failures, None)?,
-                Further::Abandon => self.abandon(at, tick, None)?,
+                Further::Take => {
+                    self.retake(at, tick, tick.failures, None)?;
+                }
+                Further::Abandon => {
+                    self.abandon(at, tick, None)?;
+                }
             }
         }
         Ok(wake.map(|at| self.view.moment_of(at)))
     }
 
-    /// Abandons a tick whose next attempt is too late.
-    fn abandon(&mut self, at: usize, tick: &TickRow, why: Option<&str>) -> Result<(), Failure> {
+    /// Abandons a tick whose next attempt is too late. Returns whether the server has answered.
+    fn abandon(&mut self, at: usize, tick: &TickRow, why: Option<&str>) -> Result<bool, Failure> {
         let job = &self.view.jobs[at].job;
         let abandon = Abandon {
             tables: self.tables,
@@ -108,11 +112,12 @@ impl Scheduler<'_> {
             why,
         }
         .batch();
-        if self.ask(|session| session.run_batch(&abandon))?.is_none() {
+        let is_done = self.ask(|session| session.run_batch(&abandon))?.is_some();
+        if !is_done {
             self.timetable.look_again();
         }
         self.view.ticks.retain(|other| other.run != tick.run);
-        Ok(())
+        Ok(is_done)
     }
 
     /// Returns a tick that this daemon has taken without knowing it. Between taking and starting, it has read a file without the job.
@@ -129,14 +134,14 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    /// Takes a tick for another attempt.
+    /// Takes a tick for another attempt. Returns whether that succeeded.
     fn retake(
         &mut self,
         at: usize,
         tick: &TickRow,
         failures: u32,
         why: Option<&str>,
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
         let (facts, run) = (self.facts, new_id()?);
         let retake = Retake {
             tables: self.tables,
@@ -183,7 +188,7 @@ impl Scheduler<'_> {
             }),
             None => self.timetable.look_again(),
         }
-        Ok(())
+        Ok(taken == Some(true))
     }
 
     /// Checks on a tick whose daemon is silent.
@@ -205,19 +210,26 @@ impl Scheduler<'_> {
         let has_room = self.own.busy() < self.facts.slots as usize;
         let here = self.here(&tick.name, tick.tick, has_room);
         let options = &self.view.jobs[at].job.options;
-        let (end, next) = match rescue(options, &tick.facts(), state, here) {
+        let (is_done, will_retry) = match rescue(options, &tick.facts(), state, here) {
             Rescue::Leave => return Ok(()),
-            Rescue::Take { failures } => return self.retake(at, tick, failures, why.as_deref()),
-            Rescue::Abandon => return self.abandon(at, tick, why.as_deref()),
+            Rescue::Take { failures } => (self.retake(at, tick, failures, why.as_deref())?, true),
+            Rescue::Abandon => (self.abandon(at, tick, why.as_deref())?, false),
             Rescue::Finish {
                 end,
                 delay,
                 failures,
-            } => (end, (delay, failures)),
+            } => {
+                let ended = end_of(tick, end, (delay, failures), why.clone());
+                let is_done = self.finish(&ended)?;
+                self.view.ticks.retain(|other| other.run != tick.run);
+                self.timetable.look_at = self.timetable.look_at.min(Moment::now() + LOOK_AGAIN);
+                (is_done, delay.is_some())
+            }
         };
-        self.finish(&end_of(tick, end, next, why))?;
-        self.view.ticks.retain(|other| other.run != tick.run);
-        self.timetable.look_at = self.timetable.look_at.min(Moment::now() + LOOK_AGAIN);
+        if is_done && why.is_some() && !matches!(state, RunState::Ended(AttemptEnd::Returned)) {
+            let died = FromScheduler::Died(self.attempt(at, tick), will_retry);
+            self.coordinator.say(died);
+        }
         Ok(())
     }
 }

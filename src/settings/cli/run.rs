@@ -61,6 +61,23 @@ pub const KEY: Setting = Setting {
     ..SETTING
 };
 
+/// What is run when a run has failed.
+pub const ON_FAILURE: Setting = Setting {
+    name: "on-failure",
+    takes: Takes::Value("COMMAND"),
+    help: "Run this by /bin/sh -c after each run that failed, was lost or timed out, with the line of --report on its stdin. It \
+           has DBLOCK_NAME, DBLOCK_RESULT and DBLOCK_EXIT_CODE, and 30 s, and changes no exit code",
+    ..SETTING
+};
+
+/// What is run when a run has ended.
+pub const ON_END: Setting = Setting {
+    name: "on-end",
+    takes: Takes::Value("COMMAND"),
+    help: "As --on-failure, after each run that was not skipped",
+    ..SETTING
+};
+
 /// The settings of a run. `dblock config` has them, too.
 pub const SETTINGS: &[Setting] = &[
     KEY,
@@ -179,6 +196,8 @@ pub const SETTINGS: &[Setting] = &[
         help: "Append one line of JSON to this file at the end of each run, skips and failures included; - is stdout",
         ..SETTING
     },
+    ON_FAILURE,
+    ON_END,
     Setting {
         name: "scrub-env",
         help: "Remove DBLOCK_URL, the other connection variables, MYSQL_PWD and, with PostgreSQL, PGPASSWORD from the command's \

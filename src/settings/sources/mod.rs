@@ -31,8 +31,8 @@ const CLIENT_GROUPS: [&str; 3] = ["client", "client-server", "client-mariadb"];
 /// The name of the source for defaults.
 const DEFAULT: &str = "default";
 
-/// The variables that dblock sets for its command.
-const OF_THE_COMMAND: [&str; 9] = [
+/// The variables that dblock sets for its command, and for what is run at the end.
+const OF_THE_COMMAND: [&str; 13] = [
     "DBLOCK_NAME",
     "DBLOCK_SLOT",
     "DBLOCK_SLOT_NAME",
@@ -42,6 +42,10 @@ const OF_THE_COMMAND: [&str; 9] = [
     "DBLOCK_QUEUE",
     "DBLOCK_JOB_ID",
     "DBLOCK_ATTEMPT",
+    "DBLOCK_WILL_RETRY",
+    "DBLOCK_RESULT",
+    "DBLOCK_EXIT_CODE",
+    "DBLOCK_SIGNAL",
 ];
 
 /// The variable with the token of a lock that a script holds. It is read if no argument gives a token.

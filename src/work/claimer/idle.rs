@@ -5,6 +5,7 @@ use super::super::message::FromClaimer;
 use super::pruning::PRUNE_INTERVAL;
 use super::{Claimer, LONGEST_WAIT, LOOK_INTERVAL, Stop};
 use crate::base::clock::{Moment, by_chance};
+use crate::base::hooks::Hooks;
 use crate::base::log::Level;
 use crate::base::text::counted;
 use crate::db::{Fault, Session};
@@ -95,10 +96,13 @@ impl Claimer<'_> {
         }
         let mut dead = 0;
         while idle.has_dead
-            && self.ask(|session| queue::rescue(self.tables, &queue, worker, session))?
-                == Some(true)
+            && let Some(Some(rescued)) =
+                self.ask(|session| queue::rescue(self.tables, &queue, worker, session))?
         {
             dead += 1;
+            if !rescued.jobs.is_empty() && self.spec.hooks != Hooks::default() {
+                self.coordinator.say(FromClaimer::Rescued(rescued));
+            }
             // There may be many dead workers, each with many jobs.
             self.keep_lease()?;
         }

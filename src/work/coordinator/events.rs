@@ -69,6 +69,7 @@ impl Plan for Coordinator<'_> {
         match message {
             FromClaimer::Note(level, text) => self.runner.note(level, text),
             FromClaimer::Fault(fault) => self.fault = fault,
+            FromClaimer::Rescued(rescued) => self.tell_of_the_dead(&rescued),
             FromClaimer::Session => {
                 self.runner.peer.session = descriptor;
                 self.fault = None;

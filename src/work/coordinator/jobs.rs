@@ -2,15 +2,18 @@
 
 use super::super::Until;
 use super::super::ahead::STALLED;
-use super::super::command::{JobCommand, Task, Unstarted, failed, start};
+use super::super::command::{JobCommand, Task, Unstarted, failed, start, start_hooks_for_the_dead};
 use super::Coordinator;
 use crate::base::clock::{Moment, is_over};
 use crate::base::exit::{Failure, Reason};
 use crate::base::text::{counted, shown};
 use crate::lock::Lease;
-use crate::queue::{JobEnd, Queue};
+use crate::queue::{JobEnd, Queue, Rescued};
 use crate::supervise::{Cause, Round};
 use std::time::Duration;
+
+/// With more programs than this at the end of commands, and more than there may be commands, no command starts.
+const MOST_ASIDES: usize = 16;
 
 impl Coordinator<'_> {
     /// Notes the outcomes of a command's jobs, and reaps it.
@@ -31,6 +34,9 @@ impl Coordinator<'_> {
         if let Some((queue, _)) = self.registered.clone() {
             let (outcomes, ended) = command.outcome(self.spec, &queue, is_stopping);
             ending = Some(ended);
+            let tools = (&self.runner.poller.signals, self.runner.log);
+            let asides = command.start_hooks(self.spec, &outcomes, ended, tools);
+            self.runner.asides.extend(asides);
             for (task, outcome) in outcomes {
                 self.say_outcome(&task, &outcome, took);
                 self.claims.note_outcome(&task, outcome);
@@ -46,6 +52,13 @@ impl Coordinator<'_> {
         }
         self.runner.outputs.linger(command.output, ());
         command.running.reap();
+    }
+
+    /// Starts what is to be run after the jobs of a dead worker.
+    pub(super) fn tell_of_the_dead(&mut self, rescued: &Rescued) {
+        let (signals, log) = (&self.runner.poller.signals, self.runner.log);
+        let asides = start_hooks_for_the_dead(self.spec, rescued, (signals, log));
+        self.runner.asides.extend(asides);
     }
 
     pub(super) fn say_outcome(&self, task: &Task, outcome: &JobEnd, took: Duration) {
@@ -98,6 +111,8 @@ impl Coordinator<'_> {
     fn is_to_start(&self) -> bool {
         let most = self.spec.jobs_of_command() as usize;
         self.runner.commands.len() < self.spec.jobs as usize
+            // What is run at the end of commands may be slower than these.
+            && self.runner.asides.len() < MOST_ASIDES.max(self.spec.jobs as usize)
             && !self.claims.buffer.is_empty()
             && (self.claims.buffer.len() >= most || self.turns.nothing_due)
             && self.may_start()

@@ -1,7 +1,7 @@
 //! `dblock cron run`: the daemon.
 
 use super::super::setting::{SETTING, Setting, Takes};
-use super::super::{Argument, Cron, Definition, Number, Subcommand, connection, output};
+use super::super::{Argument, Cron, Definition, Number, Subcommand, connection, output, run};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
@@ -41,7 +41,7 @@ const SCRUB_ENV: Setting = Setting {
     ..SETTING
 };
 
-const SETTINGS: &[Setting] = &[JOBS, GRACE, SCRUB_ENV];
+const SETTINGS: &[Setting] = &[JOBS, GRACE, run::ON_FAILURE, run::ON_END, SCRUB_ENV];
 
 const HELP: &str = "\
 Run it with the same file on every host. Each tick of a job runs on one host, by the server's clock, under a durable lock with

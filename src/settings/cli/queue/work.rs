@@ -1,7 +1,7 @@
 //! `dblock queue work`: runs a command for each job of a queue.
 
 use super::super::setting::{Files, SETTING, Setting, Takes};
-use super::super::{Argument, Definition, Number, Queue, Subcommand, connection, output};
+use super::super::{Argument, Definition, Number, Queue, Subcommand, connection, output, run};
 use super::QUEUE;
 
 /// The subcommand.
@@ -119,7 +119,19 @@ const SCRUB_ENV: Setting = Setting {
 };
 
 const SETTINGS: &[Setting] = &[
-    JOBS, BATCH, LINES, NULL, TIMEOUT, KILL_AFTER, DRAIN, ONCE, GRACE, BURY_ON, SCRUB_ENV,
+    JOBS,
+    BATCH,
+    LINES,
+    NULL,
+    TIMEOUT,
+    KILL_AFTER,
+    DRAIN,
+    ONCE,
+    GRACE,
+    BURY_ON,
+    run::ON_FAILURE,
+    run::ON_END,
+    SCRUB_ENV,
 ];
 
 const HELP: &str = "\

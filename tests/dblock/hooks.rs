@@ -1,0 +1,327 @@
+//! `--on-failure` and `--on-end`: what is run when a run has ended, once, with its report; and it changes no exit code.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::harness::crontab::{end, job, scheduler_of};
+use crate::harness::jobs::claimer_of;
+use crate::harness::schema::follows;
+use crate::harness::{
+    Crontab, Dblock, Jobs, Kind, SOON, Server, eventually, eventually_gone, quoted, send, unique,
+};
+
+/// Where a hook writes what it was told.
+struct Told(TempDir);
+
+impl Told {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.path().join("told")
+    }
+
+    /// A hook that writes this word, how the run ended, and the report, in one piece.
+    fn hook(&self, word: &str) -> String {
+        let file = quoted(&self.file());
+        format!(
+            "line=$(cat); echo \"{word} $DBLOCK_NAME $DBLOCK_RESULT ${{DBLOCK_EXIT_CODE-none}} ${{DBLOCK_WILL_RETRY-}}|$line\" >>{file}"
+        )
+    }
+
+    /// The words of each call, and its report, which is as its schema says.
+    fn calls(&self) -> Vec<(String, Value)> {
+        let text = fs::read_to_string(self.file()).unwrap_or_default();
+        let call = |line: &str| {
+            let (words, report) = line.split_once('|').expect("a report");
+            follows(report, "report");
+            (
+                words.trim_end().to_owned(),
+                serde_json::from_str(report).unwrap(),
+            )
+        };
+        text.lines().map(call).collect()
+    }
+
+    fn words(&self) -> Vec<String> {
+        self.calls().into_iter().map(|(words, _)| words).collect()
+    }
+
+    #[track_caller]
+    fn eventually(&self, calls: usize) -> Vec<(String, Value)> {
+        eventually(&format!("{calls} are told"), SOON, || {
+            self.calls().len() >= calls
+        });
+        self.calls()
+    }
+}
+
+fn server() -> &'static Server {
+    Server::shared(Kind::MariaDb)
+}
+
+fn run(name: &str, told: &Told) -> Dblock {
+    let (failure, end) = (told.hook("failure"), told.hook("end"));
+    Dblock::run(server(), name).args(["--on-failure", &failure, "--on-end", &end])
+}
+
+#[test]
+fn a_failed_run_tells_both_and_a_success_only_one() {
+    let (name, told) = (unique("hooks"), Told::new());
+    run(&name, &told)
+        .sh("exit 3")
+        .output()
+        .expect_code(3)
+        .expect_silence();
+    let mut calls = told.calls();
+    calls.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let words: Vec<&str> = calls.iter().map(|(words, _)| &**words).collect();
+    assert_eq!(
+        words,
+        [format!("end {name} ran 3"), format!("failure {name} ran 3")]
+    );
+    for (_, report) in &calls {
+        assert_eq!(
+            (&report["program"], &report["exit_code"]),
+            (&"sh".into(), &3.into())
+        );
+    }
+    run(&name, &told)
+        .command(["true"])
+        .output()
+        .expect_code(0)
+        .expect_silence();
+    assert_eq!(told.words().last().unwrap(), &format!("end {name} ran 0"));
+    assert_eq!(told.calls().len(), 3);
+}
+
+#[test]
+fn what_timed_out_or_could_not_start_has_failed() {
+    let (name, told) = (unique("hooks"), Told::new());
+    let run = || Dblock::run(server(), &name).args(["--on-failure", &told.hook("failure")]);
+    run()
+        .args(["--timeout", "0.1"])
+        .command(["sleep", "60"])
+        .output()
+        .expect_code(124);
+    run()
+        .command(["/no/such/program"])
+        .output()
+        .expect_code(127);
+    run()
+        .args(["--port", "1", "--connect-timeout", "1"])
+        .command(["true"])
+        .output()
+        .expect_code(69);
+    let expected = ["timed_out 124", "failed 127", "failed 69"];
+    assert_eq!(
+        told.words(),
+        expected.map(|end| format!("failure {name} {end}"))
+    );
+}
+
+#[test]
+fn a_skip_and_a_wait_that_was_ended_tell_nobody() {
+    let (name, told) = (unique("hooks"), Told::new());
+    let held = server().hold(&name);
+    run(&name, &told).command(["true"]).output().expect_code(75);
+    let waiting = run(&name, &told)
+        .args(["--wait", "60"])
+        .command(["true"])
+        .spawn();
+    eventually("it waits", SOON, || server().waiters(&name).len() == 1);
+    waiting.signal(Signal::SIGTERM);
+    waiting.wait().expect_signal(Signal::SIGTERM);
+    drop(held);
+    assert!(!told.file().exists(), "{:?}", told.words());
+}
+
+#[test]
+fn the_lock_is_free_when_it_begins_and_its_output_goes_to_stderr() {
+    let name = unique("hooks");
+    let hook = "\"$PROGRAM\" run --name \"$DBLOCK_NAME\" -- echo inner";
+    let outer = Dblock::run(server(), &name).env("PROGRAM", env!("CARGO_BIN_EXE_dblock"));
+    let output = outer.args(["--on-end", hook]).sh("echo outer").output();
+    output.expect_code(0);
+    assert_eq!((&*output.stdout, &*output.stderr), ("outer\n", "inner\n"));
+}
+
+#[test]
+fn a_hook_that_fails_is_one_warning_and_no_exit_code() {
+    let name = unique("hooks");
+    let output = Dblock::run(server(), &name)
+        .args(["--on-end", "exit 9"])
+        .sh("exit 3")
+        .output();
+    output.expect_code(3);
+    assert_eq!(
+        output.stderr,
+        format!("dblock: {name}: the command of --on-end ended with 9\n")
+    );
+    // An empty one is none.
+    Dblock::run(server(), &name)
+        .args(["--on-end", ""])
+        .command(["true"])
+        .output()
+        .expect_code(0)
+        .expect_silence();
+}
+
+#[test]
+fn a_hook_has_thirty_seconds() {
+    let name = unique("hooks");
+    let begun = Instant::now();
+    let run = Dblock::run(server(), &name)
+        .args(["--on-failure", "sleep 300 & echo $!; wait"])
+        .sh("exit 3");
+    let output = run.output();
+    output.expect_code(3);
+    assert!(begun.elapsed() >= Duration::from_secs(30));
+    let (child, line) = output.stderr.split_once('\n').unwrap();
+    assert_eq!(
+        line,
+        format!("dblock: {name}: the command of --on-failure took too long\n")
+    );
+    // What it has started is gone, too.
+    eventually_gone(child.parse().unwrap(), SOON);
+}
+
+#[test]
+fn a_signal_ends_a_hook_and_the_exit_code_stays() {
+    let (name, told) = (unique("hooks"), Told::new());
+    let hook = format!("echo >{}; exec sleep 300", quoted(&told.file()));
+    let mut run = Dblock::run(server(), &name)
+        .args(["--on-end", &hook])
+        .sh("exit 3")
+        .spawn();
+    eventually("the hook runs", SOON, || told.file().exists());
+    run.signal(Signal::SIGTERM);
+    run.wait_within(SOON).expect_code(3);
+}
+
+#[test]
+fn each_attempt_of_a_tick_tells_and_says_whether_another_one_follows() {
+    let told = Told::new();
+    let options = "--retries 1 --retry-delay 0s --on-end ''";
+    let crontab = Crontab::new(server(), &job(options, "echo $DBLOCK_TICK >>{}; exit 4"));
+    let (failure, other) = (told.hook("failure"), told.hook("end"));
+    let host = crontab.start(&["--on-failure", &failure, "--on-end", &other]);
+    crontab.due("job");
+    let calls = told.eventually(2);
+    let name = crontab.name("job");
+    let words: Vec<&str> = calls.iter().map(|(words, _)| &**words).collect();
+    assert_eq!(
+        words,
+        [
+            format!("failure {name} ran 4 yes"),
+            format!("failure {name} ran 4 no")
+        ]
+    );
+    let attempts: Vec<&Value> = calls.iter().map(|(_, report)| &report["attempt"]).collect();
+    assert_eq!(attempts, [1, 2]);
+    assert!(
+        calls.iter().all(|(_, report)| report["tick"].is_string()),
+        "{calls:?}"
+    );
+    end(host);
+}
+
+#[test]
+fn the_daemon_that_takes_over_a_tick_tells_of_the_dead_one() {
+    let told = Told::new();
+    let command = "echo $DBLOCK_ATTEMPT >>{}; test $DBLOCK_ATTEMPT = 2 || exec sleep 600";
+    let crontab = Crontab::new(
+        server(),
+        &job("--ttl 4s --retries 1 --retry-delay 0s", command),
+    );
+    let hook = told.hook("failure");
+    let first = crontab.start(&["--on-failure", &hook]);
+    crontab.due("job");
+    crontab.eventually_lines(1);
+    let second = crontab.start(&["--on-failure", &hook]);
+    let scheduler = scheduler_of(first.pid()).unwrap();
+    // Both at once, as when the host loses its power: nobody is left to record anything.
+    send(scheduler, Signal::SIGKILL);
+    first.signal(Signal::SIGKILL);
+    crontab.eventually_lines(2);
+    let calls = told.eventually(1);
+    assert_eq!(calls.len(), 1, "{calls:?}");
+    let (words, report) = &calls[0];
+    assert_eq!(
+        *words,
+        format!("failure {} failed none yes", crontab.name("job"))
+    );
+    let message = report["message"].as_str().unwrap();
+    assert!(
+        message.ends_with("its host gave no sign of life for the TTL"),
+        "{message}"
+    );
+    crontab.eventually_idle();
+    end(second);
+}
+
+#[test]
+fn each_failed_job_of_a_queue_tells_and_a_drain_waits_for_that() {
+    let (jobs, told) = (
+        Jobs::new(server(), &["--max-attempts", "2", "--retry-delay", "0s"]),
+        Told::new(),
+    );
+    let ids = jobs.put(&["x"]);
+    let work = || {
+        jobs.work(&["--drain", "--on-failure", &told.hook("failure")])
+            .sh("exit 5")
+            .output()
+    };
+    work().expect_code(0);
+    if told.calls().len() == 1 {
+        // It was delayed for a moment.
+        eventually("it is due", SOON, || {
+            jobs.count("dblock_delayed") == 0 || {
+                work().expect_code(0);
+                false
+            }
+        });
+    }
+    let calls = told.calls();
+    let words: Vec<&str> = calls.iter().map(|(words, _)| &**words).collect();
+    assert_eq!(words, ["failure q ran 5 yes", "failure q ran 5 no"]);
+    for (_, report) in &calls {
+        assert_eq!(report["jobs"], serde_json::json!(ids));
+    }
+}
+
+#[test]
+fn the_worker_that_takes_over_tells_of_a_dead_one_with_its_jobs() {
+    let (jobs, told) = (Jobs::new(server(), &["--ttl", "4s"]), Told::new());
+    let ids = jobs.put(&["x"]);
+    let script = "test $DBLOCK_ATTEMPT = 2 || exec sleep 600";
+    let first = jobs
+        .work(&["--on-failure", &told.hook("failure")])
+        .sh(script)
+        .spawn();
+    eventually("it runs", SOON, || jobs.count("dblock_running") == 1);
+    let claimer = claimer_of(first.pid()).unwrap();
+    send(claimer, Signal::SIGKILL);
+    first.signal(Signal::SIGKILL);
+    let mut second = jobs
+        .work(&["--on-failure", &told.hook("failure")])
+        .sh(script)
+        .spawn();
+    let calls = told.eventually(1);
+    let (words, report) = &calls[0];
+    assert_eq!(words, "failure q failed none yes");
+    assert_eq!(
+        (&report["jobs"], &report["attempt"]),
+        (&serde_json::json!(ids), &1.into())
+    );
+    eventually("it is done", SOON, || jobs.count("dblock_running") == 0);
+    second.signal(Signal::SIGTERM);
+    second.wait_within(SOON).expect_code(0);
+    assert_eq!(told.calls().len(), 1);
+}
