@@ -46,7 +46,7 @@ trait RowsText {
     fn request_kill(&self, slot: u32, fence: u64, killer: &str) -> String;
 
     /// The owner and its lock.
-    fn owned(&self) -> &Owned;
+    fn own(&self) -> &OwnRows;
 
     /// The server's time.
     fn now(&self) -> &'static str;
@@ -59,7 +59,7 @@ trait RowsText {
         format!(
             "UPDATE {} SET owner = NULL, owner_name = NULL, write_id = {write_id}, renewed_at = {}, expires_at = NULL, \
              command_run = NULL, command_until = NULL, kill_requested_at = NULL, kill_requested_by = NULL",
-            self.owned().tables.locks(),
+            self.own().tables.locks(),
             self.now()
         )
     }
@@ -75,20 +75,20 @@ trait RowsText {
             ),
             Only::Always => String::new(),
         };
-        let is_own = self.owned().is_own(slot, fence);
+        let is_own = self.own().is_own(slot, fence);
         format!("{} WHERE {is_own}{condition}", self.freeing(write_id))
     }
 
     /// Frees all rows of the owner.
     fn free_any(&self, write_id: u64) -> String {
-        let Owned { name, owner, .. } = self.owned();
+        let OwnRows { name, owner, .. } = self.own();
         let freeing = self.freeing(write_id);
         format!("{freeing} WHERE name = {name} AND owner = {owner}")
     }
 }
 
 /// One owner of the first slots of one lock, as SQL names them.
-struct Owned {
+struct OwnRows {
     tables: Tables,
     /// SQL literals.
     name: String,
@@ -96,7 +96,7 @@ struct Owned {
     slots: u32,
 }
 
-impl Owned {
+impl OwnRows {
     /// The condition that a row is that of a slot.
     fn place(&self, slot: u32) -> String {
         format!("name = {} AND slot = {slot}", self.name)
@@ -201,15 +201,15 @@ impl Statements {
     /// The statements for the first `slots` slots of the lock, and this owner, 32 hex digits.
     pub fn new(tables: &Tables, name: &Name, slots: u32, owner: &str) -> Self {
         let literal = literal_of(tables.kind());
-        let owned = Owned {
+        let own = OwnRows {
             tables: tables.clone(),
             name: literal(&name.to_string()),
             owner: literal(owner),
             slots,
         };
         let text: Box<dyn RowsText> = match tables.kind() {
-            Kind::MySql => Box::new(MySqlRows(owned)),
-            Kind::Postgres => Box::new(PostgresRows(owned)),
+            Kind::MySql => Box::new(MySqlRows(own)),
+            Kind::Postgres => Box::new(PostgresRows(own)),
         };
         Self { text }
     }
@@ -349,7 +349,7 @@ impl Statements {
         let write = match record {
             None => Write::of_one(free),
             Some(record) => {
-                let record = self.text.owned().if_row(&record, slot, &is_freed);
+                let record = self.text.own().if_row(&record, slot, &is_freed);
                 Write::in_transaction("free row", vec![free, record], 0)
             }
         };
@@ -358,13 +358,13 @@ impl Statements {
 
     /// Adds the condition that the row belongs to this owner, by the grant with this fence.
     pub fn if_own(&self, statement: &str, slot: u32, fence: u64) -> String {
-        let owned = self.text.owned();
-        owned.if_row(statement, slot, &owned.is_owners(fence))
+        let own = self.text.own();
+        own.if_row(statement, slot, &own.is_owners(fence))
     }
 
     /// The condition that the row of a slot belongs to this owner, by the grant with this fence.
     pub fn is_own(&self, slot: u32, fence: u64) -> String {
-        self.text.owned().is_own(slot, fence)
+        self.text.own().is_own(slot, fence)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The statements on the table of durable locks on MySQL and MariaDB.
 
-use super::{From, Owned, RowsText, Terms};
+use super::{From, OwnRows, RowsText, Terms};
 use crate::db::sql::{after_seconds, optional_text};
 use crate::db::text_literal;
 use crate::lock::HolderKind;
@@ -41,7 +41,7 @@ pub fn lasting(ttl: &str) -> String {
 }
 
 /// Writes the statements of one owner of one lock.
-pub struct MySqlRows(pub(super) Owned);
+pub struct MySqlRows(pub(super) OwnRows);
 
 impl RowsText for MySqlRows {
     fn look(&self, slot: Option<u32>) -> String {
@@ -149,7 +149,7 @@ impl RowsText for MySqlRows {
         )
     }
 
-    fn owned(&self) -> &Owned {
+    fn own(&self) -> &OwnRows {
         &self.0
     }
 

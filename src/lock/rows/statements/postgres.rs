@@ -1,7 +1,7 @@
 //! The statements on the table of durable locks on PostgreSQL. A write that waits for another one of the same row decides by what that has
 //! left, as the session has READ COMMITTED.
 
-use super::{From, Owned, RowsText, Terms};
+use super::{From, OwnRows, RowsText, Terms};
 use crate::db::postgres_sql::{
     NOW, after_seconds, micros, micros_between, optional_text, text_literal,
 };
@@ -55,7 +55,7 @@ pub fn lasting(ttl: &str) -> String {
 }
 
 /// Writes the statements of one owner of one lock.
-pub struct PostgresRows(pub(super) Owned);
+pub struct PostgresRows(pub(super) OwnRows);
 
 impl RowsText for PostgresRows {
     fn look(&self, slot: Option<u32>) -> String {
@@ -154,7 +154,7 @@ impl RowsText for PostgresRows {
         )
     }
 
-    fn owned(&self) -> &Owned {
+    fn own(&self) -> &OwnRows {
         &self.0
     }
 
