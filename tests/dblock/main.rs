@@ -66,6 +66,7 @@ mod postgres_hostile;
 mod postgres_login;
 mod postgres_loss;
 mod postgres_page;
+mod postgres_roles;
 mod postgres_servers;
 mod postgres_tables;
 mod postgres_waiting;
