@@ -63,6 +63,7 @@ mod option_files;
 mod package;
 mod pools;
 mod postgres_hostile;
+mod postgres_keys;
 mod postgres_login;
 mod postgres_loss;
 mod postgres_page;
