@@ -94,10 +94,12 @@ impl Server {
             LazyLock::new(|| Server::private(Kind::MariaDb).with_durable_runs());
         static MYSQL: LazyLock<Server> =
             LazyLock::new(|| Server::private(Kind::MySql).with_durable_runs());
+        static POSTGRES: LazyLock<Server> =
+            LazyLock::new(|| Server::private(Kind::Postgres).with_durable_runs());
         match kind {
             Kind::MariaDb => &MARIADB,
             Kind::MySql => &MYSQL,
-            Kind::Postgres => unreachable!("dblock has no tables there"),
+            Kind::Postgres => &POSTGRES,
         }
     }
 
@@ -110,6 +112,12 @@ impl Server {
 
     /// Makes dblock's tables in the database of the default name, and lets the account `dblock` use them.
     pub fn make_tables(&self) {
+        if self.kind == Kind::Postgres {
+            let mut admin = self.postgres();
+            admin.run("CREATE SCHEMA dblock AUTHORIZATION dblock");
+            Dblock::at(self, "init").output().expect_code(0);
+            return;
+        }
         Dblock::at(self, "init")
             .env("DBLOCK_USER", "admin")
             .env("DBLOCK_PASSWORD", "admin-secret")
