@@ -62,6 +62,7 @@ mod once;
 mod option_files;
 mod package;
 mod pools;
+mod postgres_failover;
 mod postgres_hostile;
 mod postgres_keys;
 mod postgres_login;
