@@ -71,6 +71,7 @@ mod postgres_page;
 mod postgres_roles;
 mod postgres_servers;
 mod postgres_tables;
+mod postgres_versions;
 mod postgres_waiting;
 mod process_one;
 mod queue_admin;

@@ -169,6 +169,16 @@ impl Server {
         &NEW
     }
 
+    /// The PostgreSQL that all tests of this process share and that is newer than the other ones, 17 or newer, with dblock's tables.
+    pub fn newer_postgres() -> &'static Self {
+        static NEW: LazyLock<Server> = LazyLock::new(|| {
+            let server = Server::start_script(Kind::Postgres, "postgres-new", Setup::default());
+            server.make_tables();
+            server
+        });
+        &NEW
+    }
+
     /// The MariaDB that all tests of this process share and that keeps what sessions say of themselves, as MySQL does.
     pub fn with_performance_schema() -> &'static Self {
         static SERVER: LazyLock<Server> =
