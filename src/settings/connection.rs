@@ -4,9 +4,10 @@ use std::rc::Rc;
 
 use zeroize::Zeroizing;
 
+use super::host::{Host, shown};
 use super::libpq;
 use super::option_file;
-use super::server_url::{self, Host};
+use super::server_url;
 use super::sources::{Given, Origin, Precedence, Source, Sources};
 use super::{cli, value};
 use crate::base::exit::{Failure, Reason};
@@ -155,7 +156,7 @@ fn named(
                 continue;
             }
         };
-        let (shown, place) = (server_url::shown(&hosts), given.place());
+        let (shown, place) = (shown(&hosts), given.place());
         let is_url = given.name == "url";
         sources.record("host", Some(&shown), &place);
         return Ok((precedence, Some(hosts), is_url));

@@ -3,6 +3,7 @@
 pub mod cli;
 mod connection;
 pub mod cron;
+mod host;
 mod key;
 mod libpq;
 mod option_file;
