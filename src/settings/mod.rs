@@ -7,6 +7,7 @@ mod host;
 mod key;
 mod libpq;
 mod option_file;
+mod password;
 pub mod queue;
 mod run;
 mod server_url;

@@ -9,7 +9,7 @@ use crate::base::value::one_of;
 use crate::db::{
     ChannelBinding, ConnectOptions, Kind, PostgresOptions, SslMode, Target, TlsOptions,
 };
-use crate::settings::connection::password;
+use crate::settings::password::password;
 use crate::settings::server_url::parameters::{Meaning, PARAMETERS, Parameter, When};
 use crate::settings::sources::{Given, Precedence, Source, Sources};
 use crate::settings::value;
