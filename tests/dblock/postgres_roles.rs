@@ -100,4 +100,22 @@ fn init_names_the_grant_that_its_role_lacks() {
     advised(&format!(
         "GRANT USAGE, CREATE ON SCHEMA \"{schema}\" TO \"{account}\""
     ));
+    // The tables of another role are not its to change.
+    server
+        .postgres()
+        .run(&format!("CREATE SCHEMA \"{schema}\" AUTHORIZATION dblock"));
+    let owner = Dblock::at(server, "init").env("DBLOCK_SCHEMA", &schema);
+    owner.output().expect_code(0);
+    for grant in [
+        "USAGE, CREATE ON SCHEMA \"SCHEMA\"",
+        "SELECT ON ALL TABLES IN SCHEMA \"SCHEMA\"",
+    ] {
+        let grant = grant.replace("SCHEMA\"", &format!("{schema}\""));
+        server
+            .postgres()
+            .run(&format!("GRANT {grant} TO \"{account}\""));
+        init()
+            .expect_code(77)
+            .expect_one_line("its tables are another role's");
+    }
 }
