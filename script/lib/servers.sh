@@ -109,6 +109,18 @@ find_postgres() {
     [[ $newest ]] && echo "$newest"
 }
 
+# Prints the folder of the programs of a PostgreSQL 17 or newer: the installed one, or one that is unpacked for the purpose; fails
+# when there is none.
+find_postgres_new() {
+    local bin version
+    for bin in "$(find_postgres)" "$cache"/postgres-new/root/usr/lib/postgresql/*/bin; do
+        [[ -x $bin/postgres ]] || continue
+        version=$("$bin/postgres" --version | sed -E 's/^[^0-9]*([0-9]+).*/\1/')
+        if ((version >= 17)); then echo "$bin" && return; fi
+    done
+    return 1
+}
+
 # Prints the path of PgBouncer; fails when there is none.
 find_pgbouncer() {
     local program

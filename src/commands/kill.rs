@@ -120,11 +120,16 @@ fn outcome_in_words(kill: &Kill, slot: u32, outcome: &KillOutcome) -> (u8, Strin
             )
         }
         KillOutcome::NotAllowed { holder, grant } => {
-            let line = format!(
-                "{what} is held by {}, of another account, which this one may not end; {grant} would do, \
-                 or use the account of the holder",
-                identity(holder)
-            );
+            let who = identity(holder);
+            let line = match grant {
+                Some(grant) => format!(
+                    "{what} is held by {who}, of another account, which this one may not end; {grant} would do, \
+                     or use the account of the holder"
+                ),
+                None => format!(
+                    "{what} is held by {who}, of a superuser, whose sessions only a superuser may end"
+                ),
+            };
             (Reason::AccountRefused.code(), line)
         }
         KillOutcome::Refused { holder, code } => {

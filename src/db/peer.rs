@@ -46,6 +46,8 @@ pub struct Claims {
     pub program: Option<String>,
     /// The lock that it was started for. Only the server knows whether the client holds it.
     pub lock: Option<String>,
+    /// The key of that lock, if the name does not say it.
+    pub key: Option<String>,
     /// Its host's name.
     pub host: Option<String>,
     /// The process on that host.
@@ -89,6 +91,7 @@ impl Claims {
             }
             // Never cut, as it is compared with other names.
             "lock" if whole.len() <= LONGEST_NAME => self.lock = Some(whole.to_owned()),
+            "key" => self.key = Some(value),
             "host" => self.host = Some(value),
             "pid" => self.pid = Some(value),
             // The pid of the connecting process, if the client sends no other.

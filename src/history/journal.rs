@@ -1,27 +1,11 @@
 //! The records of a run: its grant, its end, or why it did not run. Each statement may be sent again if its answer was lost: the second
 //! time it changes nothing.
 
-use std::time::Duration;
-
-use super::{DIED, Outcome, RunEnd, RunFacts, postgres, recorder_of_token_ends};
-use crate::base::clock::Moment;
+use super::{DIED, Journal, Outcome, RunEnd, postgres, recorder_of_token_ends};
 use crate::db::sql::{ago, optional_moment, optional_number};
 use crate::db::{Kind, postgres_sql, text_literal};
 use crate::lock::rows::RecordTokenEnd;
-use crate::schema::{RUNS, Tables};
-
-/// The records of one run.
-#[derive(Debug, Clone)]
-pub struct Journal {
-    /// The tables that it writes to.
-    pub tables: Tables,
-    /// What is known of the run.
-    pub facts: RunFacts,
-    /// When it was requested.
-    pub requested: Moment,
-    /// For how long after its start a success must be kept for those who ask with `--once-at` or `--once-per`; `None`: unknown.
-    pub needed: Option<Duration>,
-}
+use crate::schema::RUNS;
 
 /// The columns of a run's facts.
 const FACTS: &str =

@@ -17,13 +17,14 @@ use std::time::Duration;
 use nix::unistd::{Pid, gethostname};
 use serde::{Deserialize, Serialize};
 
-pub use journal::Journal;
 pub use list::{Entry, Filter, RunStatus, Since, list, reach};
 pub use success::{LastSuccess, Successes, ask_last_success};
 pub use token_end::{EXPIRED, KILLED, recorder_of_token_ends};
 
+use crate::base::clock::Moment;
 use crate::base::user::local_user;
 use crate::lock::Name;
+use crate::schema::Tables;
 
 /// The message of an attempt whose host seems to have died, after the name of the job.
 pub const DIED: &str = "its host gave no sign of life for the TTL";
@@ -109,6 +110,19 @@ impl RunFacts {
             connection: None,
         }
     }
+}
+
+/// The records of one run.
+#[derive(Debug, Clone)]
+pub struct Journal {
+    /// The tables that it writes to.
+    pub tables: Tables,
+    /// What is known of the run.
+    pub facts: RunFacts,
+    /// When it was requested.
+    pub requested: Moment,
+    /// For how long after its start a success must be kept for those who ask with `--once-at` or `--once-per`; `None`: unknown.
+    pub needed: Option<Duration>,
 }
 
 /// How a run ended.

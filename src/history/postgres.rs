@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use super::journal::Journal;
 use super::kept::{BATCH, Kept, WINDOW};
-use super::{DIED, Outcome, RunEnd};
+use super::{DIED, Journal, Outcome, RunEnd};
 use crate::db::postgres_sql::{
     NOW, ago, micros, micros_between, optional_moment, optional_text, seconds_ago, text_literal,
 };

@@ -82,6 +82,7 @@ impl Introduction {
                 lock.on_server()
             };
             attributes.insert("lock", name);
+            attributes.extend(lock.key().map(|key| ("key", key.to_string())));
         }
         attributes
     }

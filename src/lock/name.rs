@@ -50,6 +50,11 @@ impl Name {
         Self { key, ..self }
     }
 
+    /// The key of the lock on PostgreSQL; `None`: it is made of the name.
+    pub fn key(&self) -> Option<Key> {
+        self.key
+    }
+
     /// The name of the lock on the server. Up to 56 bytes it is the name itself, so any program's `GET_LOCK('name', …)` asks for the same
     /// lock. A longer one is cut at a character, and ends in a hash of the whole.
     pub fn on_server(&self) -> String {

@@ -389,7 +389,8 @@ impl Installer {
     fn version(&self, session: &mut Session) -> Result<Option<Version>, Fault> {
         let found = match session.run(&ask_version(&self.tables)) {
             Err(Fault::NoSuchTable(_)) => return Ok(None),
-            found => found.map_err(|fault| self.tables.explain(fault))?,
+            Err(fault) if self.only_checks => return Err(self.tables.explain(fault)),
+            found => found.map_err(|fault| self.explain(fault, session))?,
         };
         if let Some(failure) = found.and_then(|found| self.tables.too_new(found, session)) {
             return Err(Fault::Final(failure));
@@ -434,20 +435,32 @@ impl Installer {
                     (Kind::MySql, info) => {
                         let account =
                             info.map_or("the account".to_owned(), |info| info.quoted_account());
-                        format!(
+                        Some(format!(
                             "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER ON {name}.* TO {account}"
-                        )
+                        ))
                     }
                     (Kind::Postgres, info) => {
                         let role = info.map(|info| postgres_sql::quoted_identifier(&info.account));
                         let role = role.unwrap_or("the role".to_owned());
-                        format!("CREATE SCHEMA {name} AUTHORIZATION {role}")
+                        let may_create = postgres::ask_may_create(self.tables.name());
+                        match session.run(&may_create) {
+                            Ok(Some(true)) => None,
+                            Ok(Some(false)) => {
+                                Some(format!("GRANT USAGE, CREATE ON SCHEMA {name} TO {role}"))
+                            }
+                            _ => Some(format!("CREATE SCHEMA {name} AUTHORIZATION {role}")),
+                        }
                     }
                 };
-                let line = format!(
-                    "{}; an administrator can {grant}, or run what dblock init --print prints",
-                    failure.line
+                let advice = grant.map_or_else(
+                    || "its tables are another role's, which can run dblock init".to_owned(),
+                    |grant| {
+                        format!(
+                            "an administrator can {grant}, or run what dblock init --print prints"
+                        )
+                    },
                 );
+                let line = format!("{}; {advice}", failure.line);
                 Fault::Final(Failure { line, ..failure })
             }
             fault => fault,

@@ -8,24 +8,23 @@ use crate::lock::{Key, Name};
 /// The name, for the lock with the key that is given with `--key`, if one is. `slots`: how many slots the lock has.
 ///
 /// # Errors
-/// The key is malformed; or it cannot be used: on another server than PostgreSQL, or for several slots.
+/// The key is malformed; or it cannot be used: for several slots, or on another server than PostgreSQL.
 pub fn keyed(name: Name, slots: u32, sources: &mut Sources) -> Result<Name, Failure> {
     // In a file it is the option of another command.
     if !sources.is_from_command_line("key") {
         return Ok(name);
     }
-    let key = sources.optional("key", Key::parse)?;
-    let Some(key) = key else {
+    let read = |text: &str| match Key::parse(text) {
+        Ok(_) if slots > 1 => {
+            Err("it is the key of one lock, and cannot be combined with several slots".to_owned())
+        }
+        read => read,
+    };
+    let Some(key) = sources.optional("key", read)? else {
         return Ok(name);
     };
     if sources.kind()? != Kind::Postgres {
         sources.refuse("key", "is for PostgreSQL, whose locks have keys")?;
-    }
-    if slots > 1 {
-        sources.refuse(
-            "key",
-            "is the key of one lock, and cannot be combined with several slots",
-        )?;
     }
     Ok(name.with_key(Some(key)))
 }

@@ -3,9 +3,11 @@
 pub mod cli;
 mod connection;
 pub mod cron;
+mod host;
 mod key;
 mod libpq;
 mod option_file;
+mod password;
 pub mod queue;
 mod run;
 mod server_url;
@@ -148,11 +150,12 @@ pub fn common(command_line: CommandLine) -> Result<Common, Failure> {
 pub fn status(command_line: CommandLine) -> Result<(Vec<Name>, Common), Failure> {
     with_common(command_line.settings, Part::Everywhere, |sources| {
         let mut names = lock_names(command_line.arguments)?;
-        if let Some(name) = names.pop() {
-            names.push(key::keyed(name, 1, sources)?);
-        }
-        if sources.is_from_command_line("key") && names.len() != 1 {
-            sources.refuse("key", "is the key of one lock: name that one")?;
+        match (sources.given("key"), names.pop()) {
+            (_, Some(name)) if names.is_empty() => names.push(key::keyed(name, 1, sources)?),
+            (Some(key), _) if sources.is_from_command_line("key") => {
+                return Err(key.wrong("it is the key of one lock: name that one"));
+            }
+            (_, name) => names.extend(name),
         }
         Ok(names)
     })

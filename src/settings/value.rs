@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::IfUnreachable;
-use super::server_url::Host;
+use super::host::Host;
 pub use crate::base::value::{duration, one_of, shown_safely};
 use crate::db::{Protocol, SslMode};
 use crate::lock::limits::SHORTEST_TTL;

@@ -293,8 +293,9 @@ all_servers! {
         let waits = Dblock::run_at(&proxy.url(), &name).args(["--wait", "60"]).command(["echo", "ran"]).spawn();
         eventually("it waits", SOON, || server.waiters(&name).len() == 1);
         proxy.delay(Duration::from_millis(400));
+        let first = holder.connection_id();
         drop(holder);
-        eventually("it is granted the slot", SOON, || server.holder(&name).is_some());
+        eventually("it is granted the slot", SOON, || server.holder(&name).is_some_and(|id| id != first));
         let told = kill(server, &name).output();
         told.expect_code(0);
         expect_told(&told, &["its command has ended", "now it is free"]);

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::harness::{
-    Dblock, Island, Proxy, Records, Running, SOON, Server, both_servers, eventually,
+    Dblock, Island, Kind, Proxy, Records, Running, SOON, Server, both_servers, eventually,
     eventually_gone, holder, processes_with, slack, unique, waiters, within, works,
 };
 use crate::pools::slot_on_server;
@@ -33,7 +33,7 @@ both_servers! {
         ];
         thread::scope(|scope| {
             for script in scripts {
-                scope.spawn(move || cut_off(server, script));
+                scope.spawn(move || cut_off(server, &Island::new(server), &[], script));
             }
         });
     }
@@ -127,23 +127,57 @@ both_servers! {
     }
 }
 
+#[test]
+fn a_host_that_postgres_does_not_hear_of_has_ended_its_command_before_another_has_the_lock() {
+    let listen = ["-c", "listen_addresses=*"];
+    let server = &Server::private_with(Kind::Postgres, &listen);
+    server.make_tables();
+    let ends_late =
+        "trap '' TERM; (trap '' TERM; sleep 60) & echo shell $$; while :; do sleep 0.1; done";
+    thread::scope(|scope| {
+        for options in [&[][..], &["--durable"]] {
+            scope.spawn(|| cut_off(server, &Island::beside(server), options, ends_late));
+        }
+        scope.spawn(|| healed(server, &Island::beside(server)));
+    });
+}
+
+/// Cuts off a holder that goes on without its lock, until the server has freed that, and heals the network.
+fn healed(server: &Server, island: &Island) {
+    let name = unique("healed");
+    let run = island.run(&name).without_terminal().stdin(Stdio::piped());
+    let run = run.args(["--ttl", "4s", "--on-lock-lost", "ignore"]);
+    let mut first = run.sh("echo shell $$; read x; exit 6").spawn();
+    let command = first.wait_pid("shell");
+    island.cut();
+    eventually("the server has freed it", TTL + SOON, || {
+        server.holder(&name).is_none()
+    });
+    assert!(crate::harness::runs(command), "{}", first.stderr());
+    works(Dblock::run(server, &name));
+    island.heal();
+    first.wait_stderr("was lost", SOON);
+    drop(first.take_stdin());
+    let end = first.wait_within(SOON);
+    end.expect_code(6)
+        .expect_said(["the command continues without it"]);
+}
+
 /// Cuts off a holder whose command is this `script`, while somebody else waits.
-fn cut_off(server: &Server, script: &str) {
+fn cut_off(server: &Server, island: &Island, options: &[&str], script: &str) {
     let folder = tempfile::tempdir().unwrap();
-    let (name, sign, island) = (
-        unique("cut"),
-        folder.path().join("sign"),
-        Island::new(server),
-    );
+    let (name, sign) = (unique("cut"), folder.path().join("sign"));
     let run = island
         .run(&name)
         .without_terminal()
-        .args(["--ttl", "4s", "--kill-after", "1"]);
+        .args(["--ttl", "4s", "--kill-after", "1"])
+        .args(options);
     let mut first = run.sh(&with_sign_of_life(&sign, script)).spawn();
     let command = first.wait_pid("shell");
     let mut second = Dblock::run(server, &name)
         .without_terminal()
         .args(["--wait", "forever"])
+        .args(options)
         .sh(&looks_for_life(&sign))
         .spawn();
     eventually("the second copy waits", SOON, || {
@@ -171,7 +205,8 @@ fn cut_off(server: &Server, script: &str) {
         island
             .run(&name)
             .without_terminal()
-            .args(["--connect-timeout", "30"]),
+            .args(["--connect-timeout", "30"])
+            .args(options),
     );
 }
 

@@ -8,7 +8,7 @@ use crate::harness::postgres::Postgres;
 use crate::harness::{Dblock, Kind, PgBouncer, SOON, Server, Setup, eventually, unique, within};
 
 /// A standby that follows this server.
-fn standby_of(primary: &Server) -> Server {
+pub fn standby_of(primary: &Server) -> Server {
     let setup = Setup {
         standby_of: Some(primary.port),
         ..Setup::default()
@@ -17,7 +17,7 @@ fn standby_of(primary: &Server) -> Server {
 }
 
 /// Both servers in one URL, in this order.
-fn both(one: &Server, other: &Server) -> String {
+pub fn both(one: &Server, other: &Server) -> String {
     format!(
         "postgres://dblock@127.0.0.1:{},127.0.0.1:{}/app",
         one.port, other.port

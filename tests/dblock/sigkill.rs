@@ -566,7 +566,7 @@ all_servers! {
     fn sigkill_to_both_at_once_stops_the_work_of_the_whole_group_before_a_waiting_copy_starts(server) {
         // What they wrote last, not that they are gone: nobody is left to wait for that, and a busy machine may take long to
         // clear away what is dead.
-        let work = "perl -MTime::HiRes=time -e '$| = 1; for (1..8) { fork and next; while (1) { print STDERR time, qq(\\n); \
+        let work = "perl -MTime::HiRes=time -e '$| = 1; for (1..8) { fork and next; while (1) { print STDERR time . qq(\\n); \
                     select undef, undef, undef, 0.0005 } } print qq(ready\\n); sleep 60'; true";
         for round in 0..12 {
             let name = unique("both");

@@ -12,7 +12,6 @@ use mysql::prelude::Queryable;
 use nix::fcntl::{Flock, FlockArg};
 
 use super::Result;
-use super::postgres::{self, libpq};
 use super::processes::{self, Callers, Records, now, until_server_says};
 use super::setup::{Server, Setup, Transport};
 use super::table::{Row, Table, Unit};
@@ -331,7 +330,7 @@ impl<'a> Bench<'a> {
                 let options = ["--wait", "forever", "--durable"];
                 caller = self.setup.dblock(server, Transport::Tcp, NAME, &options);
             }
-            Queue::Libpq(server) => caller = libpq(self.setup, server, "wait"),
+            Queue::Libpq(server) => caller = self.setup.libpq(server, "wait"),
             Queue::Polling(server) => {
                 // As on many hosts, they do not all look at the same moment.
                 let first = fastrand::f64();
@@ -415,7 +414,7 @@ impl Gate {
                     "SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User lock'",
                 )?
                 .unwrap_or_default()),
-            Self::Holder { server, .. } => postgres::waiting(server),
+            Self::Holder { server, .. } => server.waiting(),
             Self::Refusing(_) => {
                 for caller in &mut callers.0 {
                     let stdout = caller.stdout.as_mut().ok_or("no stdout")?;

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,7 @@ use super::Result;
 use super::durable::{Step, in_turns};
 use super::hand_over::{Bench, Queue};
 use super::holder::on_processor;
-use super::setup::{ACCOUNT, DATABASE, PASSWORD, Server, Setup, Transport};
+use super::setup::{ACCOUNT, Printed, Server, Setup, Transport};
 use super::table::{Row, Table, Unit};
 
 pub const PART: &str = "postgres";
@@ -30,9 +29,6 @@ const PROCESSOR: f64 = 0.01;
 /// Rows that VACUUM has to remove; as many others stay.
 const DEAD_ROWS: u32 = 10_000;
 
-/// The key of the C program's lock.
-const KEY: &str = "1";
-
 pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
     let server = setup.postgres.as_ref().ok_or("no PostgreSQL was started")?;
     starts(setup, server, table)?;
@@ -41,63 +37,15 @@ pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
     upkeep(setup, server, table)
 }
 
-/// `pg-lock try|wait`, which is to be told the command.
-pub fn libpq(setup: &Setup, server: &Server, how: &str) -> Command {
-    let mut program = setup.other(&format!("{}/pg-lock", setup.folder));
-    program
-        .env("PGHOST", "127.0.0.1")
-        .env("PGPORT", server.port.to_string())
-        .env("PGDATABASE", DATABASE)
-        .env("PGUSER", ACCOUNT)
-        .env("PGPASSWORD", PASSWORD)
-        .env("PGSSLMODE", "disable")
-        .args([how, KEY]);
-    program
-}
-
-/// How many wait for the only lock that others wait for: in dblock's line, or in `pg_advisory_lock()`.
-pub fn waiting(server: &Server) -> Result<usize> {
-    let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND (objsubid = 2 OR NOT granted)";
-    Ok(sql(server, &[waiting])?.stdout.trim().parse()?)
-}
-
-/// What psql printed.
-struct Printed {
-    stdout: String,
-    stderr: String,
-}
-
-/// Runs statements one after another, in one session of the administrator.
-fn sql(server: &Server, statements: &[&str]) -> Result<Printed> {
-    let mut psql = Command::new("psql");
-    psql.env("PGPASSWORD", "admin-secret")
-        .args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align"])
-        .args(["--set", "ON_ERROR_STOP=1", "--host", "127.0.0.1"])
-        .args(["--port", &server.port.to_string(), "--user", "admin"])
-        .args(["--dbname", DATABASE]);
-    for statement in statements {
-        psql.args(["--command", statement]);
-    }
-    let output = psql.output()?;
-    let printed = Printed {
-        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-    };
-    if !output.status.success() {
-        return Err(format!("psql: {}", printed.stderr).into());
-    }
-    Ok(printed)
-}
-
 /// Whole processes, from start to end.
 fn starts(setup: &Setup, server: &Server, table: &mut Table) -> Result<()> {
     let mut flock = setup.other("flock");
     flock.args(["-n", &format!("{}/f", setup.folder), "true"]);
     let mut dblock = setup.dblock(server, Transport::Tcp, "x", &[]);
     dblock.arg("true");
-    let mut c = libpq(setup, server, "try");
+    let mut c = setup.libpq(server, "try");
     c.arg("true");
-    let mut without_gss = libpq(setup, server, "try");
+    let mut without_gss = setup.libpq(server, "try");
     without_gss.arg("true").env("PGGSSENCMODE", "disable");
     let mut steps = [flock, c, without_gss, dblock].map(Step::Program);
     let times = in_turns(&mut steps, setup.sizes.runs)?;
@@ -167,10 +115,7 @@ fn hand_overs(setup: &Setup, server: &Server, table: &mut Table) -> Result<()> {
 /// What those that wait for one lock ask of the server.
 fn waiters(setup: &Setup, server: &Server, table: &mut Table) -> Result<()> {
     let (count, seconds) = setup.sizes.postgres.idle;
-    sql(
-        server,
-        &["CREATE EXTENSION IF NOT EXISTS pg_stat_statements"],
-    )?;
+    server.psql(&["CREATE EXTENSION IF NOT EXISTS pg_stat_statements"])?;
     let idle = Load::of(server, seconds / 2)?;
     let queue = Queue::Dblock(server, 1);
     let load = || Load::of(server, seconds);
@@ -198,7 +143,7 @@ struct Load {
 
 impl Load {
     fn of(server: &Server, seconds: u64) -> Result<Self> {
-        sql(server, &["SELECT pg_stat_statements_reset()"])?;
+        server.psql(&["SELECT pg_stat_statements_reset()"])?;
         let (before, begun) = (processor_times(server)?, Instant::now());
         sleep(Duration::from_secs(seconds));
         let (after, took) = (processor_times(server)?, begun.elapsed());
@@ -207,7 +152,7 @@ impl Load {
         let count = format!(
             "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE userid = '{ACCOUNT}'::regrole"
         );
-        let statements: f64 = sql(server, &[&count])?.stdout.trim().parse()?;
+        let statements: f64 = server.psql(&[&count])?.stdout.trim().parse()?;
         Ok(Self {
             statements: statements / took.as_secs_f64(),
             processor: processor / took.as_secs_f64(),
@@ -278,7 +223,7 @@ impl Upkeep {
         self.removed.push(removed);
         let index = "CREATE INDEX CONCURRENTLY bench_id ON bench (id)";
         let limit = "SET statement_timeout = '30s'";
-        let printed = sql(server, &[limit, "\\timing on", index])?;
+        let printed = server.psql(&[limit, "\\timing on", index])?;
         self.index.push(seconds(&printed)?);
         Ok(())
     }
@@ -288,16 +233,13 @@ impl Upkeep {
 fn vacuum(server: &Server) -> Result<(f64, f64)> {
     let rows = format!("INSERT INTO bench SELECT generate_series(1, 2 * {DEAD_ROWS})");
     let delete = "DELETE FROM bench WHERE id % 2 = 0";
-    sql(
-        server,
-        &[
-            "DROP TABLE IF EXISTS bench",
-            "CREATE TABLE bench (id int)",
-            &rows,
-            delete,
-        ],
-    )?;
-    let printed = sql(server, &["\\timing on", "VACUUM (VERBOSE) bench"])?;
+    server.psql(&[
+        "DROP TABLE IF EXISTS bench",
+        "CREATE TABLE bench (id int)",
+        &rows,
+        delete,
+    ])?;
+    let printed = server.psql(&["\\timing on", "VACUUM (VERBOSE) bench"])?;
     Ok((seconds(&printed)?, removed(&printed.stderr)?))
 }
 

@@ -15,7 +15,10 @@ pub const PASSWORD: &str = "dblock-secret";
 
 /// PostgreSQL, as the table names it, and the database whose locks are meant.
 const POSTGRES: &str = "PostgreSQL";
-pub const DATABASE: &str = "app";
+const DATABASE: &str = "app";
+
+/// The key of the C program's lock there.
+const KEY: &str = "1";
 
 /// A server that does not answer for so long has broken down.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
@@ -236,6 +239,12 @@ pub struct Server {
     pub pid: u32,
 }
 
+/// What psql printed.
+pub struct Printed {
+    pub stdout: String,
+    pub stderr: String,
+}
+
 /// How dblock reaches a server: all but `Default` set `DBLOCK_SSL_MODE`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
@@ -277,6 +286,34 @@ impl Server {
             .pass(Some(PASSWORD))
             .read_timeout(Some(ANSWER_LIMIT))
             .into()
+    }
+
+    /// Runs statements on PostgreSQL one after another, in one session of the administrator.
+    pub fn psql(&self, statements: &[&str]) -> Result<Printed> {
+        let mut psql = Command::new("psql");
+        psql.env("PGPASSWORD", "admin-secret")
+            .args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align"])
+            .args(["--set", "ON_ERROR_STOP=1", "--host", "127.0.0.1"])
+            .args(["--port", &self.port.to_string(), "--user", "admin"])
+            .args(["--dbname", DATABASE]);
+        for statement in statements {
+            psql.args(["--command", statement]);
+        }
+        let output = psql.output()?;
+        let printed = Printed {
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        };
+        if !output.status.success() {
+            return Err(format!("psql: {}", printed.stderr).into());
+        }
+        Ok(printed)
+    }
+
+    /// How many wait on PostgreSQL for the only lock that others wait for: in dblock's line, or in `pg_advisory_lock()`.
+    pub fn waiting(&self) -> Result<usize> {
+        let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND (objsubid = 2 OR NOT granted)";
+        Ok(self.psql(&[waiting])?.stdout.trim().parse()?)
     }
 
     /// Statements that clients have sent so far.
@@ -356,6 +393,20 @@ impl Setup {
         };
         dblock.args(["run", "--name", name]).args(options).arg("--");
         dblock
+    }
+
+    /// `pg-lock try|wait`, which is to be told the command.
+    pub fn libpq(&self, server: &Server, how: &str) -> Command {
+        let mut program = self.other(&format!("{}/pg-lock", self.folder));
+        program
+            .env("PGHOST", "127.0.0.1")
+            .env("PGPORT", server.port.to_string())
+            .env("PGDATABASE", DATABASE)
+            .env("PGUSER", ACCOUNT)
+            .env("PGPASSWORD", PASSWORD)
+            .env("PGSSLMODE", "disable")
+            .args([how, KEY]);
+        program
     }
 
     /// A program with what dblock needs to reach the server of this URL.

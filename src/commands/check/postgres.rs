@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::durable::Rows;
 use super::finding::Finding;
 use super::servers::Assessment;
-use super::words::connections;
+use super::words::{connections, encrypted};
 use crate::base::exit::Failure;
 use crate::base::text::in_seconds;
 use crate::db::server_facts::{Product, READ_ONLY};
@@ -54,15 +54,8 @@ pub fn tls(session: &Session, mode: SslMode) -> Finding {
             )
         };
     };
-    let found = Finding::ok("TLS", how).with("encrypted", true);
-    match mode {
-        SslMode::VerifyIdentity => found.with("verified", "identity"),
-        SslMode::VerifyCa => found.with("verified", "ca"),
-        _ if is_local => found.with("verified", "no"),
-        _ => found
-            .with("verified", "no")
-            .note("the server's certificate is not checked; sslmode=verify-full checks it"),
-    }
+    let unchecked = "the server's certificate is not checked; sslmode=verify-full checks it";
+    encrypted(how, mode, is_local, unchecked)
 }
 
 /// Whether locks would exclude. `login` is the session's number from the login.

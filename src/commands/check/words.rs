@@ -75,14 +75,18 @@ pub fn tls(session: &Session, mode: SslMode) -> Finding {
             ),
         };
     };
+    let unchecked = "the server's identity is not checked; --ssl-mode verify-identity checks it";
+    encrypted(how, mode, is_local, unchecked)
+}
+
+/// A connection with TLS, and how far the server is verified. `unchecked` is what to say if it is not, and is on another host.
+pub fn encrypted(how: &str, mode: SslMode, is_local: bool, unchecked: &str) -> Finding {
     let found = Finding::ok("TLS", how).with("encrypted", true);
     match mode {
         SslMode::VerifyIdentity => found.with("verified", "identity"),
         SslMode::VerifyCa => found.with("verified", "ca"),
         _ if is_local => found.with("verified", "no"),
-        _ => found
-            .with("verified", "no")
-            .note("the server's identity is not checked; --ssl-mode verify-identity checks it"),
+        _ => found.with("verified", "no").note(unchecked),
     }
 }
 

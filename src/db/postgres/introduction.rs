@@ -11,9 +11,12 @@ use crate::db::peer::{Claims, PROGRAM};
 const SPECIAL: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'*').add(b'=').add(b';');
 
 /// The attributes in a comment, in this order: the server shows the first 1,023 bytes of a statement.
-const IN_COMMENT: [&str; 9] = [
-    "host", "pid", "command", "started", "waits", "slots", "ttl", "os_user", "lock",
+const IN_COMMENT: [&str; 10] = [
+    "host", "pid", "command", "started", "waits", "slots", "ttl", "os_user", "lock", "key",
 ];
+
+/// The attributes in an `application_name`, in this order.
+const IN_APPLICATION_NAME: [&str; 5] = ["host", "pid", "command", "lock", "key"];
 
 /// The most bytes of an `application_name`.
 const LONGEST_APPLICATION_NAME: usize = 63;
@@ -35,10 +38,10 @@ pub fn commented(statements: &str, comment: &str) -> String {
     }
 }
 
-/// The `application_name`: `dblock HOST PID PROGRAM LOCK`, as far as there is room.
+/// The `application_name`: `dblock HOST PID PROGRAM LOCK KEY`, as far as there is room.
 pub fn application_name(attributes: &HashMap<&'static str, String>) -> String {
     let mut name = PROGRAM.to_owned();
-    for part in ["host", "pid", "command", "lock"] {
+    for part in IN_APPLICATION_NAME {
         let value = attributes.get(part).map_or("", String::as_str);
         name = format!("{name} {}", utf8_percent_encode(value, SPECIAL));
     }
@@ -53,11 +56,10 @@ pub fn claims(application_name: &str, statement: &str) -> Option<Claims> {
     let program = words.next().filter(|program| !program.is_empty())?;
     let mut pairs = vec![("program_name", program.to_owned())];
     if program == PROGRAM {
-        let names = ["host", "pid", "command", "lock"];
         let last = words.clone().count();
-        for (place, (name, word)) in names.into_iter().zip(words).enumerate() {
-            // A lock's name is compared with others, so half of one is of no use.
-            let is_half = is_cut && name == "lock" && place + 1 == last;
+        for (place, (name, word)) in IN_APPLICATION_NAME.into_iter().zip(words).enumerate() {
+            // A lock's name is compared with others, so half of one is of no use, nor is half a key.
+            let is_half = is_cut && matches!(name, "lock" | "key") && place + 1 == last;
             if !word.is_empty() && !is_half {
                 pairs.push((name, decoded(word)));
             }

@@ -4,7 +4,7 @@ mod found;
 mod statements;
 mod unseen;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, SystemTime};
 
 use super::inspect::Inspector;
@@ -12,7 +12,7 @@ use crate::db::{
     ALL_ATTRIBUTES, Claims, Client, Fault, Kind, OWN_ATTRIBUTES, Session, SessionInfo,
     ask_session_info, ask_sessions, claims,
 };
-use crate::lock::{HeldRow, MOST_SLOTS, Name, session_marker_lock};
+use crate::lock::{HeldRow, Key, MOST_SLOTS, Name, session_marker_lock};
 pub use found::{Found, Holding, Reported, Waiter};
 use statements::{
     ListedLock, Process, ask_instrument, ask_performance_schema, ask_plugin, ask_process_privilege,
@@ -120,23 +120,26 @@ impl Census {
     /// The names of all visible dblock locks: those of the `rows`, and those that sessions claim, hold or wait for.
     pub fn names(&self, rows: &[HeldRow]) -> Vec<Name> {
         let said = self.claims.values().filter(|claims| claims.is_dblock());
-        let said = said.filter_map(|claims| claims.lock.clone());
+        let said = said.filter_map(claimed);
         let is_marker = |lock: &&ListedLock| lock.name == session_marker_lock(lock.connection);
         let markers = self.locks.iter().filter(is_marker);
         let markers: HashSet<u64> = markers.map(|lock| lock.connection).collect();
         let held = self.locks.iter();
         let held = held.filter(|lock| markers.contains(&lock.connection));
-        let held = held.map(|lock| base(&lock.name).to_owned());
+        let held = held.map(|lock| base(&lock.name));
         let waits = self
             .processes
             .values()
             .filter_map(|process| process.waits.as_ref());
         let waits = waits.filter(|(_, lock)| lock.is_dblocks);
-        let waits = waits.map(|(_, lock)| base(&lock.name).to_owned());
+        let waits = waits.map(|(_, lock)| base(&lock.name));
         let waits = waits.filter(|_| matches!(self.registry, Registry::None));
-        let names: BTreeSet<String> = said.chain(held).chain(waits).collect();
+        let listed = held.chain(waits);
+        let listed = listed.filter_map(|name| Name::parse(name).ok());
+        let mut names: Vec<Name> = said.chain(listed).collect();
+        names.sort_by_cached_key(Name::to_string);
         let mut known = BTreeMap::new();
-        for name in names.iter().filter_map(|name| Name::parse(name).ok()) {
+        for name in names {
             // The claimed name is complete; a long name is cut on the server.
             let on_server = self.folded(&name.on_server());
             let better = known
@@ -146,7 +149,12 @@ impl Census {
                 known.insert(on_server, name);
             }
         }
-        // The names of rows differ if any byte differs.
+        // The names of rows differ if any byte differs. A lock that is known by its key has its rows by its name.
+        let has_key = |name: &str| {
+            let mut keyed = known.values().filter(|other| other.key().is_some());
+            keyed.any(|other| other.to_string() == name)
+        };
+        let rows: Vec<&HeldRow> = rows.iter().filter(|row| !has_key(&row.name)).collect();
         let mut names: Vec<Name> = Vec::new();
         for name in rows.iter().filter_map(|row| Name::parse(&row.name).ok()) {
             known.remove(&self.folded(&name.on_server()));
@@ -175,6 +183,9 @@ impl Census {
 
     /// Whether a client claims that it was started for a lock.
     fn is_for(&self, claims: &Claims, name: &Name) -> bool {
+        if claims.key != name.key().map(|key| key.to_string()) {
+            return false;
+        }
         let lock = claims.lock.as_ref().map(|lock| self.folded(lock));
         lock.is_some_and(|lock| {
             [name.to_string(), name.on_server()]
@@ -420,6 +431,13 @@ fn read_registry(
         return Ok((Registry::Whole, locks));
     }
     Ok((Registry::None, Vec::new()))
+}
+
+/// The lock that a client claims that it was started for.
+fn claimed(claims: &Claims) -> Option<Name> {
+    let name = Name::parse(claims.lock.as_deref()?).ok()?;
+    let key = claims.key.as_deref();
+    Some(name.with_key(key.and_then(|key| Key::parse(key).ok())))
 }
 
 /// The name of a lock without a slot's number or another of dblock's suffixes.

@@ -18,7 +18,7 @@ use crate::db::{Client, Code, Fault, Kind, ask_session_info, client};
 use crate::lock::{
     LONGEST_TTL, MOST_SLOTS, Name, Wait, kill_ack_lock, kill_request_lock, session_marker_lock,
 };
-use statements::ask_uptime;
+use statements::{ask_is_superusers, ask_uptime};
 
 /// How long the server keeps the markers of a killer whose host has vanished.
 const IDLE_LIMIT: Duration = Duration::from_secs(10);
@@ -62,8 +62,8 @@ pub enum KillOutcome {
     /// The server does not let this account kill sessions of another account.
     NotAllowed {
         holder: Victim,
-        /// The statement that would let it.
-        grant: String,
+        /// The statement that would let it; `None`: the session is a superuser's, and none would.
+        grant: Option<String>,
     },
     /// The server refused to kill the session, with this error.
     Refused { holder: Victim, code: Code },
@@ -334,10 +334,11 @@ impl Killing<'_> {
                 if !NOT_YOURS.contains(&code) {
                     return Ok(KillOutcome::Refused { holder, code });
                 }
-                let info = self
-                    .inspector
-                    .run(&ask_session_info(self.inspector.session.kind()))?;
-                let grant = info.grant_to_kill(self.inspector.session.kind());
+                let (kind, session) = (self.inspector.session.kind(), holder.client.connection);
+                let is_superusers =
+                    kind == Kind::Postgres && self.inspector.run(&ask_is_superusers(session))?;
+                let info = self.inspector.run(&ask_session_info(kind))?;
+                let grant = (!is_superusers).then(|| info.grant_to_kill(kind));
                 KillOutcome::NotAllowed { holder, grant }
             }
             Outcome::Killed(report) => {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::tables::{Table, USABLE_FROM, VERSION};
 use super::{Keep, Tables};
 use crate::db::postgres_sql::{NOW, quoted_identifier, text_literal, text_literals};
-use crate::db::{Ask, LIST, ask, command};
+use crate::db::{Ask, LIST, ask, ask_value, command};
 pub use tables::TABLES;
 
 /// The columns that prepare a session for the tables, whatever the settings of the server, the database or the role. A conditional write
@@ -52,6 +52,16 @@ pub fn ask_schema(name: &str) -> Ask<'static, bool> {
     let name = text_literal(name);
     let sql = format!("SELECT 1 FROM pg_namespace WHERE nspname = {name}");
     ask("schema", sql, |rows| Ok(!rows.is_empty()))
+}
+
+/// Whether this role may create tables in the schema; `None`: it does not exist.
+pub fn ask_may_create(schema: &str) -> Ask<'static, Option<bool>> {
+    let sql = format!(
+        "SELECT (has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid, 'CREATE'))::int FROM pg_namespace \
+         WHERE nspname = {}",
+        text_literal(schema)
+    );
+    ask_value("schema privileges", sql).map(|may: Option<u8>| may.map(|may| may == 1))
 }
 
 /// The statement that creates the schema.

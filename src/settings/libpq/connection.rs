@@ -1,7 +1,6 @@
 //! The meaning of the connection options for PostgreSQL.
 
 use super::hosts;
-use super::parameters::{Meaning, PARAMETERS, Parameter, When};
 use super::password_file;
 use super::service::Service;
 use super::tls;
@@ -10,7 +9,8 @@ use crate::base::value::one_of;
 use crate::db::{
     ChannelBinding, ConnectOptions, Kind, PostgresOptions, SslMode, Target, TlsOptions,
 };
-use crate::settings::connection::password;
+use crate::settings::password::password;
+use crate::settings::server_url::parameters::{Meaning, PARAMETERS, Parameter, When};
 use crate::settings::sources::{Given, Precedence, Source, Sources};
 use crate::settings::value;
 

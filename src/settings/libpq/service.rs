@@ -8,11 +8,11 @@ use std::rc::Rc;
 use zeroize::Zeroizing;
 
 use super::files;
-use super::parameters::Parameter;
 use crate::base::exit::{Failure, Reason};
 use crate::base::file;
 use crate::base::text::in_words;
 use crate::settings::option_file::{FileStatus, Place, error_at};
+use crate::settings::server_url::parameters::Parameter;
 use crate::settings::sources::{Given, Origin};
 use crate::settings::value::shown_safely;
 

@@ -5,30 +5,13 @@ use std::path::{Path, PathBuf};
 
 use super::files;
 use crate::base::exit::{Failure, Reason};
-use crate::base::value::one_of;
 use crate::db::{Identity, SslMode, TlsOptions};
+use crate::settings::server_url::parameters::mode;
 use crate::settings::sources::{Given, Sources};
 use crate::settings::value;
 
 /// The file that stands for the CAs of the system.
 const SYSTEM: &str = "system";
-
-/// The mode by libpq's word.
-///
-/// # Errors
-/// The end of a sentence about the value.
-pub fn mode(text: &str) -> Result<SslMode, String> {
-    let words = [
-        ("disable", SslMode::Disabled),
-        // Without TLS first and then with it is never safer than the other way round.
-        ("allow", SslMode::Preferred),
-        ("prefer", SslMode::Preferred),
-        ("require", SslMode::Required),
-        ("verify-ca", SslMode::VerifyCa),
-        ("verify-full", SslMode::VerifyIdentity),
-    ];
-    one_of(&words, text).map_err(|why| format!("sslmode: {why}"))
-}
 
 /// The mode by libpq's word or by dblock's.
 fn any_mode(text: &str) -> Result<SslMode, String> {

@@ -8,8 +8,9 @@ use super::given::{Given, Origin};
 use crate::base::exit::Failure;
 use crate::db::Kind;
 use crate::settings::cli::{self, Files, Takes};
+use crate::settings::host::Host;
 use crate::settings::option_file::{Entry, Value, error_at};
-use crate::settings::server_url::{self, Host};
+use crate::settings::server_url;
 
 /// MariaDB's switches for TLS, instead of an `ssl-mode`.
 const SSL: &str = "ssl";

@@ -122,18 +122,17 @@ impl fmt::Debug for Packet {
 impl Proxy {
     /// A proxy to `server`.
     pub fn to(server: &Server) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let target = (server.address, server.port);
-        Self::of_kind(server.kind, listener, Ipv4Addr::LOCALHOST, target)
+        Self::at(Ipv4Addr::LOCALHOST, server)
     }
 
-    /// A proxy that listens on `address`, to whatever speaks MySQL's protocol and listens on this address and port.
-    pub fn at(address: Ipv4Addr, target: (Ipv4Addr, u16)) -> Self {
+    /// A proxy to `server` that listens on `address`.
+    pub fn at(address: Ipv4Addr, server: &Server) -> Self {
         let listener = TcpListener::bind((address, 0)).expect("a free port");
-        Self::of(listener, address, target)
+        let target = (server.address, server.port);
+        Self::of_kind(server.kind, listener, address, target)
     }
 
-    /// A proxy that takes the connections of `listener`, whichever network that is in.
+    /// A proxy that takes the connections of `listener`, whichever network that is in, to whatever speaks MySQL's protocol.
     pub fn of(listener: TcpListener, address: Ipv4Addr, target: (Ipv4Addr, u16)) -> Self {
         Self::of_kind(Kind::MySql, listener, address, target)
     }

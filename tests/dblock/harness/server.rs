@@ -94,10 +94,12 @@ impl Server {
             LazyLock::new(|| Server::private(Kind::MariaDb).with_durable_runs());
         static MYSQL: LazyLock<Server> =
             LazyLock::new(|| Server::private(Kind::MySql).with_durable_runs());
+        static POSTGRES: LazyLock<Server> =
+            LazyLock::new(|| Server::private(Kind::Postgres).with_durable_runs());
         match kind {
             Kind::MariaDb => &MARIADB,
             Kind::MySql => &MYSQL,
-            Kind::Postgres => unreachable!("dblock has no tables there"),
+            Kind::Postgres => &POSTGRES,
         }
     }
 
@@ -110,6 +112,12 @@ impl Server {
 
     /// Makes dblock's tables in the database of the default name, and lets the account `dblock` use them.
     pub fn make_tables(&self) {
+        if self.kind == Kind::Postgres {
+            let mut admin = self.postgres();
+            admin.run("CREATE SCHEMA dblock AUTHORIZATION dblock");
+            Dblock::at(self, "init").output().expect_code(0);
+            return;
+        }
         Dblock::at(self, "init")
             .env("DBLOCK_USER", "admin")
             .env("DBLOCK_PASSWORD", "admin-secret")
@@ -157,6 +165,16 @@ impl Server {
         static NEW: LazyLock<Server> = LazyLock::new(|| {
             let plugin = ["--plugin-load-add=auth_parsec"];
             Server::start_script(Kind::MariaDb, "mariadb-new", Setup::of(&plugin))
+        });
+        &NEW
+    }
+
+    /// The PostgreSQL that all tests of this process share and that is newer than the other ones, 17 or newer, with dblock's tables.
+    pub fn newer_postgres() -> &'static Self {
+        static NEW: LazyLock<Server> = LazyLock::new(|| {
+            let server = Server::start_script(Kind::Postgres, "postgres-new", Setup::default());
+            server.make_tables();
+            server
         });
         &NEW
     }

@@ -4,6 +4,14 @@ use std::time::Duration;
 
 use crate::db::{Ask, Kind, ask, ask_value};
 
+/// Whether a session of PostgreSQL is a superuser's. No grant lets other roles end it.
+pub fn ask_is_superusers(session: u64) -> Ask<'static, bool> {
+    let sql = format!(
+        "SELECT 1 FROM pg_stat_activity s JOIN pg_roles r ON r.oid = s.usesysid WHERE s.pid = {session} AND r.rolsuper"
+    );
+    ask("kill superuser", sql, |rows| Ok(!rows.is_empty()))
+}
+
 /// The time since the server's start; `None`: the server does not say.
 pub fn ask_uptime(kind: Kind) -> Ask<'static, Option<Duration>> {
     if kind == Kind::Postgres {

@@ -16,6 +16,7 @@ use super::state::SlotState;
 use super::step::Written;
 use crate::db::{
     Ask, Batch, Fault, Kind, LIST, Reply, Row, ask, ask_value, command, named, no_answer,
+    postgres_sql, text_literal,
 };
 use crate::lock::{HolderKind, MOST_SLOTS, Name};
 use crate::schema::Tables;
@@ -41,23 +42,84 @@ trait RowsText {
     /// on the TTL that it was given, so nobody shortens that.
     fn renewal(&self, change: Change, at: (u32, u64), write_id: u64, terms: &Terms) -> String;
 
-    /// Frees the row of a slot with this fence, if this condition still holds.
-    fn free(&self, slot: u32, fence: u64, write_id: u64, only: Only) -> String;
-
-    /// Frees all rows of the owner.
-    fn free_any(&self, write_id: u64) -> String;
-
     /// Asks the owner of a slot with this fence to end. Keeps the time of the first request, as the owner may have known since then.
     fn request_kill(&self, slot: u32, fence: u64, killer: &str) -> String;
 
-    /// Adds a condition to a statement that ends with one: that this holds for the row of a slot.
-    fn if_row(&self, statement: &str, slot: u32, condition: &str) -> String;
+    /// The owner and its lock.
+    fn own(&self) -> &OwnRows;
+
+    /// The server's time.
+    fn now(&self) -> &'static str;
+
+    /// The condition that a moment is over, or that there is none.
+    fn is_over(&self, moment: &str) -> String;
+
+    /// Frees rows; the condition is to follow. The release counts as the last use of the row.
+    fn freeing(&self, write_id: u64) -> String {
+        format!(
+            "UPDATE {} SET owner = NULL, owner_name = NULL, write_id = {write_id}, renewed_at = {}, expires_at = NULL, \
+             command_run = NULL, command_until = NULL, kill_requested_at = NULL, kill_requested_by = NULL",
+            self.own().tables.locks(),
+            self.now()
+        )
+    }
+
+    /// Frees the row of a slot with this fence, if this condition still holds.
+    fn free(&self, slot: u32, fence: u64, write_id: u64, only: Only) -> String {
+        let condition = match only {
+            Only::Expired => format!(" AND {}", self.is_over("expires_at")),
+            Only::Token => format!(
+                " AND kind <> '{}' AND {}",
+                HolderKind::Run.name(),
+                self.is_over("command_until")
+            ),
+            Only::Always => String::new(),
+        };
+        let is_own = self.own().is_own(slot, fence);
+        format!("{} WHERE {is_own}{condition}", self.freeing(write_id))
+    }
+
+    /// Frees all rows of the owner.
+    fn free_any(&self, write_id: u64) -> String {
+        let OwnRows { name, owner, .. } = self.own();
+        let freeing = self.freeing(write_id);
+        format!("{freeing} WHERE name = {name} AND owner = {owner}")
+    }
+}
+
+/// One owner of the first slots of one lock, as SQL names them.
+struct OwnRows {
+    tables: Tables,
+    /// SQL literals.
+    name: String,
+    owner: String,
+    slots: u32,
+}
+
+impl OwnRows {
+    /// The condition that a row is that of a slot.
+    fn place(&self, slot: u32) -> String {
+        format!("name = {} AND slot = {slot}", self.name)
+    }
 
     /// The condition that the row of a slot belongs to this owner, by the grant with this fence.
-    fn is_own(&self, slot: u32, fence: u64) -> String;
+    fn is_own(&self, slot: u32, fence: u64) -> String {
+        format!("{} AND {}", self.place(slot), self.is_owners(fence))
+    }
 
     /// The condition that a row, which is known to be in a slot, belongs to this owner, by the grant with this fence.
-    fn is_owners(&self, fence: u64) -> String;
+    fn is_owners(&self, fence: u64) -> String {
+        format!("owner = {} AND fence = {fence}", self.owner)
+    }
+
+    /// Adds a condition to a statement that ends with one: that this holds for the row of a slot.
+    fn if_row(&self, statement: &str, slot: u32, condition: &str) -> String {
+        format!(
+            "{statement} AND EXISTS (SELECT 1 FROM {} WHERE {} AND {condition})",
+            self.tables.locks(),
+            self.place(slot)
+        )
+    }
 }
 
 /// The condition on the row of a slot for its grant.
@@ -91,9 +153,19 @@ pub fn ask_rows<T>(
     which: Which,
     read: impl Fn(&Row) -> Result<T, Fault> + 'static,
 ) -> Ask<'static, Vec<T>> {
+    let literal = literal_of(tables.kind());
+    let literal = |name: &Name| literal(&name.to_string());
+    let which = match which {
+        Which::Held([]) => "l.owner IS NOT NULL".to_owned(),
+        Which::Held(names) => {
+            let names = names.iter().map(literal).collect::<Vec<_>>();
+            format!("l.name IN ({}) AND l.owner IS NOT NULL", names.join(", "))
+        }
+        Which::Slot(name, slot) => format!("l.name = {} AND l.slot = {slot}", literal(name)),
+    };
     let sql = match tables.kind() {
-        Kind::MySql => mysql::rows(tables, which),
-        Kind::Postgres => postgres::rows(tables, which),
+        Kind::MySql => mysql::rows(tables, &which),
+        Kind::Postgres => postgres::rows(tables, &which),
     };
     ask("held rows", sql, move |rows| rows.all(&read)).up_to(LIST)
 }
@@ -128,9 +200,16 @@ pub enum Only {
 impl Statements {
     /// The statements for the first `slots` slots of the lock, and this owner, 32 hex digits.
     pub fn new(tables: &Tables, name: &Name, slots: u32, owner: &str) -> Self {
+        let literal = literal_of(tables.kind());
+        let own = OwnRows {
+            tables: tables.clone(),
+            name: literal(&name.to_string()),
+            owner: literal(owner),
+            slots,
+        };
         let text: Box<dyn RowsText> = match tables.kind() {
-            Kind::MySql => Box::new(MySqlRows::new(tables, name, slots, owner)),
-            Kind::Postgres => Box::new(PostgresRows::new(tables, name, slots, owner)),
+            Kind::MySql => Box::new(MySqlRows(own)),
+            Kind::Postgres => Box::new(PostgresRows(own)),
         };
         Self { text }
     }
@@ -270,7 +349,7 @@ impl Statements {
         let write = match record {
             None => Write::of_one(free),
             Some(record) => {
-                let record = self.text.if_row(&record, slot, &is_freed);
+                let record = self.text.own().if_row(&record, slot, &is_freed);
                 Write::in_transaction("free row", vec![free, record], 0)
             }
         };
@@ -279,13 +358,21 @@ impl Statements {
 
     /// Adds the condition that the row belongs to this owner, by the grant with this fence.
     pub fn if_own(&self, statement: &str, slot: u32, fence: u64) -> String {
-        let is_own = self.text.is_owners(fence);
-        self.text.if_row(statement, slot, &is_own)
+        let own = self.text.own();
+        own.if_row(statement, slot, &own.is_owners(fence))
     }
 
     /// The condition that the row of a slot belongs to this owner, by the grant with this fence.
     pub fn is_own(&self, slot: u32, fence: u64) -> String {
-        self.text.is_own(slot, fence)
+        self.text.own().is_own(slot, fence)
+    }
+}
+
+/// How a text is written for servers of this kind.
+fn literal_of(kind: Kind) -> fn(&str) -> String {
+    match kind {
+        Kind::MySql => text_literal,
+        Kind::Postgres => postgres_sql::text_literal,
     }
 }
 

@@ -1,12 +1,12 @@
 //! The statements on the table of durable locks on PostgreSQL. A write that waits for another one of the same row decides by what that has
 //! left, as the session has READ COMMITTED.
 
-use super::{From, Only, RowsText, Terms, Which};
+use super::{From, OwnRows, RowsText, Terms};
 use crate::db::postgres_sql::{
-    NOW, after_seconds, micros, micros_between, optional_text, text_literal, text_literals,
+    NOW, after_seconds, micros, micros_between, optional_text, text_literal,
 };
+use crate::lock::HolderKind;
 use crate::lock::rows::change::Change;
-use crate::lock::{HolderKind, Name};
 use crate::schema::{OLDER_FENCE, Tables};
 
 /// The server's time, in microseconds since 1970.
@@ -38,19 +38,8 @@ fn source(tables: &Tables) -> String {
     )
 }
 
-/// Reads rows, whoever holds them.
-pub fn rows(tables: &Tables, which: Which) -> String {
-    let which = match which {
-        Which::Held([]) => "l.owner IS NOT NULL".to_owned(),
-        Which::Held(names) => {
-            let names = text_literals(names.iter().map(Name::to_string));
-            format!("l.name IN ({names}) AND l.owner IS NOT NULL")
-        }
-        Which::Slot(name, slot) => {
-            let name = text_literal(&name.to_string());
-            format!("l.name = {name} AND l.slot = {slot}")
-        }
-    };
+/// Reads the rows `l` for which this condition holds, whoever holds them.
+pub fn rows(tables: &Tables, which: &str) -> String {
     format!(
         "SELECT {}, l.name, (r.run IS NOT NULL)::int AS in_history, (l.renewed_at >= l.kill_requested_at)::int AS knows_killer \
          FROM {} WHERE {which} ORDER BY l.name, l.slot",
@@ -66,55 +55,19 @@ pub fn lasting(ttl: &str) -> String {
 }
 
 /// Writes the statements of one owner of one lock.
-pub struct PostgresRows {
-    tables: Tables,
-    /// SQL literals.
-    name: String,
-    owner: String,
-    slots: u32,
-}
-
-impl PostgresRows {
-    /// For the first `slots` slots of the lock.
-    pub fn new(tables: &Tables, name: &Name, slots: u32, owner: &str) -> Self {
-        Self {
-            tables: tables.clone(),
-            name: text_literal(&name.to_string()),
-            owner: text_literal(owner),
-            slots,
-        }
-    }
-
-    fn place(&self, slot: u32) -> String {
-        format!("name = {} AND slot = {slot}", self.name)
-    }
-
-    /// The release counts as the last use of the row.
-    fn freeing(&self, write_id: u64) -> String {
-        format!(
-            "UPDATE {} SET owner = NULL, owner_name = NULL, write_id = {write_id}, renewed_at = {NOW}, expires_at = NULL, \
-             command_run = NULL, command_until = NULL, kill_requested_at = NULL, kill_requested_by = NULL",
-            self.tables.locks()
-        )
-    }
-}
-
-/// The condition that a moment is over, or that there is none.
-fn is_over(moment: &str) -> String {
-    format!("coalesce({moment} <= {NOW}, true)")
-}
+pub struct PostgresRows(pub(super) OwnRows);
 
 impl RowsText for PostgresRows {
     fn look(&self, slot: Option<u32>) -> String {
         let slots = match slot {
             Some(slot) => format!("l.slot = {slot}"),
-            None => format!("l.slot < {}", self.slots),
+            None => format!("l.slot < {}", self.0.slots),
         };
         format!(
             "SELECT {} FROM {} WHERE l.name = {} AND {slots}",
             columns(),
-            source(&self.tables),
-            self.name
+            source(&self.0.tables),
+            self.0.name
         )
     }
 
@@ -124,9 +77,9 @@ impl RowsText for PostgresRows {
             "INSERT INTO {} (name, slot, renewed_at, fence) \
              SELECT {}, {slot}, {NOW}, coalesce(m.fence_floor, {OLDER_FENCE}) FROM {} m WHERE m.id = 1 FOR SHARE \
              ON CONFLICT (name, slot) DO NOTHING",
-            self.tables.locks(),
-            self.name,
-            self.tables.meta()
+            self.0.tables.locks(),
+            self.0.name,
+            self.0.tables.meta()
         )
     }
 
@@ -134,19 +87,19 @@ impl RowsText for PostgresRows {
         let condition = match from {
             From::Nobody => "owner IS NULL".to_owned(),
             From::Fence(fence) => format!("fence = {fence}"),
-            From::Expired(fence) => format!("fence = {fence} AND {}", is_over("expires_at")),
+            From::Expired(fence) => format!("fence = {fence} AND {}", self.is_over("expires_at")),
         };
         let ttl = terms.ttl.unwrap_or_default().as_secs().to_string();
         format!(
             "UPDATE {} SET fence = fence + 1, owner = {}, write_id = {write_id}, kind = '{}', owner_name = {}, \
              acquired_at = {NOW}, {}, command_run = NULL, command_until = NULL, kill_requested_at = NULL, \
              kill_requested_by = NULL WHERE {} AND {condition} RETURNING fence",
-            self.tables.locks(),
-            self.owner,
+            self.0.tables.locks(),
+            self.0.owner,
             terms.kind.name(),
             optional_text(terms.owner_name),
             lasting(&ttl),
-            self.place(slot),
+            self.0.place(slot),
         )
     }
 
@@ -186,61 +139,30 @@ impl RowsText for PostgresRows {
         };
         format!(
             "UPDATE {} SET write_id = {write_id}, {}{command} WHERE {}{is_own_command}",
-            self.tables.locks(),
+            self.0.tables.locks(),
             lasting(&ttl),
-            self.is_own(slot, fence)
-        )
-    }
-
-    fn free(&self, slot: u32, fence: u64, write_id: u64, only: Only) -> String {
-        let condition = match only {
-            Only::Expired => format!(" AND {}", is_over("expires_at")),
-            Only::Token => format!(
-                " AND kind <> '{}' AND {}",
-                HolderKind::Run.name(),
-                is_over("command_until")
-            ),
-            Only::Always => String::new(),
-        };
-        format!(
-            "{} WHERE {}{condition}",
-            self.freeing(write_id),
-            self.is_own(slot, fence)
-        )
-    }
-
-    fn free_any(&self, write_id: u64) -> String {
-        format!(
-            "{} WHERE name = {} AND owner = {}",
-            self.freeing(write_id),
-            self.name,
-            self.owner
+            self.0.is_own(slot, fence)
         )
     }
 
     fn request_kill(&self, slot: u32, fence: u64, killer: &str) -> String {
         format!(
             "UPDATE {} SET kill_requested_at = coalesce(kill_requested_at, {NOW}), kill_requested_by = {} WHERE {}",
-            self.tables.locks(),
+            self.0.tables.locks(),
             text_literal(killer),
-            self.is_own(slot, fence)
+            self.0.is_own(slot, fence)
         )
     }
 
-    fn if_row(&self, statement: &str, slot: u32, condition: &str) -> String {
-        format!(
-            "{statement} AND EXISTS (SELECT 1 FROM {} WHERE {} AND {condition})",
-            self.tables.locks(),
-            self.place(slot)
-        )
+    fn own(&self) -> &OwnRows {
+        &self.0
     }
 
-    fn is_own(&self, slot: u32, fence: u64) -> String {
-        let place = self.place(slot);
-        format!("{place} AND owner = {} AND fence = {fence}", self.owner)
+    fn now(&self) -> &'static str {
+        NOW
     }
 
-    fn is_owners(&self, fence: u64) -> String {
-        format!("owner = {} AND fence = {fence}", self.owner)
+    fn is_over(&self, moment: &str) -> String {
+        format!("coalesce({moment} <= {NOW}, true)")
     }
 }

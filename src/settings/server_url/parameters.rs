@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 
+use crate::base::value::one_of;
+use crate::db::SslMode;
+
 /// A connection parameter of libpq.
 #[derive(Debug)]
 pub struct Parameter {
@@ -255,9 +258,26 @@ impl Parameter {
     }
 }
 
+/// The mode by libpq's word.
+///
+/// # Errors
+/// The end of a sentence about the value.
+pub fn mode(text: &str) -> Result<SslMode, String> {
+    let words = [
+        ("disable", SslMode::Disabled),
+        // Without TLS first and then with it is never safer than the other way round.
+        ("allow", SslMode::Preferred),
+        ("prefer", SslMode::Preferred),
+        ("require", SslMode::Required),
+        ("verify-ca", SslMode::VerifyCa),
+        ("verify-full", SslMode::VerifyIdentity),
+    ];
+    one_of(&words, text).map_err(|why| format!("sslmode: {why}"))
+}
+
 /// In a URL, a variable and a service file `sslmode` has libpq's words.
 fn ssl_mode(text: &str) -> Result<Option<&str>, String> {
-    super::tls::mode(text).map(|_| Some(text))
+    mode(text).map(|_| Some(text))
 }
 
 /// `requiressl` is the `sslmode` of old.

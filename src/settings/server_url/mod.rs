@@ -1,19 +1,16 @@
-//! `mysql://[user[:password]@]host[:port][,host[:port]]…[/[database]][?option=value&…]`, with percent-encoding. No error quotes a part
-//! that may be a password. URLs of PostgreSQL are libpq's: `libpq::url` takes them apart.
+//! The URL of a server. No error quotes a part that may be a password.
 
-use std::fmt;
+pub mod hosts;
+mod mysql;
+pub mod parameters;
+mod part;
+mod postgres;
 
-use percent_encoding::percent_decode_str;
-use url::Url;
 use zeroize::Zeroizing;
 
-use super::libpq;
+use super::host::Host;
 use crate::db::Kind;
-
-/// The options after the `?`.
-const OPTIONS: [&str; 6] = [
-    "socket", "protocol", "ssl-mode", "ssl-ca", "ssl-cert", "ssl-key",
-];
+use part::quoted;
 
 /// A URL's parts.
 pub struct Parts {
@@ -23,29 +20,6 @@ pub struct Parts {
     pub hosts: Option<Vec<Host>>,
     /// The settings in it, including user and password.
     pub settings: Vec<(&'static str, Zeroizing<String>)>,
-}
-
-/// A host, with the port if the URL has one.
-#[derive(Debug, Clone)]
-pub struct Host {
-    /// The name or address; an IPv6 address has no brackets.
-    pub name: String,
-    /// The port, never 0.
-    pub port: Option<u16>,
-}
-
-/// Hosts as in a URL.
-pub fn shown(hosts: &[Host]) -> String {
-    let shown = hosts.iter().map(|host| {
-        let name = if host.name.contains(':') {
-            format!("[{}]", host.name)
-        } else {
-            host.name.clone()
-        };
-        host.port
-            .map_or(name.clone(), |port| format!("{name}:{port}"))
-    });
-    shown.collect::<Vec<_>>().join(",")
 }
 
 /// The kind of server that the scheme of a URL names; `None`: the scheme is unknown.
@@ -70,67 +44,13 @@ pub fn parse(text: &str) -> Result<Parts, String> {
         .split_once("://")
         .ok_or("a URL begins with mysql:// or postgres://")?;
     match kind(text.as_bytes()) {
-        Some(Kind::MySql) => {}
-        Some(Kind::Postgres) => return libpq::url::parse(rest, text),
-        None => {
-            return Err(format!(
-                "the scheme{} is unknown; a URL begins with mysql:// or postgres://",
-                quoted(scheme, text)
-            ));
-        }
+        Some(Kind::MySql) => mysql::parse(rest, text),
+        Some(Kind::Postgres) => postgres::parse(rest, text),
+        None => Err(format!(
+            "the scheme{} is unknown; a URL begins with mysql:// or postgres://",
+            quoted(scheme, text)
+        )),
     }
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (authority, tail) = rest.split_at(end);
-    let (account, hosts) = match authority.rsplit_once('@') {
-        Some((account, hosts)) => (account, hosts),
-        None => ("", authority),
-    };
-    let hosts = match hosts {
-        "" => None,
-        hosts => Some(hosts.split(',').map(host).collect::<Result<Vec<_>, _>>()?),
-    };
-    let mut options = Vec::new();
-    let (user, password) = match account.split_once(':') {
-        Some((user, password)) => (user, Some(password)),
-        None => (account, None),
-    };
-    if !user.is_empty() {
-        options.push(("user", decoded(user, "user")?));
-    }
-    if let Some(password) = password {
-        options.push(("password", decoded(password, "password")?));
-    }
-
-    let tail = Url::parse(&format!("mysql://host{tail}")).map_err(|wrong| wrong.to_string())?;
-    if let Some(path) = tail
-        .path()
-        .strip_prefix('/')
-        .filter(|path| !path.is_empty())
-    {
-        // Usually this is the @ after a password that contains a /.
-        if path.contains(['/', '@']) {
-            return Err("one name of a database may follow the / in the URL".to_owned());
-        }
-        options.push(("database", decoded(path, "database")?));
-    }
-    if tail.fragment().is_some() {
-        return Err("a # in the URL must be written as %23".to_owned());
-    }
-    for (key, value) in tail.query_pairs() {
-        let option = OPTIONS
-            .into_iter()
-            .find(|option| *option == key)
-            .ok_or_else(|| format!("the URL parameter{} is unknown", quoted(&key, text)))?;
-        if options.iter().any(|(given, _)| *given == option) {
-            return Err(format!("the URL parameter {option} is given twice"));
-        }
-        options.push((option, value.into_owned().into()));
-    }
-    Ok(Parts {
-        kind: Kind::MySql,
-        hosts,
-        settings: options,
-    })
 }
 
 /// The password in a URL.
@@ -139,63 +59,6 @@ pub fn password_in(text: &str) -> Option<Zeroizing<String>> {
     options
         .find(|(option, _)| *option == "password")
         .map(|(_, password)| password)
-}
-
-/// A part of a URL without its percent-encoding.
-pub fn decoded(text: &str, what: &str) -> Result<Zeroizing<String>, String> {
-    let is_encoded = |code: &str| {
-        let code = code.as_bytes().get(..2);
-        code.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
-    };
-    if !text.split('%').skip(1).all(is_encoded) {
-        return Err(format!(
-            "a % in the {what} of the URL must be written as %25"
-        ));
-    }
-    let text = percent_decode_str(text).decode_utf8();
-    match text {
-        Ok(text) if text.contains('\0') => Err(format!("the {what} in the URL has a byte 0")),
-        Ok(text) => Ok(Zeroizing::new(text.into_owned())),
-        Err(_) => Err(format!("the {what} in the URL is not UTF-8")),
-    }
-}
-
-/// ` "word"`, or nothing if the word may be part of a password. If a password contains an unencoded `/`, `?` or `#`, the rest of it
-/// follows there, with its `@`.
-pub fn quoted(word: &str, url: &str) -> String {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let tail = rest.find(['/', '?', '#']).map_or("", |at| &rest[at..]);
-    let harmless = word
-        .chars()
-        .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
-    if harmless && !tail.contains('@') {
-        format!(" {word:?}")
-    } else {
-        String::new()
-    }
-}
-
-/// One `host[:port]` of a URL.
-fn host(text: &str) -> Result<Host, String> {
-    let wrong = |why: &dyn fmt::Display| format!("a host in the URL cannot be read: {why}");
-    if text.matches(':').count() > 1 && !text.starts_with('[') {
-        return Err(wrong(
-            &"an IPv6 address is written in brackets, as in [::1]",
-        ));
-    }
-    let url = Url::parse(&format!("mysql://{text}/")).map_err(|why| wrong(&why))?;
-    let name = url
-        .host_str()
-        .filter(|name| !name.is_empty())
-        .ok_or_else(|| wrong(&"is empty"))?;
-    if url.port() == Some(0) {
-        return Err(wrong(&"a port is a number from 1 to 65535"));
-    }
-    let name = decoded(name.trim_start_matches('[').trim_end_matches(']'), "host")?;
-    Ok(Host {
-        name: name.to_string(),
-        port: url.port(),
-    })
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use zeroize::Zeroizing;
 
-use super::hosts;
 use super::parameters::Parameter;
+use super::part::{decoded, quoted};
+use super::{Parts, hosts};
 use crate::db::Kind;
-use crate::settings::server_url::{Parts, decoded, quoted};
 
 /// The settings of a URL so far.
 #[derive(Default)]

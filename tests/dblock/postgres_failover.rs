@@ -1,0 +1,151 @@
+//! Durable locks on PostgreSQL over a fail-over to a standby, one that has all commits and one that lacks some; and through a pooler.
+
+use std::process::Stdio;
+
+use crate::harness::{
+    Dblock, Kind, PgBouncer, Running, SOON, Server, Watcher, eventually, eventually_gone, unique,
+    works,
+};
+use crate::postgres_servers::{both, standby_of};
+
+/// Commits wait for the standby, if there is one.
+const SYNCHRONOUS: [&str; 2] = ["-c", "synchronous_commit=on"];
+
+/// A durable run on the first of these servers that takes writes.
+fn durable(url: &str, name: &str) -> Dblock {
+    let url = format!("{url}?target_session_attrs=read-write");
+    Dblock::run_at(&url, name).args(["--durable", "--ttl", "60", "--kill-after", "1"])
+}
+
+/// One that holds the lock until its stdin ends, and says which fence it has.
+#[track_caller]
+fn holder(url: &str, name: &str) -> (Running, i32, u64) {
+    let run = durable(url, name).without_terminal().stdin(Stdio::piped());
+    let mut run = run
+        .sh("echo fence $DBLOCK_FENCE; echo shell $$; read x; exit 5")
+        .spawn();
+    let command = run.wait_pid("shell");
+    let line = run.wait_line("fence ", SOON);
+    (
+        run,
+        command,
+        line["fence ".len()..].parse().expect("a number"),
+    )
+}
+
+/// The fence of the next run.
+#[track_caller]
+fn next_fence(url: &str, name: &str) -> u64 {
+    let output = durable(url, name).sh("echo $DBLOCK_FENCE").output();
+    output
+        .expect_code(0)
+        .stdout
+        .trim()
+        .parse()
+        .expect("a number")
+}
+
+#[test]
+fn a_grant_that_a_synchronous_standby_has_outlives_the_primary_and_fences_go_on() {
+    let primary = Server::private_with(Kind::Postgres, &SYNCHRONOUS);
+    primary.make_tables();
+    let standby = standby_of(&primary);
+    let mut admin = primary.postgres();
+    admin.run("ALTER SYSTEM SET synchronous_standby_names = '*'");
+    admin.run("SELECT pg_reload_conf()");
+    eventually("commits wait for it", SOON, || {
+        admin.is("EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync')")
+    });
+    let (url, name) = (both(&standby, &primary), unique("synchronous"));
+    assert_eq!(next_fence(&url, &name), 1);
+    let (mut run, command, fence) = holder(&url, &name);
+    assert_eq!(fence, 2);
+    let waiting = durable(&url, &name).args(["--wait", "5m"]);
+    let waiting = waiting.sh("echo $DBLOCK_FENCE").spawn();
+    eventually("it waits", SOON, || primary.waiters(&name).len() == 1);
+
+    primary.kill();
+    assert!(standby.postgres().is("pg_promote()"));
+    let query = format!(
+        "SELECT fence FROM dblock.dblock_locks WHERE name = '{name}' AND owner IS NOT NULL"
+    );
+    let mut admin = standby.postgres();
+    assert_eq!(admin.value(&query), Some(fence), "the grant is there");
+    eventually("both are there", SOON, || admin.sessions().len() == 2);
+    durable(&url, &name)
+        .sh("echo ran")
+        .output()
+        .expect_code(75)
+        .expect_stdout("");
+    assert!(
+        crate::harness::runs(command) && run.is_running(),
+        "{}",
+        run.stderr()
+    );
+    drop(run.take_stdin());
+    run.wait().expect_code(5).expect_silence();
+    waiting.wait().expect_code(0).expect_stdout("3\n");
+}
+
+#[test]
+fn a_grant_that_a_standby_lacks_is_noticed_and_its_command_ended() {
+    let primary = Server::private_with(Kind::Postgres, &SYNCHRONOUS);
+    primary.make_tables();
+    let standby = standby_of(&primary);
+    let (url, name) = (both(&primary, &standby), unique("lags"));
+    assert_eq!(next_fence(&url, &name), 1);
+    let released = format!(
+        "SELECT 1 FROM dblock.dblock_locks WHERE name = '{name}' AND owner IS NULL AND fence = 1"
+    );
+    eventually("the standby has the release", SOON, || {
+        standby.postgres().value(&released) == Some(1)
+    });
+    // It hears nothing any more.
+    let mut admin = standby.postgres();
+    admin.run("ALTER SYSTEM SET primary_conninfo = ''");
+    admin.run("SELECT pg_reload_conf()");
+    eventually("it is cut off", SOON, || {
+        primary
+            .postgres()
+            .is("NOT EXISTS (SELECT FROM pg_stat_replication)")
+    });
+    let (mut run, command, fence) = holder(&url, &name);
+    assert_eq!(fence, 2);
+    primary.kill();
+    assert!(standby.postgres().is("pg_promote()"));
+    let output = run.wait_within(SOON);
+    output
+        .expect_code(74)
+        .expect_said(["its row says that nobody holds it"]);
+    eventually_gone(command, SOON);
+    // The new primary does not know that this fence was handed out.
+    assert_eq!(next_fence(&url, &name), fence);
+}
+
+#[test]
+fn a_durable_lock_is_held_through_a_pooler_of_sessions_and_outlives_its_session() {
+    let server = Server::durable(Kind::Postgres);
+    let pooler = PgBouncer::start(server, "session");
+    let (url, name) = (format!("{}?pooler=session", pooler.url()), unique("pooled"));
+    let run = Dblock::run_at(&url, &name)
+        .arg("--durable")
+        .stdin(Stdio::piped());
+    let mut run = run.sh("echo fence $DBLOCK_FENCE; read x; exit 3").spawn();
+    run.wait_line("fence 1", SOON);
+    let session = server.holder(&name).expect("it is held");
+    server.watcher().end_session(session);
+    eventually("another session holds it", SOON, || {
+        server.holder(&name).is_some_and(|id| id != session)
+    });
+    for url in [&url, &server.url()] {
+        let other = Dblock::run_at(url, &name).arg("--durable");
+        other
+            .sh("echo ran")
+            .output()
+            .expect_code(75)
+            .expect_stdout("");
+    }
+    drop(run.take_stdin());
+    run.wait().expect_code(3).expect_silence();
+    works(Dblock::run(server, &name));
+}

@@ -1,0 +1,121 @@
+//! Jobs that log in to PostgreSQL with several roles: what one sees of another's lock, and whether it may end its holder.
+
+use std::process::Stdio;
+
+use crate::harness::{Dblock, Kind, Running, SOON, Server, unique};
+
+/// A holder that logs in with this account.
+#[track_caller]
+fn holder(server: &Server, name: &str, (account, password): (&str, &str)) -> Running {
+    let run = Dblock::run(server, name).user(account);
+    let run = run.env("DBLOCK_PASSWORD", password).without_terminal();
+    let mut run = run
+        .stdin(Stdio::piped())
+        .sh("echo runs; read x; exit 0")
+        .spawn();
+    run.wait_line("runs", SOON);
+    run
+}
+
+#[test]
+fn a_holder_of_another_role_is_seen_and_ended_with_the_grant_that_is_named() {
+    let server = Server::shared(Kind::Postgres);
+    let (name, account) = (unique("role"), server.account());
+    let at = |command| Dblock::at(server, command).user(&account);
+    let mut held = holder(server, &name, ("dblock", "dblock-secret"));
+    let session = server.holder(&name).expect("it is held");
+
+    let seen = at("status").args(["--json", &name]).output().json();
+    let holder = &seen["locks"][0]["holders"][0];
+    assert_eq!(holder["connection"], session, "{seen}");
+    assert_eq!(holder["dblock"], true, "{seen}");
+    assert_eq!(holder["pid"], held.pid(), "{seen}");
+    assert_eq!(holder["program"], "sh", "{seen}");
+    let grant = format!("GRANT pg_read_all_stats TO \"{account}\"");
+    let unseen = seen["not_visible"][0].as_str().unwrap_or_default();
+    assert!(unseen.contains(&grant), "{seen}");
+    server.postgres().run(&grant);
+    let seen = at("status").args(["--json", &name]).output().json();
+    assert_eq!(
+        seen["not_visible"].as_array().map(Vec::len),
+        Some(0),
+        "{seen}"
+    );
+
+    let grant = format!("GRANT pg_signal_backend TO \"{account}\"");
+    let refused = at("kill").arg(&name).output();
+    refused.expect_code(77).expect_one_line(&grant);
+    assert_eq!(
+        server.holder(&name),
+        Some(session),
+        "nothing has happened to it"
+    );
+    server.postgres().run(&grant);
+    at("kill").arg(&name).output().expect_code(0);
+    held.wait_within(SOON).expect_code(74);
+}
+
+#[test]
+fn the_holder_of_a_superuser_is_ended_by_a_superuser_alone() {
+    let server = Server::shared(Kind::Postgres);
+    let (name, account) = (unique("superuser"), server.account());
+    let mut held = holder(server, &name, ("admin", "admin-secret"));
+    server
+        .postgres()
+        .run(&format!("GRANT pg_signal_backend TO \"{account}\""));
+    let kill = || Dblock::at(server, "kill").arg(&name);
+    let refused = kill().user(&account).output();
+    refused
+        .expect_code(77)
+        .expect_one_line("only a superuser may end");
+    assert!(!refused.stderr.contains("GRANT"), "{refused:#?}");
+    let admin = kill().user("admin").env("DBLOCK_PASSWORD", "admin-secret");
+    admin.output().expect_code(0);
+    held.wait_within(SOON).expect_code(74);
+}
+
+#[test]
+fn init_names_the_grant_that_its_role_lacks() {
+    let server = Server::shared(Kind::Postgres);
+    let (schema, account) = (unique("lacks"), server.account());
+    let init = || {
+        let init = Dblock::at(server, "init").user(&account);
+        init.env("DBLOCK_SCHEMA", &schema).output()
+    };
+    let advised = |advice: &str| {
+        let grant = format!("an administrator can {advice}");
+        init().expect_code(77).expect_one_line(&grant);
+        server.postgres().run(advice);
+        init().expect_code(0);
+        server
+            .postgres()
+            .run(&format!("DROP SCHEMA \"{schema}\" CASCADE"));
+    };
+    advised(&format!(
+        "CREATE SCHEMA \"{schema}\" AUTHORIZATION \"{account}\""
+    ));
+    server
+        .postgres()
+        .run(&format!("CREATE SCHEMA \"{schema}\""));
+    advised(&format!(
+        "GRANT USAGE, CREATE ON SCHEMA \"{schema}\" TO \"{account}\""
+    ));
+    // The tables of another role are not its to change.
+    server
+        .postgres()
+        .run(&format!("CREATE SCHEMA \"{schema}\" AUTHORIZATION dblock"));
+    let owner = Dblock::at(server, "init").env("DBLOCK_SCHEMA", &schema);
+    owner.output().expect_code(0);
+    for grant in [
+        "USAGE, CREATE ON SCHEMA \"SCHEMA\"",
+        "SELECT ON ALL TABLES IN SCHEMA \"SCHEMA\"",
+    ] {
+        let grant = grant.replace("SCHEMA\"", &format!("{schema}\""));
+        server
+            .postgres()
+            .run(&format!("GRANT {grant} TO \"{account}\""));
+        init()
+            .expect_code(77)
+            .expect_one_line("its tables are another role's");
+    }
+}
