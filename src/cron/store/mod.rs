@@ -9,6 +9,7 @@ mod manage;
 mod publish;
 mod reasons;
 mod settle;
+mod statements;
 
 pub use attempts::{Abandon, Claim, Finish, Retake, ask_run, in_transaction};
 pub use daemons::{
