@@ -13,7 +13,7 @@ mod versions;
 #[cfg(test)]
 pub use fixture::Fixture;
 pub use install::{Installed, Installer, Keep};
-pub use postgres::prepare as postgres_prepare;
+pub use postgres::{end_when_idle as postgres_end_when_idle, prepare as postgres_prepare};
 pub use statements::{CATCH_UP_IN_GROUP, LONGEST_LOCK_WAIT, Node, prepare as prepare_sql};
 pub use tables::{
     CRON_DAEMONS, CRON_JOBS, CRON_TICKS, DEAD, DELAYED, DONE, DUE, JOB_KEYS, JOB_PARTS, JOBS,

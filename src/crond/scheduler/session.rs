@@ -11,7 +11,7 @@ use crate::base::log::Level;
 use crate::cron::open;
 use crate::db::{Fault, Session};
 use crate::keeper::{Duty, NoAnswer, capped};
-use crate::lock::named::Request;
+use crate::lock::named::{Request, number_of_shared};
 use crate::lock::rows::{RowLock, SharedServer};
 use crate::lock::{run_lock_of, shared_session_lock};
 
@@ -43,9 +43,10 @@ impl Scheduler<'_> {
         let (tables, idle) = (self.tables, self.shared.limit);
         let limit = self.answer_limit();
         let opened = self.connection.open(limit, |session| {
+            let number = number_of_shared(session)?;
             open(tables, idle.as_secs(), session)?;
             let server = SharedServer::ask(tables, limit, session)?;
-            let mark = shared_session_lock(session.handshake_id());
+            let mark = shared_session_lock(number);
             without_named_locks(Request::mark(&mark, session))?;
             Ok(server)
         });

@@ -4,7 +4,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::fitness::{Fitness, OLDEST_POSTGRES, ServerTraits, Unfit};
+use super::fitness::{Fitness, ServerTraits, Unfit, refuse_postgres};
 use super::queue::{Answer, Plan};
 use super::statements::{
     Statements, ask_is_one_of_several, release_once, set_idle_timeout, shorten_idle_timeout,
@@ -247,20 +247,7 @@ impl Request {
         if self.kind != Kind::Postgres {
             return Ok(());
         }
-        if session.parameter("crdb_version").is_some() {
-            let line = format!("{session} {}", Unfit::Cockroach);
-            return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
-        }
-        let version = session.parameter("server_version").unwrap_or_default();
-        let major = version.split(|c: char| !c.is_ascii_digit()).next();
-        let major: Option<u32> = major.and_then(|major| major.parse().ok());
-        if major.is_some_and(|major| major < OLDEST_POSTGRES) {
-            let line = format!(
-                "{session} is PostgreSQL {version}: dblock needs {OLDEST_POSTGRES} or newer, where a lock frees itself when \
-                 its host has vanished"
-            );
-            return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
-        }
+        refuse_postgres(session)?;
         let is_on = |name| session.parameter(name) == Some("on");
         self.check_writes(is_on("in_hot_standby") || is_on("default_transaction_read_only"))
     }

@@ -2,6 +2,7 @@
 //! same for all servers, and stands beside what is asked.
 
 mod mysql;
+mod postgres;
 
 use std::time::Duration;
 
@@ -11,8 +12,10 @@ use super::look::Look;
 use super::manage::Skipped;
 use super::publish::{Definition, NewJob, Publish};
 use super::settle::SettleStep;
+use crate::db::Kind;
 use crate::schema::{CRON_DAEMONS, CRON_JOBS, CRON_TICKS, RUNS, Tables};
 use mysql::MySqlCron;
+use postgres::PostgresCron;
 
 /// The texts, without the names of the statements. Where several are returned, they follow one another in a transaction.
 pub trait CronText {
@@ -112,7 +115,11 @@ pub trait CronText {
 
 /// The texts for the servers of these tables.
 pub fn text(tables: &Tables) -> Box<dyn CronText> {
-    Box::new(MySqlCron(Names::of(tables)))
+    let names = Names::of(tables);
+    match tables.kind() {
+        Kind::MySql => Box::new(MySqlCron(names)),
+        Kind::Postgres => Box::new(PostgresCron(names)),
+    }
 }
 
 /// The names of the tables.
