@@ -41,7 +41,7 @@ impl Register<'_> {
     /// The server's time.
     pub fn batch(&self) -> Batch<'static, i64> {
         let text = text(self.tables);
-        let statements = vec![text.register(self), text.now()];
+        let statements = vec![text.register(self), text.clock()];
         batch("cron register", statements).read_last(|rows| rows.value()?.ok_or_else(no_answer))
     }
 }

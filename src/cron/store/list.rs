@@ -115,7 +115,7 @@ pub fn list(
 }
 
 fn ask_now(text: &dyn CronText) -> Ask<'static, i64> {
-    ask("cron now", text.now(), |rows| {
+    ask("cron now", text.clock(), |rows| {
         Ok(rows.value()?.unwrap_or_default())
     })
 }
