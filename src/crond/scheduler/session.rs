@@ -30,6 +30,8 @@ pub(super) struct SharedSession {
     pub is_new: bool,
     /// Whether it holds the daemon's own lock, so that no older session of the daemon is left.
     pub is_only: bool,
+    /// The timeline of its PostgreSQL, which grows with each fail-over; zero: unknown.
+    pub timeline: u32,
     /// How long the server keeps it when this process is silent: no longer than the shortest TTL.
     pub limit: Duration,
 }
@@ -42,8 +44,9 @@ impl Scheduler<'_> {
         }
         let (tables, idle) = (self.tables, self.shared.limit);
         let limit = self.answer_limit();
+        let timeline = &mut self.shared.timeline;
         let opened = self.connection.open(limit, |session| {
-            let number = number_of_shared(session)?;
+            let number = number_of_shared(timeline, session)?;
             open(tables, idle.as_secs(), session)?;
             let server = SharedServer::ask(tables, limit, session)?;
             let mark = shared_session_lock(number);
@@ -59,7 +62,7 @@ impl Scheduler<'_> {
                     server: Some(server),
                     is_new: true,
                     is_only: false,
-                    limit: idle,
+                    ..self.shared
                 };
                 self.view.looked = None;
                 self.registration.has_touched = false;

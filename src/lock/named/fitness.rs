@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::base::exit::{Failure, Reason};
 use crate::db::cluster::is_wsrep;
-use crate::db::{Fault, Kind, Session, ask_session_info};
+use crate::db::{Ask, Fault, Kind, Session, TIMELINE, ask_session_info, ask_value};
 
 /// A server must keep an idle session at least this long: whole seconds, with room for a renewal and for the command's end.
 const SHORTEST_IDLE_LIMIT: Duration = Duration::from_secs(4);
@@ -110,12 +110,16 @@ pub fn refuse_postgres(session: &Session) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The number of a session that has several locks and other uses, as its server knows it. On PostgreSQL this is the first statement: it shows a
-/// pooler that may share sessions, before anything is set or locked there.
+/// Why a server is passed over on which less has happened than on the one before.
+pub const OLDER_TIMELINE: &str = "it is the server from before a fail-over: its timeline is older";
+
+/// The number of a session that has several locks and other uses, as its server knows it. On PostgreSQL this comes before anything is set or
+/// locked there: it shows a pooler that may share sessions, and a server from before a fail-over. `timeline` is that of the server before,
+/// and then this one's; zero: unknown.
 ///
 /// # Errors
-/// As [`refuse_postgres`], and for such a pooler; any fault of a statement.
-pub fn number_of_shared(session: &mut Session) -> Result<u64, Fault> {
+/// As [`refuse_postgres`], and for such a pooler or server; any fault of a statement.
+pub fn number_of_shared(timeline: &mut u32, session: &mut Session) -> Result<u64, Fault> {
     let login = session.handshake_id();
     if session.kind() != Kind::Postgres {
         return Ok(login);
@@ -126,7 +130,20 @@ pub fn number_of_shared(session: &mut Session) -> Result<u64, Fault> {
         let line = format!("{session} {}", Unfit::Pooler);
         return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
     }
+    let found = match session.run(&ask_timeline()) {
+        // Not every server tells it.
+        Err(Fault::NoSuchVariable(_)) => None,
+        found => found?,
+    };
+    if found.is_some_and(|found| found < *timeline) {
+        return Err(Fault::Gone(OLDER_TIMELINE.to_owned()));
+    }
+    *timeline = found.unwrap_or_default();
     Ok(number)
+}
+
+fn ask_timeline() -> Ask<'static, Option<u32>> {
+    ask_value("timeline", format!("SELECT timeline_id FROM {TIMELINE}()"))
 }
 
 /// The server's traits, from the answer to a session's first step. A missing value counts as fit.

@@ -4,7 +4,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::fitness::{Fitness, ServerTraits, Unfit, refuse_postgres};
+use super::fitness::{Fitness, OLDER_TIMELINE, ServerTraits, Unfit, refuse_postgres};
 use super::queue::{Answer, Plan};
 use super::statements::{
     Statements, ask_is_one_of_several, release_once, set_idle_timeout, shorten_idle_timeout,
@@ -297,8 +297,7 @@ impl Request {
             .timeline
             .is_some_and(|timeline| timeline < self.timeline)
         {
-            let cause = "it is the server from before a fail-over: its timeline is older";
-            return Err(Fault::Gone(cause.to_owned()));
+            return Err(Fault::Gone(OLDER_TIMELINE.to_owned()));
         }
         self.timeline = traits.timeline.unwrap_or_default();
         if self.kind == Kind::Postgres && traits.may_be_one_of_several() {
