@@ -187,6 +187,24 @@ impl<'a> Crontab<'a> {
         }
     }
 
+    /// The start of 1970, in SQL.
+    pub fn epoch(&self) -> &'static str {
+        match self.tables.kind() {
+            Kind::MariaDb | Kind::MySql => "TIMESTAMP'1970-01-01 00:00:00'",
+            Kind::Postgres => "timestamptz 'epoch'",
+        }
+    }
+
+    /// The microseconds from then to a moment, in SQL.
+    pub fn micros(&self, moment: &str) -> String {
+        match self.tables.kind() {
+            Kind::MariaDb | Kind::MySql => {
+                format!("TIMESTAMPDIFF(MICROSECOND, {}, {moment})", self.epoch())
+            }
+            Kind::Postgres => format!("(extract(epoch FROM {moment}) * 1000000)::bigint"),
+        }
+    }
+
     /// The month and day of a moment of a row, in SQL.
     pub fn date(&self, column: &str) -> String {
         match self.tables.kind() {

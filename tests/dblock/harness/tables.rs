@@ -135,6 +135,18 @@ impl<'a> Tables<'a> {
         done.unwrap_or_else(|error| panic!("{statement}: {error}"));
     }
 
+    /// How many rows a statement of MySQL's changes there; `None`: the server refuses it.
+    pub fn try_change(&self, statement: &str) -> Option<u64> {
+        if self.server.kind == Kind::Postgres {
+            let statement = format!("{} RETURNING 1", in_its_words(statement));
+            let rows = self.postgres().try_query(&statement).ok()?;
+            return u64::try_from(rows.len()).ok();
+        }
+        let mut admin = self.admin();
+        admin.query_drop(statement).ok()?;
+        Some(admin.affected_rows())
+    }
+
     /// Locks rows of a table, until this is dropped.
     #[track_caller]
     pub fn lock(&self, rows: &str) -> Client {
