@@ -25,7 +25,6 @@ pub use ask::{
 };
 pub use connect::{Connector, PassedOver};
 pub use fault::{Fault, may_pass};
-pub use mysql::{NO_PRIVILEGE, NO_TABLE};
 pub use peer::{
     ALL_ATTRIBUTES, Claims, Client, OWN_ATTRIBUTES, PROGRAM, claims, client, short_address,
 };

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::ask::Reply;
 use super::fault::Fault;
 use super::row::Row;
+use super::{mysql, postgres};
 
 /// A connection to a server, after the login. Dropping it logs out. Between statements its descriptor becomes readable only when the server
 /// has ended the session.
@@ -75,6 +76,24 @@ pub enum Code {
     Number(u16),
     /// The SQLSTATE of PostgreSQL, five characters.
     State([u8; 5]),
+}
+
+impl Code {
+    /// Whether the server has no such table, or no place for it.
+    pub fn is_no_table(self) -> bool {
+        match self {
+            Self::Number(number) => mysql::NO_TABLE.contains(&number),
+            Self::State(state) => postgres::NO_TABLE.contains(&&state),
+        }
+    }
+
+    /// Whether the account lacks a privilege for that.
+    pub fn is_no_privilege(self) -> bool {
+        match self {
+            Self::Number(number) => mysql::NO_PRIVILEGE.contains(&number),
+            Self::State(state) => state == *postgres::NO_PRIVILEGE,
+        }
+    }
 }
 
 impl fmt::Display for Code {

@@ -20,7 +20,7 @@ use crate::db::{Connector, Fault, Kind, Session, command, postgres_sql};
 const TURN_LIMIT: u32 = 30;
 
 /// How long the server keeps an idle session, in seconds: if the host vanishes, other inits get their turn then.
-const SESSION_LIMIT: u32 = 60;
+const SESSION_LIMIT: u64 = 60;
 
 /// The pause before the next round when no server can be used now.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -133,7 +133,7 @@ impl Installer {
                         let limit = format!("SET SESSION wait_timeout = {SESSION_LIMIT}");
                         command("init session", limit)
                     }
-                    Kind::Postgres => postgres::end_when_idle(SESSION_LIMIT),
+                    Kind::Postgres => postgres::end_when_idle("init session", SESSION_LIMIT),
                 };
                 session.run(&limit)?;
                 if is_read_only(session)? {

@@ -13,7 +13,7 @@ mod versions;
 #[cfg(test)]
 pub use fixture::Fixture;
 pub use install::{Installed, Installer, Keep};
-pub use postgres::prepare as postgres_prepare;
+pub use postgres::{end_when_idle as postgres_end_when_idle, prepare as postgres_prepare};
 pub use statements::{CATCH_UP_IN_GROUP, LONGEST_LOCK_WAIT, Node, prepare as prepare_sql};
 pub use tables::{
     CRON_DAEMONS, CRON_JOBS, CRON_TICKS, DEAD, DELAYED, DONE, DUE, JOB_KEYS, JOB_PARTS, JOBS,
@@ -31,7 +31,8 @@ use std::rc::Rc;
 
 use crate::base::exit::{Failure, Reason};
 use crate::db::{
-    Ask, ConnectOptions, Fault, Kind, Row, Session, ask, postgres_sql, quoted_identifier,
+    Ask, ConnectOptions, Fault, Kind, Row, Session, SessionInfo, ask, postgres_sql,
+    quoted_identifier,
 };
 
 /// The tables of one database, or on PostgreSQL of one schema of the database.
@@ -130,7 +131,7 @@ impl Tables {
     }
 
     /// The [name](Tables::name), quoted.
-    fn quoted_name(&self) -> String {
+    pub fn quoted_name(&self) -> String {
         match self.kind {
             Kind::MySql => quoted_identifier(&self.name),
             Kind::Postgres => postgres_sql::quoted_identifier(&self.name),
@@ -159,6 +160,22 @@ impl Tables {
             Kind::Postgres => format!(
                 "dblock needs USAGE on the schema {name}, and SELECT, INSERT, UPDATE and DELETE on its tables, which dblock init makes there; if they are elsewhere, name their schema with --schema"
             ),
+        }
+    }
+
+    /// The statements that let an account use them.
+    pub fn grant_to(&self, info: &SessionInfo) -> String {
+        match self.kind {
+            Kind::MySql => format!(
+                "GRANT SELECT, INSERT, UPDATE, DELETE ON {}.* TO {}",
+                self.quoted_name(),
+                info.quoted_account()
+            ),
+            Kind::Postgres => {
+                let role = postgres_sql::quoted_identifier(&info.account);
+                let [schema, tables, _] = postgres::grants(&self.name, &role);
+                format!("{schema}; {tables}")
+            }
         }
     }
 

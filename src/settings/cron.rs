@@ -48,7 +48,7 @@ pub fn run(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
         Vec::new()
     };
     let hooks = of_run::hooks(&mut sources)?;
-    let connection = connection(&mut sources, log, Part::Cron)?;
+    let connection = connection(&mut sources, log, Part::Everywhere)?;
     check_password_file(&connection.password)?;
     let spec = Spec {
         file,
@@ -94,7 +94,7 @@ fn commands(text: &str) -> Result<u32, String> {
 pub fn of_job(mut line: CommandLine) -> Result<(String, Common), Failure> {
     let name = line.arguments.pop().unwrap_or_default();
     let name = Given::new("NAME", name, Origin::Argument).read(super::lock_name)?;
-    with_common(line.settings, Part::Cron, |_| Ok(name.to_string()))
+    with_common(line.settings, Part::Everywhere, |_| Ok(name.to_string()))
 }
 
 /// Reads the settings of `dblock cron list`, which are the common ones.
@@ -102,7 +102,7 @@ pub fn of_job(mut line: CommandLine) -> Result<(String, Common), Failure> {
 /// # Errors
 /// As [`run()`](super::run()).
 pub fn list(line: CommandLine) -> Result<Common, Failure> {
-    with_common(line.settings, Part::Cron, |_| Ok(())).map(|((), common)| common)
+    with_common(line.settings, Part::Everywhere, |_| Ok(())).map(|((), common)| common)
 }
 
 /// Reads the settings of `dblock cron check`.

@@ -8,8 +8,6 @@ use crate::db::{ConnectOptions, Kind};
 pub enum Part {
     /// What works on servers of each kind.
     Everywhere,
-    /// `cron`, except `cron check`, which asks no server.
-    Cron,
     /// `queue`.
     Queue,
 }
@@ -31,7 +29,6 @@ impl Part {
     pub fn check(self, kind: Kind) -> Result<(), Failure> {
         let what = match (kind, self) {
             (Kind::MySql, _) | (_, Self::Everywhere) => return Ok(()),
-            (Kind::Postgres, Self::Cron) => "cron",
             (Kind::Postgres, Self::Queue) => "queue",
         };
         let line = format!("dblock {what} works on MySQL and MariaDB, and not yet on PostgreSQL");

@@ -13,8 +13,8 @@ use nix::sys::signal::Signal;
 
 use crate::harness::crontab::{commands_of, end, job, questions, scheduler_of};
 use crate::harness::{
-    Crontab, Dblock, Frozen, Kind, PASSWORD, Running, SOON, Server, both_servers, eventually,
-    eventually_gone, polls, quoted, send, stat_field, unique, within, write_program,
+    Crontab, Dblock, Frozen, Kind, PASSWORD, Running, SOON, Server, all_servers, both_servers,
+    eventually, eventually_gone, polls, quoted, send, stat_field, unique, within, write_program,
 };
 
 /// A job whose ticks are far away.
@@ -183,16 +183,18 @@ both_servers! {
         crontab.eventually_idle();
         assert!(second.is_running());
     }
+}
 
+all_servers! {
     fn commands_run_on_while_the_tables_are_missing_and_then_the_daemon_goes_on(server) {
         let crontab = Crontab::new(server, &job("", "echo begin >>{}; sleep 5; echo end >>{}"));
         let mut host = crontab.start(&[]);
         crontab.due("job");
         crontab.eventually_lines(1);
-        crontab.tables.sql("RENAME TABLE dblock_cron_jobs TO elsewhere");
+        crontab.tables.sql("ALTER TABLE dblock_cron_jobs RENAME TO elsewhere");
         host.wait_stderr("; no ticks are taken until that is over", SOON);
         eventually("the command has ended", SOON, || crontab.lines() == ["begin", "end"]);
-        crontab.tables.sql("RENAME TABLE elsewhere TO dblock_cron_jobs");
+        crontab.tables.sql("ALTER TABLE elsewhere RENAME TO dblock_cron_jobs");
         host.wait_stderr("dblock: ticks are taken again", SOON);
         crontab.eventually_idle();
         assert_eq!(crontab.count("dblock_runs WHERE outcome = 'ran' AND exit_code = 0"), 1);
@@ -200,7 +202,9 @@ both_servers! {
         crontab.eventually_lines(3);
         end(host);
     }
+}
 
+both_servers! {
     fn commands_run_on_while_the_password_is_another_and_then_the_daemon_goes_on(server) {
         let crontab = Crontab::new(server, &job("", "echo begin >>{}; sleep 5; echo end >>{}"));
         let (account, mut host) = start_with_account(server, &crontab);
@@ -354,11 +358,15 @@ both_servers! {
         end(third);
         end(other);
     }
+}
 
+all_servers! {
     fn a_row_that_somebody_has_locked_holds_up_no_other_job(server) {
         a_row_is_locked(server, "20s");
     }
+}
 
+both_servers! {
     fn a_row_that_somebody_has_locked_holds_up_no_other_job_also_with_a_short_connect_timeout(server) {
         a_row_is_locked(server, "2s");
     }
@@ -539,14 +547,10 @@ fn a_row_is_locked(server: &Server, connect_timeout: &str) {
     crontab.tables.sql(
         "UPDATE dblock_cron_jobs SET next_at = UTC_TIMESTAMP(6) + INTERVAL 3 SECOND, changed_at = UTC_TIMESTAMP(6)",
     );
-    let mut holder = crontab.tables.admin();
-    holder.query_drop("BEGIN").unwrap();
-    holder
-        .query_drop(format!(
-            "SELECT * FROM dblock_cron_jobs WHERE name = '{}' FOR UPDATE",
-            crontab.name("job3")
-        ))
-        .unwrap();
+    let holder = crontab.tables.lock(&format!(
+        "dblock_cron_jobs WHERE name = '{}'",
+        crontab.name("job3")
+    ));
     let mut lines = crontab.eventually_lines(7);
     lines.sort();
     assert_eq!(lines, ["0", "1", "2", "4", "5", "6", "7"]);
@@ -559,7 +563,7 @@ fn a_row_is_locked(server: &Server, connect_timeout: &str) {
     // A row that is locked is no reason to connect again.
     let said = host.stderr();
     assert!(!said.contains("lost the session"), "{said}");
-    holder.query_drop("ROLLBACK").unwrap();
+    drop(holder);
     assert_eq!(crontab.eventually_lines(10)[9], "3");
 }
 

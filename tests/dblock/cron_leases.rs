@@ -8,8 +8,8 @@ use nix::sys::signal::Signal;
 
 use crate::harness::crontab::{commands_of, end, job, scheduler_of};
 use crate::harness::{
-    Crontab, Frozen, Proxy, Running, SOON, Server, allow_files, both_servers, children_of,
-    eventually, send, stat_field, within,
+    Crontab, Frozen, Proxy, Running, SOON, Server, Watcher, all_servers, allow_files, both_servers,
+    children_of, eventually, send, stat_field, within,
 };
 
 /// It stays until it is ended.
@@ -17,19 +17,6 @@ const STAYS: &str = "echo $$ >>{}; exec sleep 600";
 
 /// It stays until it is let go, and succeeds.
 const WAITS_TO_SUCCEED: &str = "echo >>{}; while [ ! -e {}.over ]; do sleep 0.1; done";
-
-/// The sessions of daemons with the tables of a crontab.
-fn sessions(crontab: &Crontab) -> Vec<u64> {
-    crontab.rows(
-        "SELECT id FROM information_schema.processlist WHERE user = 'dblock' AND db = DATABASE()",
-    )
-}
-
-/// The session that holds the named lock of a job.
-fn holder(crontab: &Crontab, job: &str) -> Option<u64> {
-    let query = format!("SELECT IS_USED_LOCK('{}')", crontab.name(job));
-    crontab.rows::<Option<u64>>(&query)[0]
-}
 
 /// `dblock run` of the name of a job, which does not wait: its exit code.
 fn run_by_hand(crontab: &Crontab, job: &str) -> Option<i32> {
@@ -63,7 +50,7 @@ fn ended_in_an_outage(crontab: &Crontab, proxy: &Proxy) -> Running {
     daemon
 }
 
-both_servers! {
+all_servers! {
     fn a_daemon_has_one_session_and_two_processes_however_many_commands_run(server) {
         let lines = (0..20).map(|number| format!("#: job{number}\n0 0 1 1 * {STAYS}\n"));
         let lines = lines.collect::<Vec<_>>().concat();
@@ -72,7 +59,7 @@ both_servers! {
         crontab.tables.sql("UPDATE dblock_cron_jobs SET next_at = UTC_TIMESTAMP(6), changed_at = UTC_TIMESTAMP(6)");
         crontab.eventually_lines(20);
         assert_eq!(children_of(host.pid()).len(), 21, "the scheduler and the commands");
-        assert_eq!(sessions(&crontab).len(), 1);
+        assert_eq!(crontab.sessions().len(), 1);
         assert_eq!(crontab.count("dblock_locks WHERE owner IS NOT NULL AND fence > 0"), 20);
         end(host);
         assert_eq!(crontab.count("dblock_locks WHERE owner IS NOT NULL"), 0);
@@ -105,18 +92,16 @@ both_servers! {
         crontab.due("one");
         crontab.due("other");
         crontab.eventually_lines(2);
-        let mut locker = crontab.tables.admin();
         let row = |name| format!("dblock_locks WHERE name = '{}'", crontab.name(name));
-        locker.query_drop("START TRANSACTION").unwrap();
-        locker.query_drop(format!("SELECT * FROM {} FOR UPDATE", row("one"))).unwrap();
+        let locker = crontab.tables.lock(&row("one"));
         let owner = &crontab.rows::<String>(&format!("SELECT owner FROM {}", row("other")))[0];
         // Not of a later attempt.
-        let query = format!("SELECT CAST(renewed_at AS CHAR) FROM {} AND owner = '{owner}'", row("other"));
+        let query = format!("SELECT renewed_at FROM {} AND owner = '{owner}'", row("other"));
         let renewed = || crontab.rows::<Option<String>>(&query);
-        let (before, session) = (renewed(), sessions(&crontab));
+        let (before, session) = (renewed(), crontab.sessions());
         eventually("the other one is renewed", SOON, || renewed() > before);
-        assert_eq!(sessions(&crontab), session, "not only on another session");
-        locker.query_drop("ROLLBACK").unwrap();
+        assert_eq!(crontab.sessions(), session, "not only on another session");
+        drop(locker);
         end(host);
     }
 
@@ -127,15 +112,17 @@ both_servers! {
             crontab.due(name);
             crontab.eventually_lines(number + 1);
         }
-        let session = holder(&crontab, "other");
-        assert!(session.is_some() && session == holder(&crontab, "one"));
+        let session = crontab.holder("other");
+        assert!(session.is_some() && session == crontab.holder("one"));
         crontab.tables.at("kill").arg(crontab.name("one")).output().expect_code(0);
-        assert_eq!([holder(&crontab, "one"), holder(&crontab, "other")], [None, session]);
+        assert_eq!([crontab.holder("one"), crontab.holder("other")], [None, session]);
         assert_eq!(run_by_hand(&crontab, "one"), Some(0));
         assert_eq!(run_by_hand(&crontab, "other"), Some(75));
         end(host);
     }
+}
 
+both_servers! {
     fn a_lock_that_was_granted_before_its_tick_could_be_proved_is_free_in_the_end(server) {
         let crontab = Crontab::new(server, &job("", "echo run >>{}"));
         crontab.tables.sql(
@@ -148,22 +135,25 @@ both_servers! {
         crontab.tables.sql("DROP TRIGGER no_room");
         crontab.eventually_lines(1);
         crontab.eventually_idle();
-        assert_eq!(holder(&crontab, "job"), None);
+        assert_eq!(crontab.holder("job"), None);
         assert_eq!(run_by_hand(&crontab, "job"), Some(0));
         end(host);
     }
+}
 
+all_servers! {
     fn a_session_that_is_ended_takes_no_lock_with_it(server) {
         its_locks_are_held_again(server, |_, crontab| {
-            let session = sessions(crontab)[0];
-            crontab.tables.admin().query_drop(format!("KILL {session}")).unwrap();
+            crontab.tables.server.watcher().end_session(crontab.sessions()[0]);
         });
     }
 
     fn a_scheduler_that_is_killed_takes_no_lock_with_it(server) {
         its_locks_are_held_again(server, |host, _| send(scheduler_of(host.pid()).unwrap(), Signal::SIGKILL));
     }
+}
 
+both_servers! {
     fn a_scheduler_that_cannot_be_replaced_at_once_takes_no_lock_with_it(server) {
         its_locks_are_held_again(server, |host, _| {
             // Enough for what it waits for, and not for another process.
@@ -173,7 +163,9 @@ both_servers! {
             allow_files(host.pid(), 1000);
         });
     }
+}
 
+all_servers! {
     fn a_command_is_ended_before_another_starts_when_its_daemon_is_stopped_and_its_scheduler_has_no_server(server) {
         let stubborn = "trap '' TERM; echo $$ >>{}; while :; do sleep 0.1; done";
         let crontab = Crontab::new(server, &job("--ttl 6s --kill-after 1s", stubborn));
@@ -194,7 +186,9 @@ both_servers! {
         end(second);
         end(first);
     }
+}
 
+both_servers! {
     fn a_host_that_wakes_after_another_has_its_tick_ends_its_command_also_where_runs_may_overlap(server) {
         let crontab = Crontab::new(server, &job("--ttl 6s --kill-after 1s --overlap allow", STAYS));
         let first = crontab.start(&["--grace", "0s"]);
@@ -240,12 +234,12 @@ both_servers! {
         let waiting: Vec<Running> = (0..6).map(wait).collect();
         let wait = format!("information_schema.processlist WHERE state = 'User lock' AND info LIKE CONCAT('%', LOWER(HEX('{}')), '%')", crontab.name("job"));
         eventually("all of them wait", SOON, || crontab.count(&wait) == 6);
-        let before = sessions(&crontab);
+        let before = crontab.sessions();
         proxy.abandon();
         eventually("another session holds all locks", SOON, || {
             assert!(waiting.iter().all(|run| run.stdout().is_empty()), "one has run");
-            let holders = (0..6).map(|number| holder(&crontab, &format!("job{number}")));
-            holders.into_iter().all(|now| now.is_some_and(|now| !before.contains(&now) && sessions(&crontab).contains(&now)))
+            let holders = (0..6).map(|number| crontab.holder(&format!("job{number}")));
+            holders.into_iter().all(|now| now.is_some_and(|now| !before.contains(&now) && crontab.sessions().contains(&now)))
         });
         drop(waiting);
         end(daemon);
@@ -270,18 +264,18 @@ both_servers! {
         // The server keeps the session until the daemon's next one ends it.
         proxy.abandon();
         let other = taken.join().unwrap();
-        assert_eq!(holder(&crontab, "job"), Some(waits.into()));
+        assert_eq!(crontab.holder("job"), Some(waits.into()));
         // It has tried to take the lock again before the next renewal.
         for _ in 0..2 {
             let renewed = || crontab.rows::<String>("SELECT expires_at FROM dblock_locks WHERE owner IS NOT NULL");
             let before = renewed();
             eventually("its row is renewed", SOON, || renewed() != before);
         }
-        assert_eq!(holder(&crontab, "job"), Some(waits.into()));
+        assert_eq!(crontab.holder("job"), Some(waits.into()));
         drop(other);
         eventually("the daemon holds it", SOON, || {
-            let now = holder(&crontab, "job");
-            now.is_some() && sessions(&crontab).iter().map(|id| Some(*id)).eq([now])
+            let now = crontab.holder("job");
+            now.is_some() && crontab.sessions().iter().map(|id| Some(*id)).eq([now])
         });
         for kind in ["back", "end"] {
             let announced: Vec<Option<u64>> = crontab.rows(&format!("SELECT IS_USED_LOCK('{name}#{kind}0')"));
@@ -290,22 +284,26 @@ both_servers! {
         assert_eq!(run_by_hand(&crontab, "job"), Some(75));
         end(daemon);
     }
+}
 
+all_servers! {
     fn an_older_session_of_a_daemon_is_ended_also_if_it_runs_nothing(server) {
         let crontab = Crontab::new(server, &job("", STAYS));
         let proxy = Proxy::to(server);
         let daemon = start_through(&proxy, &crontab, &["--grace", "0s"]);
-        let before = sessions(&crontab);
+        let before = crontab.sessions();
         proxy.abandon();
         // The server itself would end it after a minute.
         let is_ended = within(Duration::from_secs(40), || {
-            let now = sessions(&crontab);
+            let now = crontab.sessions();
             now.len() == 1 && now != before
         });
-        assert!(is_ended, "{before:?} {:?}", sessions(&crontab));
+        assert!(is_ended, "{before:?} {:?}", crontab.sessions());
         end(daemon);
     }
+}
 
+both_servers! {
     fn a_daemon_that_is_told_to_end_in_an_outage_records_its_results_when_that_is_over(server) {
         let (crontab, proxy) = (Crontab::new(server, &job("--ttl 1h", WAITS_TO_SUCCEED)), Proxy::to(server));
         let mut daemon = ended_in_an_outage(&crontab, &proxy);
@@ -374,10 +372,10 @@ fn its_locks_are_held_again(server: &Server, lose: fn(&Running, &Crontab)) {
     let host = crontab.start(&["--grace", "0s"]);
     crontab.due("job");
     crontab.eventually_lines(1);
-    let before = holder(&crontab, "job");
+    let before = crontab.holder("job");
     lose(&host, &crontab);
     eventually("another session holds it", SOON, || {
-        let now = holder(&crontab, "job");
+        let now = crontab.holder("job");
         now.is_some() && now != before
     });
     assert_eq!(run_by_hand(&crontab, "job"), Some(75));

@@ -1,11 +1,15 @@
 //! `dblock cron run`: what becomes of a job that is paused, renamed or taken out of the file, of attempts that nobody made in time, and
 //! what the tables say of it.
 
+use std::fs;
+
 use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::crontab::{end, job, scheduler_of, stays};
-use crate::harness::{Crontab, Dblock, Kind, SOON, Server, both_servers, eventually, send, within};
+use crate::harness::{
+    Crontab, Dblock, Kind, SOON, Server, all_servers, both_servers, eventually, send, within,
+};
 
 /// A tick of the job whose host has died in it so long ago.
 fn orphan(crontab: &Crontab, ago: &str) {
@@ -77,7 +81,9 @@ both_servers! {
         crontab.eventually_idle();
         assert_eq!(crontab.count("dblock_cron_jobs WHERE paused_at IS NOT NULL"), 1);
     }
+}
 
+all_servers! {
     fn an_attempt_that_nobody_made_within_the_deadline_is_given_up(server) {
         let options = "--retries 1 --retry-delay 2h --deadline 30m";
         let crontab = Crontab::new(server, &job(options, "echo $DBLOCK_ATTEMPT >>{}; false"));
@@ -111,13 +117,15 @@ both_servers! {
             crontab.eventually_row(&format!("dblock_cron_jobs WHERE schedule = '{schedule}'"));
         };
         // As by another server, whose clock was a little ahead.
-        settle("TIMESTAMP(DATE_FORMAT(UTC_TIMESTAMP() + INTERVAL 2 MINUTE, '%Y-%m-%d %H:%i:00'))", "* * * * *");
+        settle(&crontab.minutes_ago(-2), "* * * * *");
         assert_eq!(crontab.count("dblock_cron_jobs WHERE next_at = settled_at + INTERVAL 1 MINUTE"), 1);
         // That clock was wrong.
         settle("UTC_TIMESTAMP(6) + INTERVAL 2 DAY", "*/1 * * * *");
         assert_eq!(crontab.count("dblock_cron_jobs WHERE next_at < UTC_TIMESTAMP(6) + INTERVAL 61 SECOND"), 1);
     }
+}
 
+both_servers! {
     fn a_tick_that_is_settled_while_another_schedule_is_put_in_force_is_not_taken_again(server) {
         let crontab = Crontab::new(server, &job("", "true"));
         let host = crontab.start(&[]);
@@ -169,7 +177,9 @@ both_servers! {
         assert!(crontab.count(recent) > 0 && crontab.count(recent) == crontab.count("dblock_runs WHERE outcome = 'ran'"));
         end(host);
     }
+}
 
+all_servers! {
     fn each_of_two_daemons_of_a_host_has_its_own_file_of_before(server) {
         let crontab = Crontab::new(server, "#: job\n0 0 1 1 * true");
         crontab.write_to("other", "#: other\n0 0 1 1 * true");
@@ -222,7 +232,9 @@ both_servers! {
         let left: Vec<String> = crontab.rows("SELECT LEFT(daemon, 1) FROM dblock_cron_daemons WHERE host = 'web1' ORDER BY daemon");
         assert_eq!(left, ["1", "2"]);
     }
+}
 
+both_servers! {
     fn a_trigger_that_is_interrupted_is_done_once(server) {
         let crontab = Crontab::new(server, &job("", "true"));
         end(crontab.start(&[]));
@@ -272,7 +284,9 @@ both_servers! {
         eventually("nobody differs", SOON, || crontab.count("dblock_cron_daemons WHERE differs IS NOT NULL") == 0);
         drop(second);
     }
+}
 
+all_servers! {
     fn a_job_that_is_in_no_file_any_more_is_not_late_and_makes_up_for_nothing_when_it_is_back(server) {
         let both = "#: job --missed all\n* * * * * echo job >>{}\n#: other\n0 0 1 1 * echo other >>{}";
         let crontab = Crontab::new(server, both);
@@ -316,7 +330,9 @@ both_servers! {
         let list = crontab.does("list", &[]).stdout;
         assert!(!list.contains("in no file"), "{list}");
     }
+}
 
+both_servers! {
     fn a_host_whose_clock_is_wrong_goes_by_that_of_the_server(server) {
         for ahead in [-450, 450] {
             let server = Server::private_with_clock(server.kind, ahead);
@@ -668,4 +684,97 @@ fn a_look_does_not_read_the_daemons_that_are_gone_mariadb() {
 #[test]
 fn a_look_does_not_read_the_daemons_that_are_gone_mysql() {
     a_look_does_not_read_the_daemons_that_are_gone(Kind::MySql);
+}
+
+#[test]
+fn a_look_finds_what_it_needs_by_keys_postgres() {
+    let server = Server::private_with(Kind::Postgres, &["-c", "log_statement=all"]);
+    let crontab = Crontab::new(&server, &job("", "true"));
+    let mut admin = crontab.tables.postgres();
+    let ago = "now() - interval '2 days'";
+    for (table, columns, values) in [
+        (
+            "cron_jobs",
+            "name, schedule, zone, definition, next_at, changed_at, seen_at",
+            format!("'other' || n, '', '', '', now() + interval '1 day', {ago}, now()"),
+        ),
+        (
+            "cron_daemons",
+            "daemon, slots, jobs, definition, started_at, renewed_at, expires_at, alive_since",
+            format!(
+                "lpad(n::text, 32, '0'), 1, 1, '', {ago}, {ago}, now() - interval '1 hour', {ago}"
+            ),
+        ),
+        (
+            "runs",
+            "run, name, requested_at, acquired_at",
+            format!("lpad(n::text, 32, '0'), 'other' || n % 30, {ago}, {ago}"),
+        ),
+        ("locks", "name, slot", "'other' || n, 0".to_owned()),
+    ] {
+        admin.run(&format!(
+            "INSERT INTO dblock_{table} ({columns}) SELECT {values} FROM generate_series(1, 3000) n"
+        ));
+        admin.run(&format!("ANALYZE dblock_{table}"));
+    }
+    // The server knows nothing of this one.
+    admin.run("ALTER TABLE dblock_cron_ticks SET (autovacuum_enabled = off)");
+    let host = crontab.start(&[]);
+    crontab.does("list", &[]);
+    for (what, part) in [
+        ("cron look", "changed_at >= "),
+        ("cron list", "LATERAL"),
+        ("cron prune", "'7 days'"),
+    ] {
+        let mark = format!("/* dblock {what}; ");
+        let mut statement = None;
+        eventually(what, SOON, || {
+            let said = fs::read_to_string(server.dir.join("error.log")).unwrap_or_default();
+            let mut lines = said
+                .lines()
+                .filter_map(|line| Some(&line[line.find(&mark)?..]));
+            statement = lines.find(|line| line.contains(part)).map(str::to_owned);
+            statement.is_some()
+        });
+        let statement = statement.unwrap_or_default();
+        let plan = admin.column::<String>(&format!("EXPLAIN {statement}"));
+        let is_slow = |line: &String| {
+            let reads_all = line.contains("Seq Scan on dblock_") && !line.contains("_ticks");
+            // The list has all jobs.
+            let is_needed = what == "cron list" && line.contains("_cron_jobs");
+            reads_all && !is_needed || line.contains("by_time")
+        };
+        assert!(!plan.iter().any(is_slow), "{what}: {plan:#?}");
+    }
+    end(host);
+}
+
+#[test]
+fn a_trigger_does_not_run_beside_a_tick_that_another_daemon_takes_at_that_moment_postgres() {
+    let crontab = Crontab::new(
+        Server::shared(Kind::Postgres),
+        &job("--retries 1 --retry-delay 1h", "echo run >>{}"),
+    );
+    let host = crontab.start(&[]);
+    crontab.tables.sql(
+        "UPDATE dblock_cron_jobs SET triggered_at = UTC_TIMESTAMP(6) + INTERVAL 2 SECOND, changed_at = UTC_TIMESTAMP(6)",
+    );
+    // As another daemon does, whose tick is to be tried again later.
+    let mut other = crontab.tables.postgres();
+    other.run("BEGIN");
+    other.run("SELECT 1 FROM dblock_cron_jobs FOR UPDATE");
+    other.run(
+        "INSERT INTO dblock_cron_ticks (name, tick, run, attempt, ttl_seconds, start_at) \
+         SELECT name, now(), repeat('2', 32), 1, 300, now() + interval '1 hour' FROM dblock_cron_jobs",
+    );
+    let waits = format!(
+        "EXISTS (SELECT 1 FROM pg_stat_activity WHERE {} = ANY (pg_blocking_pids(pid)))",
+        other.pid
+    );
+    let mut watcher = crontab.tables.postgres();
+    eventually("the daemon waits", SOON, || watcher.is(&waits));
+    other.run("COMMIT");
+    crontab.eventually_row("dblock_runs WHERE message LIKE '%an earlier tick is under way%'");
+    crontab.lines_stay(0);
+    end(host);
 }

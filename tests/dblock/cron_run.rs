@@ -8,13 +8,14 @@ use nix::sys::signal::Signal;
 
 use crate::harness::crontab::{job, scheduler_of};
 use crate::harness::{
-    Crontab, Kind, SOON, Server, both_servers, eventually, eventually_gone, quoted, send,
+    Crontab, Kind, SOON, Server, Watcher, all_servers, both_servers, eventually, eventually_gone,
+    quoted, send,
 };
 
 /// A job whose ticks are far away.
 const JOB: &str = "#: job\n0 0 1 1 * echo job $DBLOCK_ATTEMPT >>{}";
 
-both_servers! {
+all_servers! {
     fn a_tick_runs_on_one_of_two_hosts(server) {
         let crontab = Crontab::new(server, JOB);
         let hosts = [crontab.start(&[]), crontab.start(&[])];
@@ -29,15 +30,17 @@ both_servers! {
             "SELECT outcome, exit_code, attempt, started_at >= tick, fence FROM dblock_runs ORDER BY fence");
         assert_eq!(runs, [1, 2, 3, 4].map(|fence| ("ran".to_owned(), 0, 1, true, fence)));
         // The next tick is that of the schedule.
-        let next: Vec<String> = crontab.rows("SELECT DATE_FORMAT(next_at, '%m-%d %T') FROM dblock_cron_jobs");
-        assert_eq!(next, ["01-01 00:00:00"]);
+        let next: Vec<String> = crontab.rows(&format!("SELECT {} FROM dblock_cron_jobs", crontab.date("next_at")));
+        assert_eq!(next, ["01-01"]);
         for mut host in hosts {
             host.signal(Signal::SIGTERM);
             host.wait_within(SOON).expect_code(0);
         }
         assert_eq!(crontab.count("dblock_cron_daemons WHERE gone_at IS NOT NULL"), 2);
     }
+}
 
+both_servers! {
     fn ticks_are_taken_at_their_time_and_moments_later_the_command_runs(server) {
         let crontab = Crontab::new(server, JOB);
         let _host = crontab.start(&[]);
@@ -93,7 +96,9 @@ both_servers! {
         // Nothing of it elsewhere.
         assert!(!host.stdout().contains("out"));
     }
+}
 
+all_servers! {
     fn a_tick_during_a_run_is_skipped_and_the_history_says_so(server) {
         let crontab = Crontab::new(server, &job("", "echo run >>{}; sleep 8"));
         let _hosts = [crontab.start(&[]), crontab.start(&[])];
@@ -149,7 +154,7 @@ both_servers! {
         before.signal(Signal::SIGTERM);
         before.wait_within(SOON).expect_code(0);
         crontab.until_minute_is_young();
-        crontab.due_since("job", "DATE_FORMAT(UTC_TIMESTAMP(6) - INTERVAL 30 MINUTE, '%Y-%m-%d %H:%i:00')");
+        crontab.due_since("job", &crontab.minutes_ago(30));
         let _hosts = [crontab.start(&[]), crontab.start(&[])];
         crontab.eventually_row("dblock_runs WHERE outcome = 'ran'");
         let skips: Vec<String> = crontab.rows("SELECT message FROM dblock_runs WHERE outcome = 'skipped'");
@@ -163,12 +168,14 @@ both_servers! {
         crontab.write("#: job\n0 0 2 2 * echo second >>{}\n#: other\n0 0 3 3 * echo other >>{}");
         host.signal(Signal::SIGHUP);
         crontab.eventually_row("dblock_cron_jobs WHERE name LIKE '%-other'");
-        let next: Vec<(String, String)> = crontab.rows("SELECT name, DATE_FORMAT(next_at, '%m-%d') FROM dblock_cron_jobs ORDER BY name");
+        let next: Vec<(String, String)> = crontab.rows(&format!("SELECT name, {} FROM dblock_cron_jobs ORDER BY name", crontab.date("next_at")));
         assert_eq!(next, [(crontab.name("job"), "02-02".to_owned()), (crontab.name("other"), "03-03".to_owned())]);
         crontab.due("job");
         assert_eq!(crontab.eventually_lines(1), ["second"]);
     }
+}
 
+both_servers! {
     fn a_file_with_errors_changes_nothing(server) {
         let crontab = Crontab::new(server, JOB);
         let mut host = crontab.start(&[]);
@@ -179,7 +186,9 @@ both_servers! {
         crontab.eventually_lines(1);
         crontab.daemon(&[]).output().expect_code(78);
     }
+}
 
+all_servers! {
     fn another_host_takes_over_a_tick_whose_host_has_died(server) {
         let options = "--ttl 4s";
         let command = "echo $DBLOCK_ATTEMPT >>{}; test $DBLOCK_ATTEMPT = 2 || sleep 60";
@@ -195,7 +204,9 @@ both_servers! {
         let ends: Vec<(u32, String)> = crontab.rows("SELECT attempt, outcome FROM dblock_runs ORDER BY attempt");
         assert_eq!(ends, [(1, "failed".to_owned()), (2, "ran".to_owned())]);
     }
+}
 
+both_servers! {
     fn another_host_takes_over_at_once_where_the_keeper_of_a_daemon_that_died_has_ended_the_command(server) {
         let command = "echo $DBLOCK_ATTEMPT >>{}; test $DBLOCK_ATTEMPT = 2 || sleep 60";
         let crontab = Crontab::new(server, &job("", command));
@@ -208,7 +219,9 @@ both_servers! {
         assert_eq!(crontab.eventually_lines(2), ["1", "2"]);
         crontab.eventually_idle();
     }
+}
 
+all_servers! {
     fn a_host_whose_tick_was_given_to_another_one_starts_nothing(server) {
         let crontab = Crontab::new(server, &job("--overlap wait", "echo $DBLOCK_ATTEMPT >>{}"));
         let _host = crontab.start(&[]);
@@ -254,10 +267,9 @@ both_servers! {
         for round in 1..=3 {
             crontab.due("job");
             crontab.eventually_lines(round);
-            let own: Vec<u64> = crontab.rows(&format!(
-                "SELECT id FROM information_schema.processlist WHERE db = '{}' AND user = 'dblock'", crontab.tables.database));
-            for id in own {
-                let _ = crontab.tables.admin().query_drop(format!("KILL {id}"));
+            let mut watcher = server.watcher();
+            for own in crontab.sessions() {
+                watcher.end_session(own);
             }
             if round > 1 && let Some(scheduler) = scheduler_of(host.pid()) {
                 send(scheduler, Signal::SIGKILL);
@@ -274,7 +286,7 @@ both_servers! {
         let _host = crontab.start(&[]);
         crontab.does_to("pause", "job");
         crontab.until_minute_is_young();
-        crontab.due_since("job", "DATE_FORMAT(UTC_TIMESTAMP(6) - INTERVAL 10 MINUTE, '%Y-%m-%d %H:%i:00')");
+        crontab.due_since("job", &crontab.minutes_ago(10));
         crontab.lines_stay(0);
         assert!(crontab.does("list", &[]).stdout.contains("paused"));
         crontab.does_to("resume", "job");
@@ -308,7 +320,9 @@ both_servers! {
         let list = crontab.does("list", &[]).stdout;
         assert!(list.contains("job, and does not run them"), "{list}");
     }
+}
 
+both_servers! {
     fn no_more_commands_run_at_once_than_may(server) {
         let lines = [0, 1, 2, 3, 4, 5].map(|n| format!("#: job{n}\n0 0 1 1 * echo run >>{{}}; sleep 3\n")).concat();
         let crontab = Crontab::new(server, &lines);
@@ -323,7 +337,9 @@ both_servers! {
         // What one host has no room for another one takes.
         crontab.eventually_idle();
     }
+}
 
+all_servers! {
     fn run_of_the_same_name_excludes_a_tick(server) {
         let crontab = Crontab::new(server, JOB);
         let _host = crontab.start(&[]);
@@ -345,9 +361,11 @@ fn a_server_that_restarts(kind: Kind) {
         "#: long\n0 0 1 1 * echo long >>{}; sleep 5; echo done >>{}",
     );
     let mut host = crontab.start(&[]);
-    // What it has committed it knows after its death, as every server does that is not for tests alone.
-    let durable = "SET GLOBAL innodb_flush_log_at_trx_commit = 1";
-    server.admin().query_drop(durable).unwrap();
+    if kind != Kind::Postgres {
+        // What it has committed it knows after its death, as every server does that is not for tests alone.
+        let durable = "SET GLOBAL innodb_flush_log_at_trx_commit = 1";
+        server.admin().query_drop(durable).unwrap();
+    }
     crontab.due("long");
     crontab.eventually_lines(1);
     server.kill();
@@ -376,4 +394,9 @@ fn a_daemon_outlives_its_server_mariadb() {
 #[test]
 fn a_daemon_outlives_its_server_mysql() {
     a_server_that_restarts(Kind::MySql);
+}
+
+#[test]
+fn a_daemon_outlives_its_server_postgres() {
+    a_server_that_restarts(Kind::Postgres);
 }

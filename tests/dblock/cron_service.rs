@@ -8,7 +8,7 @@ use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    Crontab, Kind, SOON, Server, both_servers, children_of, eventually, send, within,
+    Crontab, Kind, SOON, Server, all_servers, both_servers, children_of, eventually, send, within,
 };
 
 const JOB: &str = "#: job\n0 0 1 1 * echo run >>{}";
@@ -86,7 +86,9 @@ both_servers! {
         let _another = crontab.start(&[]);
         eventually("it is forgotten", SOON, || crontab.count("dblock_cron_jobs WHERE name LIKE '%-job'") == 0);
     }
+}
 
+all_servers! {
     fn list_is_a_table_or_json(server) {
         let lines = "#: job\n0 0 1 1 * exit 3\n#: other\n@daily true\n#: retried --retries 1 --retry-delay 1h\n@yearly false\n#: running\n@yearly sleep 60";
         let crontab = Crontab::new(server, lines);

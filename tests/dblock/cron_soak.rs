@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use mysql::prelude::Queryable;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::harness::crontab::{commands_of, scheduler_of};
 use crate::harness::{
-    Crontab, HeldUp, Kind, Running, SOON, Server, Time, eventually, quoted, soak_settings, within,
+    Crontab, HeldUp, Kind, Running, SOON, Server, Time, Watcher, eventually, quoted, soak_settings,
+    within,
 };
 
 const DAEMONS: usize = 6;
@@ -41,6 +41,11 @@ fn mariadb() {
 #[test]
 fn mysql() {
     soak(Kind::MySql);
+}
+
+#[test]
+fn postgres() {
+    soak(Kind::Postgres);
 }
 
 /// What is promised of a job.
@@ -106,7 +111,12 @@ fn command(crontab: &Crontab) -> String {
 
 fn soak(kind: Kind) {
     let (seconds, mut random) = soak_settings();
-    let server = Server::private_with(kind, &["--innodb-flush-log-at-trx-commit=1"]);
+    // What the test itself has written is not lost with the server either.
+    let durable: &[&str] = match kind {
+        Kind::MariaDb | Kind::MySql => &["--innodb-flush-log-at-trx-commit=1"],
+        Kind::Postgres => &["-c", "synchronous_commit=on"],
+    };
+    let server = Server::private_with(kind, durable);
     let crontab = Crontab::alone(&server, "");
     crate::harness::write_program(&crontab.path("command"), command(&crontab).as_bytes());
     crontab.write(&lines(&crontab));
@@ -296,17 +306,14 @@ fn strike(
 
 /// Has a job be due now, unless it is; the tick.
 fn due(crontab: &Crontab, job: usize) -> Option<(String, i64)> {
-    let mut admin = crontab.tables.admin();
-    let now: i64 = admin
-        .query_first("SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))")
-        .expect("an answer")?;
-    let update = format!(
-        "UPDATE dblock_cron_jobs SET next_at = TIMESTAMP'1970-01-01 00:00:00' + INTERVAL {now} MICROSECOND, changed_at = UTC_TIMESTAMP(6) \
-         WHERE name = 'job{job}' AND next_at > UTC_TIMESTAMP(6)"
-    );
+    let now: i64 = crontab.rows(&format!("SELECT {}", crontab.micros("UTC_TIMESTAMP(6)")))[0];
+    let (name, number) = (format!("job{job}"), crontab.tables.try_change(&format!(
+        "UPDATE dblock_cron_jobs SET next_at = {} + INTERVAL {now} MICROSECOND, changed_at = UTC_TIMESTAMP(6) \
+         WHERE name = 'job{job}' AND next_at > UTC_TIMESTAMP(6)",
+        crontab.epoch()
+    )));
     // A daemon may be at it.
-    admin.query_drop(update).ok()?;
-    (admin.affected_rows() == 1).then(|| (format!("job{job}"), now))
+    (number == Some(1)).then_some((name, now))
 }
 
 fn thaw(stopped: &mut Option<(i32, i32, Instant)>) {
@@ -316,13 +323,16 @@ fn thaw(stopped: &mut Option<(i32, i32, Instant)>) {
 }
 
 fn end_sessions(server: &Server, crontab: &Crontab) {
-    let mut admin = server.admin();
-    let find = format!(
-        "SELECT id FROM information_schema.processlist WHERE user = 'dblock' AND (db = '{}' OR db IS NULL)",
-        crontab.tables.database
-    );
-    for id in admin.query::<u64, _>(&find).expect("a list of processes") {
-        let _ = admin.query_drop(format!("KILL {id}"));
+    let mut watcher = server.watcher();
+    let all = match server.kind {
+        // Also those that have not named the database yet.
+        Kind::MariaDb | Kind::MySql => crontab.rows(
+            "SELECT id FROM information_schema.processlist WHERE user = 'dblock' AND (db = DATABASE() OR db IS NULL)",
+        ),
+        Kind::Postgres => crontab.sessions(),
+    };
+    for id in all {
+        watcher.end_session(id);
     }
 }
 
@@ -371,7 +381,7 @@ fn wrong(
     stops: &[Stop],
     held_up: &HeldUp,
 ) -> Vec<String> {
-    let micros = |column: &str| format!("TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {column})");
+    let micros = |column: &str| crontab.micros(column);
     let rows: Vec<Row> = crontab.rows(&format!(
         "SELECT name, {}, attempt, pid, {}, {}, outcome, exit_code, message FROM dblock_runs WHERE tick IS NOT NULL ORDER BY requested_at",
         micros("tick"),

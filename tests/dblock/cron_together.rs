@@ -1,10 +1,8 @@
 //! `dblock cron run`: the locks of ticks that are due at one second are acquired, and released, several in one transaction; and one that
 //! cannot be written holds up none of the others.
 
-use mysql::prelude::Queryable;
-
 use crate::harness::crontab::end;
-use crate::harness::{Crontab, Running, SOON, Server, both_servers, eventually};
+use crate::harness::{Crontab, Running, SOON, Server, all_servers, both_servers, eventually};
 
 /// So many jobs that leave a line each, with these options. They have run once, so that their locks have rows.
 fn with_rows<'a>(
@@ -31,7 +29,7 @@ fn all_due(crontab: &Crontab) {
     );
 }
 
-both_servers! {
+all_servers! {
     fn the_locks_of_twelve_ticks_are_acquired_in_three_transactions(server) {
         let (crontab, host) = with_rows(server, 12, "", &["-vv"]);
         let packets = || {
@@ -47,7 +45,9 @@ both_servers! {
         assert_eq!(crontab.count("dblock_runs WHERE outcome = 'ran' AND exit_code = 0"), 24);
         end(host);
     }
+}
 
+both_servers! {
     fn a_row_that_is_another_s_is_left_alone_and_the_others_of_its_transaction_run(server) {
         let (crontab, host) = with_rows(server, 4, "", &[]);
         // As of a host that has lost its session, and with it the named lock.
@@ -67,23 +67,25 @@ both_servers! {
         assert_eq!(holders, [None]);
         end(host);
     }
+}
 
+all_servers! {
     fn a_row_that_somebody_has_locked_keeps_no_other_tick_from_running(server) {
         let (crontab, host) = with_rows(server, 4, "", &[]);
-        let mut locker = crontab.tables.admin();
-        locker.query_drop("START TRANSACTION").unwrap();
-        locker.query_drop(format!("SELECT * FROM dblock_locks WHERE name = '{}' FOR UPDATE", crontab.name("job1"))).unwrap();
+        let locker = crontab.tables.lock(&format!("dblock_locks WHERE name = '{}'", crontab.name("job1")));
         all_due(&crontab);
         let mut lines = crontab.eventually_lines(3);
         lines.sort();
         assert_eq!(lines, ["job0", "job2", "job3"]);
-        locker.query_drop("ROLLBACK").unwrap();
+        drop(locker);
         crontab.eventually_lines(4);
         crontab.eventually_idle();
         assert_eq!(crontab.count("dblock_runs WHERE outcome = 'ran' AND exit_code = 0"), 8);
         end(host);
     }
+}
 
+both_servers! {
     fn an_end_that_cannot_be_recorded_keeps_no_other_from_being_recorded(server) {
         let (crontab, host) = with_rows(server, 4, "", &[]);
         crontab.tables.sql(&format!(

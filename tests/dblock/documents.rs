@@ -1018,7 +1018,7 @@ fn fixed_piece(text: &str) -> Option<String> {
 }
 
 /// Files whose texts are help, statements, for who builds dblock, or findings with their own advice.
-const OTHER_TEXTS: [&str; 45] = [
+const OTHER_TEXTS: [&str; 42] = [
     "lock/rows/statements/mod.rs",
     "lock/rows/statements/mysql.rs",
     "lock/rows/statements/postgres.rs",
@@ -1030,10 +1030,7 @@ const OTHER_TEXTS: [&str; 45] = [
     "cron/crontab/year.rs",
     "cron/rules/tests.rs",
     "cron/store/attempts.rs",
-    "cron/store/daemons.rs",
     "cron/store/look.rs",
-    "cron/store/publish.rs",
-    "cron/store/settle.rs",
     "crond/mail.rs",
     "cron/golden.rs",
     "schema/statements.rs",
@@ -1135,6 +1132,7 @@ fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
                 "lock/named/model",
                 "lock/named/line/model.rs",
                 "lock/named/statements",
+                "cron/store/statements",
                 "schema/postgres",
                 "lock/rows/model",
                 "history/tests.rs",

@@ -3,9 +3,12 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use crate::harness::crontab::{end, job};
 use crate::harness::fake_postgres::{FakePostgres, error, row, welcome};
 use crate::harness::postgres::Postgres;
-use crate::harness::{Dblock, Kind, PgBouncer, SOON, Server, Setup, eventually, unique, within};
+use crate::harness::{
+    Crontab, Dblock, Kind, PgBouncer, SOON, Server, Setup, Watcher, eventually, unique, within,
+};
 
 /// A standby that follows this server.
 pub fn standby_of(primary: &Server) -> Server {
@@ -70,6 +73,50 @@ fn a_standby_is_passed_over_and_after_its_promotion_it_is_the_one() {
     assert!(standby.holder(&name).is_some());
     drop(run.take_stdin());
     run.wait().expect_code(5);
+}
+
+#[test]
+fn a_cron_daemon_goes_on_with_the_promoted_standby_and_not_with_the_primary_of_before() {
+    let primary = Server::private(Kind::Postgres);
+    let standby = standby_of(&primary);
+    let crontab = Crontab::alone(&primary, &job("", "echo $DBLOCK_FENCE >>{}"));
+    let daemon = crontab
+        .daemon(&[])
+        .env("DBLOCK_URL", both(&primary, &standby));
+    let mut daemon = daemon.spawn();
+    daemon.wait_stderr("dblock: ready: ", SOON);
+    crontab.due("job");
+    crontab.eventually_lines(1);
+    crontab.eventually_idle();
+    let tables = format!("\"{}\".dblock_cron_", crontab.tables.database);
+    let mut other = standby.postgres();
+    let is_idle = format!(
+        "(SELECT count(*) = 1 FROM {tables}jobs WHERE change_id IS NOT NULL) AND NOT EXISTS (SELECT 1 FROM {tables}ticks)"
+    );
+    eventually("the standby has all of it", SOON, || other.is(&is_idle));
+    primary.stop_immediately();
+    assert!(other.is("pg_promote()"));
+    // From here on the server says that there was a fail-over.
+    other.run("CHECKPOINT");
+    let mut run_there = |lines: usize| {
+        eventually("the daemon is there", SOON, || {
+            !standby.watcher().sessions().is_empty()
+        });
+        other.run(&format!(
+            "UPDATE {tables}jobs SET next_at = clock_timestamp(), changed_at = clock_timestamp()"
+        ));
+        let fences: Vec<String> = (1..=lines).map(|fence| fence.to_string()).collect();
+        assert_eq!(crontab.eventually_lines(lines), fences);
+    };
+    run_there(2);
+    primary.start();
+    let mut watcher = standby.watcher();
+    for (session, _) in watcher.sessions() {
+        watcher.end_session(session);
+    }
+    run_there(3);
+    assert!(primary.watcher().sessions().is_empty());
+    end(daemon);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What needs dblock's tables, on PostgreSQL: each in a schema of its own.
 
+use crate::harness::schema::follows;
 use crate::harness::{
     Dblock, Kind, Running, SOON, Server, Watcher, eventually, send, unique, works,
 };
@@ -243,4 +244,37 @@ fn unused_rows_are_pruned_and_their_fences_never_used_again() {
         .output()
         .expect_code(0)
         .expect_stdout("8\n");
+}
+
+#[test]
+fn check_looks_at_the_tables_and_takes_a_durable_lock() {
+    let schema = Schema::empty();
+    let found = |check: &str| {
+        let output = schema.at("check").arg("--json").output();
+        follows(&output.expect_code(0).stdout, "check");
+        let findings = output.json()["findings"].take();
+        let findings: Vec<serde_json::Value> = serde_json::from_value(findings).expect("a list");
+        findings.into_iter().find(|one| one["check"] == check)
+    };
+    let none = found("tables").expect("a finding");
+    assert_eq!(none["value"], format!("none in \"{}\"", schema.name));
+    assert_eq!(found("excludes").expect("a finding")["durable"], false);
+    schema.at("init").output().expect_code(0);
+    let tables = found("tables").expect("a finding");
+    assert_eq!(
+        (&tables["schema"], &tables["verdict"]),
+        (&schema.name.as_str().into(), &"ok".into())
+    );
+    assert!(tables["tables_version"].as_u64() >= Some(4));
+    assert_eq!(found("excludes").expect("a finding")["durable"], true);
+    assert!(found("durable_lock").expect("a finding")["seconds"].is_number());
+    assert_eq!(schema.number("SELECT count(*) FROM dblock_locks"), Some(0));
+    let revoke = "REVOKE DELETE ON dblock_locks FROM dblock";
+    schema.number(revoke);
+    let tables = found("tables").expect("a finding");
+    let advice = tables["advice"].as_str().expect("an advice");
+    assert!(
+        advice.contains("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA"),
+        "{advice}"
+    );
 }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::finding::{Finding, SLOW};
 use crate::base::exit::Reason;
-use crate::db::{Fault, SessionInfo, quoted_identifier};
+use crate::db::{Fault, Kind, SessionInfo};
 use crate::lock::rows::TablesFound;
+use crate::schema::Tables;
 
 /// What is known about durable locks on the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,8 +35,8 @@ impl Rows {
 
 /// dblock's tables on a server.
 pub struct TablesHere<'a> {
-    /// The database with the tables.
-    pub database: &'a str,
+    /// The tables.
+    pub tables: &'a Tables,
     /// The server's facts about this session.
     pub info: &'a SessionInfo,
     /// The findings about the tables.
@@ -47,16 +48,12 @@ pub struct TablesHere<'a> {
 impl TablesHere<'_> {
     /// Which tables exist, and what to do about them. Named locks need none.
     pub fn finding(&self) -> Finding {
-        let database = quoted_identifier(self.database);
-        let grant = format!(
-            "GRANT SELECT, INSERT, UPDATE, DELETE ON {database}.* TO {}",
-            self.info.quoted_account()
-        );
+        let (place, grant) = (self.tables.quoted_name(), self.tables.grant_to(self.info));
         let unusable =
-            |why: &str| Finding::ok("tables", &format!("not usable, in {database}")).warning(why);
+            |why: &str| Finding::ok("tables", &format!("not usable, in {place}")).warning(why);
         let found = match (self.found, self.fault) {
             (TablesFound::Usable(found), None) => {
-                let value = format!("version {}, in {database}", found.version);
+                let value = format!("version {}, in {place}", found.version);
                 Finding::ok("tables", &value).with("tables_version", found.version)
             }
             (TablesFound::Usable(_), Some(Fault::Final(failure)))
@@ -69,10 +66,10 @@ impl TablesHere<'_> {
             (TablesFound::Usable(_), Some(fault)) => {
                 unusable(&format!("a row could not be written: {fault}"))
             }
-            (TablesFound::Missing, _) => Finding::ok("tables", &format!("none in {database}"))
+            (TablesFound::Missing, _) => Finding::ok("tables", &format!("none in {place}"))
                 .note("dblock init creates them, for durable locks and the history; named locks need none"),
             (TablesFound::Hidden, _) => {
-                let value = format!("none in {database} that this account may read");
+                let value = format!("none in {place} that this account may read");
                 Finding::ok("tables", &value).note(&format!(
                     "dblock init creates them, for durable locks and the history, and {grant}; named locks need none"
                 ))
@@ -82,7 +79,11 @@ impl TablesHere<'_> {
                 unusable(&format!("the server does not read them: error {code}"))
             }
         };
-        found.with("database", self.database)
+        let place = match self.tables.kind() {
+            Kind::MySql => "database",
+            Kind::Postgres => "schema",
+        };
+        found.with(place, self.tables.name())
     }
 }
 

@@ -194,7 +194,7 @@ impl Examiner<'_> {
         self.report(words::holders(keeps_attributes, sees_all));
         self.report(words::connections(usage, of_account));
         let tables = TablesHere {
-            database: &self.connection.database,
+            tables: &Tables::of_connection(self.connection),
             info: &info,
             found: &tables,
             fault: tried.fault.as_ref(),
@@ -220,6 +220,9 @@ impl Examiner<'_> {
         self.report(postgres::tls(&self.session, self.connection.tls.mode));
         let handshake = self.session.handshake_id();
         self.report_all(postgres::exclusion(opening, handshake));
+        let mut assessment = postgres::assessment(opening, product);
+        let tables = self.survey.rows.find_tables(&mut self.session)?;
+        let tried = self.survey.try_rows(&tables, &mut assessment, false);
         let has_locks = opening.as_ref().is_ok_and(Opening::has_slot);
         let hand_over = if has_locks {
             self.two_sessions(false)?
@@ -228,12 +231,16 @@ impl Examiner<'_> {
         };
         let facts = postgres::facts(&mut self.session)?;
         self.report_all(facts);
-        let assessment = postgres::assessment(opening, product);
-        self.report(assessment.finding(&server));
-        for other in self.survey.other_postgres() {
-            self.report(other.finding(&server, &assessment));
-        }
+        let tables = TablesHere {
+            tables: &Tables::of_connection(self.connection),
+            info: &info,
+            found: &tables,
+            fault: tried.fault.as_ref(),
+        };
+        self.report(tables.finding());
+        self.servers(&server, &assessment, &tried.others)?;
         self.times(has_locks)?;
+        self.report_all(tried.span.map(durable::commit));
         self.report_all(hand_over.map(words::hand_over));
         Ok(())
     }

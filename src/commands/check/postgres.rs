@@ -81,7 +81,7 @@ pub fn exclusion(opening: &Result<Opening, Failure>, login: u64) -> Vec<Finding>
     [takes_writes, pooler].into_iter().chain(unfit).collect()
 }
 
-/// What kind of server it is for locks.
+/// What kind of server it is, before a durable lock is tried.
 pub fn assessment(opening: &Result<Opening, Failure>, product: Product) -> Assessment {
     let opened = opening.as_ref().ok();
     Assessment {
@@ -90,7 +90,7 @@ pub fn assessment(opening: &Result<Opening, Failure>, product: Product) -> Asses
         read_only: opened.is_some_and(|opening| opening.read_only),
         in_group: false,
         product,
-        rows: Rows::Unusable,
+        rows: Rows::Unknown,
     }
 }
 

@@ -87,25 +87,6 @@ impl Survey<'_> {
 
     /// Asks the other servers, without those that failed to answer before. `has_row`: there is a durable lock to see.
     fn others(&self, has_row: bool) -> Vec<Other> {
-        self.each_other(|session| self.look(session, has_row))
-    }
-
-    /// Asks the other servers, on PostgreSQL.
-    pub fn other_postgres(&self) -> Vec<Other> {
-        self.each_other(|session| {
-            let opening = self.probe.ask(session)?;
-            let shares_locks = self.probe.sees_marker(session)?;
-            let (_, product, _) = who(session)?;
-            Ok(Seen {
-                assessment: postgres::assessment(&opening, product),
-                shares_locks,
-                sees_row: None,
-                clock: None,
-            })
-        })
-    }
-
-    fn each_other(&self, look: impl Fn(&mut Session) -> Result<Seen, Fault>) -> Vec<Other> {
         let failed = self.connector.passed_over();
         let failed = |server: &str| {
             let mut failed = failed.iter().filter(|other| !other.read_only);
@@ -116,7 +97,8 @@ impl Survey<'_> {
             *place != self.place && !(*place < self.place && failed(&target.to_string()))
         });
         let asked = others.map(|(_, target)| {
-            let asked = self.connector.ask(target, self.share(), &look);
+            let look = |session: &mut Session| self.look(session, has_row);
+            let asked = self.connector.ask(target, self.share(), look);
             match asked {
                 Ok((server, seen)) => Other {
                     server,
@@ -137,8 +119,13 @@ impl Survey<'_> {
         let shares_locks = self.probe.sees_marker(session)?;
         let clock = clock_of(session)?;
         let (_, product, _) = who(session)?;
-        let exclusion = judge(&opening, session)?;
-        let mut assessment = assessment(&opening, exclusion.as_ref(), product);
+        let mut assessment = match session.kind() {
+            Kind::MySql => {
+                let exclusion = judge(&opening, session)?;
+                assessment(&opening, exclusion.as_ref(), product)
+            }
+            Kind::Postgres => postgres::assessment(&opening, product),
+        };
         let tables = self.rows.find_tables(session)?;
         let usable = matches!(tables, TablesFound::Usable(_));
         let sees_row = if !has_row || assessment.read_only {

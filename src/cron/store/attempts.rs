@@ -4,14 +4,13 @@
 use std::time::Duration;
 
 use super::super::rules::{AttemptEnd, RunState};
-use super::daemons::{DaemonFacts, RUN};
+use super::daemons::DaemonFacts;
 use super::look::TickRow;
 use super::reasons::too_late;
-use super::settle::run;
-use crate::db::sql::{after, moment, optional_moment, optional_text};
-use crate::db::{Ask, Batch, ask, batch, named, text_literal};
-use crate::history::{KILLED, Outcome};
-use crate::schema::{CRON_TICKS, RUNS, Tables};
+use super::statements::{OVER, text};
+use crate::db::{Ask, Batch, ask, batch, named};
+use crate::history::Outcome;
+use crate::schema::Tables;
 
 /// Takes a tick for another attempt by a daemon. Returns whether that succeeded.
 pub struct Retake<'a> {
@@ -31,69 +30,14 @@ pub struct Retake<'a> {
     pub why: Option<&'a str>,
 }
 
-/// The assignment for an attempt that is over: since when no command of the tick could be started stays as it is, unless this one was about
-/// to be. It comes before `started_at` is assigned.
-const UNSTARTED_SINCE: &str = "unstarted_at = IF(started_at IS NULL, unstarted_at, NULL)";
-
-fn key(name: &str, tick: i64, run: &str) -> String {
-    format!(
-        "name = {} AND tick = {} AND run = {}",
-        text_literal(name),
-        moment(tick),
-        text_literal(run)
-    )
-}
-
-/// Records how a run ended, if its own processes have not.
-fn end_run(tables: &Tables, run: &str, outcome: Outcome, why: &str, condition: &str) -> String {
-    format!(
-        "UPDATE {} SET ended_at = UTC_TIMESTAMP(6), outcome = {}, message = {} WHERE run = {} AND ended_at IS NULL{condition}",
-        tables.of(&RUNS),
-        text_literal(outcome.word()),
-        RUNS.literal("message", why),
-        text_literal(run)
-    )
-}
-
 impl Retake<'_> {
     /// Whether it was taken.
     pub fn batch(&self) -> Batch<'static, bool> {
-        let ticks = self.tables.of(&CRON_TICKS);
-        let seen = self.seen;
-        let daemon = optional_text(seen.daemon.as_deref());
-        let taken = key(&seen.name, seen.tick, self.run);
-        let mut statements = vec![
-            "BEGIN".to_owned(),
-            format!(
-                "UPDATE {ticks} SET run = {}, daemon = {}, attempt = attempt + 1, failures = {}, start_at = NULL, \
-                 {UNSTARTED_SINCE}, started_at = NULL \
-                 WHERE {} AND daemon <=> {daemon} AND started_at <=> {}",
-                text_literal(self.run),
-                text_literal(&self.daemon.id),
-                self.failures,
-                key(&seen.name, seen.tick, &seen.run),
-                optional_moment(seen.started_at)
-            ),
-            format!(
-                "INSERT INTO {} ({RUN}) SELECT {} FROM {ticks} WHERE {taken}",
-                self.tables.of(&RUNS),
-                run(
-                    self.run,
-                    &seen.name,
-                    seen.tick,
-                    "attempt",
-                    self.daemon,
-                    self.program
-                )
-            ),
-        ];
-        let exists = format!(" AND EXISTS (SELECT 1 FROM {ticks} WHERE {taken})");
-        let ends = self
-            .why
-            .map(|why| end_run(self.tables, &seen.run, Outcome::Failed, why, &exists));
-        statements.extend(ends);
+        let (text, seen) = (text(self.tables), self.seen);
+        let mut statements = vec!["BEGIN".to_owned()];
+        statements.extend(text.retake(self));
         statements.push("COMMIT".to_owned());
-        statements.push(format!("SELECT COUNT(*) FROM {ticks} WHERE {taken}"));
+        statements.push(text.count_tick(&seen.name, seen.tick, self.run));
         batch("cron take again", statements).read_last(|rows| Ok(rows.value::<u64>()? == Some(1)))
     }
 }
@@ -117,44 +61,16 @@ pub struct Abandon<'a> {
 }
 
 impl Abandon<'_> {
+    /// What the history says.
+    pub(super) fn message(&self) -> String {
+        let why = too_late(self.seen.attempt + 1, self.shown);
+        format!("{}: {why}", self.seen.name)
+    }
+
     /// The statements.
     pub fn batch(&self) -> Batch<'static, ()> {
-        let ticks = self.tables.of(&CRON_TICKS);
-        let seen = self.seen;
-        let daemon = optional_text(seen.daemon.as_deref());
-        let taken = key(&seen.name, seen.tick, self.id);
-        let exists = format!(" AND EXISTS (SELECT 1 FROM {ticks} WHERE {taken})");
-        let next = seen.attempt + 1;
-        let message = format!("{}: {}", seen.name, too_late(next, self.shown));
-        let mut statements = vec![
-            "BEGIN".to_owned(),
-            // Of two daemons only one succeeds.
-            format!(
-                "UPDATE {ticks} SET run = {} WHERE {} AND daemon <=> {daemon} AND started_at <=> {}",
-                text_literal(self.id),
-                key(&seen.name, seen.tick, &seen.run),
-                optional_moment(seen.started_at)
-            ),
-            format!(
-                "INSERT INTO {} ({RUN}, ended_at, outcome, message) SELECT {}, UTC_TIMESTAMP(6), {}, {} FROM {ticks} WHERE {taken}",
-                self.tables.of(&RUNS),
-                run(
-                    self.id,
-                    &seen.name,
-                    seen.tick,
-                    &next.to_string(),
-                    self.daemon,
-                    self.program
-                ),
-                text_literal(Outcome::Skipped.word()),
-                RUNS.literal("message", &message),
-            ),
-        ];
-        let ends = self
-            .why
-            .map(|why| end_run(self.tables, &seen.run, Outcome::Failed, why, &exists));
-        statements.extend(ends);
-        statements.push(format!("DELETE FROM {ticks} WHERE {taken}"));
+        let mut statements = vec!["BEGIN".to_owned()];
+        statements.extend(text(self.tables).abandon(self));
         statements.push("COMMIT".to_owned());
         batch("cron give up", statements)
     }
@@ -182,32 +98,17 @@ pub struct Finish<'a> {
 }
 
 impl Finish<'_> {
-    /// The statements, for a transaction.
-    pub fn statements(&self) -> Vec<String> {
-        let ticks = self.tables.of(&CRON_TICKS);
-        let key = key(self.name, self.tick, self.run);
-        let outcome = match self.end {
+    /// How the run has ended.
+    pub(super) fn outcome(&self) -> Outcome {
+        match self.end {
             AttemptEnd::Returned => Outcome::Interrupted,
             _ => Outcome::Failed,
-        };
-        let ends = self
-            .why
-            .map(|why| end_run(self.tables, self.run, outcome, why, ""));
-        let tick = match self.retry {
-            None => format!("DELETE FROM {ticks} WHERE {key}"),
-            Some(delay) => format!(
-                "UPDATE {ticks} SET {}, daemon = NULL, started_at = NULL, failures = {}, \
-                 start_at = {} WHERE {key} AND daemon IS NOT NULL",
-                match self.end {
-                    AttemptEnd::Unstarted =>
-                        "unstarted_at = COALESCE(unstarted_at, UTC_TIMESTAMP(6))",
-                    _ => UNSTARTED_SINCE,
-                },
-                self.failures,
-                after(delay)
-            ),
-        };
-        let own = ends.into_iter().chain([tick]);
+        }
+    }
+
+    /// The statements, for a transaction.
+    pub fn statements(&self) -> Vec<String> {
+        let own = text(self.tables).finish(self).into_iter();
         let own = own.map(|sql| named("cron finish", sql));
         self.records.iter().cloned().chain(own).collect()
     }
@@ -223,16 +124,7 @@ pub fn in_transaction(name: &str, statements: Vec<String>) -> Batch<'static, ()>
 
 /// Asks for the state of a run of a job.
 pub fn ask_run(tables: &Tables, name: &str, run: &str) -> Ask<'static, RunState> {
-    let (name, run) = (text_literal(name), text_literal(run));
-    let sql = format!(
-        "SELECT (SELECT COUNT(*) FROM {} WHERE name = {name} AND owner = {run} AND expires_at > UTC_TIMESTAMP(6)) AS held, \
-         (SELECT IF(COALESCE(message LIKE '{KILLED}%', FALSE), '{OVER}', CONCAT(outcome, ' ', COALESCE(exit_code, ''))) \
-         FROM {} WHERE run = {run} AND ended_at IS NOT NULL) AS ended, \
-         (SELECT COUNT(*) FROM {} WHERE name = {name} AND run = {run} AND started_at IS NULL) AS unstarted",
-        tables.locks(),
-        tables.runs(),
-        tables.of(&CRON_TICKS)
-    );
+    let sql = text(tables).run_state(name, run);
     ask("cron run", sql, |rows| {
         let row = rows.one()?;
         let ended: Option<String> = row.get("ended")?;
@@ -245,9 +137,6 @@ pub fn ask_run(tables: &Tables, name: &str, run: &str) -> Ask<'static, RunState>
         })
     })
 }
-
-/// This word stands for the outcome of a run that `dblock kill --force` has ended.
-const OVER: &str = "over";
 
 /// Decodes the outcome and the exit code from the history.
 fn end_of(words: &str) -> AttemptEnd {
@@ -279,11 +168,7 @@ pub struct Claim {
 impl Claim {
     /// Notes that the command is about to start, if this run still has the tick. Then the statement changes one row.
     pub fn confirm(&self, tables: &Tables, name: &str, run: &str) -> String {
-        let start = format!(
-            "UPDATE {} SET started_at = UTC_TIMESTAMP(6) WHERE {}",
-            tables.of(&CRON_TICKS),
-            key(name, self.tick, run)
-        );
+        let start = text(tables).start(name, self.tick, run);
         named("cron start", start)
     }
 }

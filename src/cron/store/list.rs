@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::db::sql::{micros, now_micros};
+use super::statements::{CronText, text};
 use crate::db::{Ask, Fault, LIST, Row, Session, ask};
-use crate::schema::{CRON_DAEMONS, CRON_JOBS, CRON_TICKS, RUNS, Tables};
+use crate::schema::Tables;
 
 /// A job. All moments are microseconds since 1970, by the server's clock.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -96,51 +96,32 @@ pub fn list(
     session: &mut Session,
     mut report: impl FnMut(Listed),
 ) -> Result<(), Fault> {
-    report(Listed::Now(session.run(&ask_now())?));
-    for job in session.run(&ask_jobs(tables))? {
+    let text = &*text(tables);
+    report(Listed::Now(session.run(&ask_now(text))?));
+    for job in session.run(&ask_jobs(text))? {
         report(Listed::Job(Box::new(job)));
     }
     session
-        .run(&ask_ticks(tables))?
+        .run(&ask_ticks(text))?
         .into_iter()
         .map(Listed::Tick)
         .for_each(&mut report);
     session
-        .run(&ask_daemons(tables))?
+        .run(&ask_daemons(text))?
         .into_iter()
         .map(Listed::Daemon)
         .for_each(report);
     Ok(())
 }
 
-fn ask_now() -> Ask<'static, i64> {
-    let sql = format!("SELECT {}", now_micros());
-    ask("cron now", sql, |rows| {
+fn ask_now(text: &dyn CronText) -> Ask<'static, i64> {
+    ask("cron now", text.clock(), |rows| {
         Ok(rows.value()?.unwrap_or_default())
     })
 }
 
-fn ask_jobs(tables: &Tables) -> Ask<'static, Vec<ListedJob>> {
-    let runs = tables.of(&RUNS);
-    let moments = [
-        ("j.next_at", "next"),
-        ("j.paused_at", "paused"),
-        ("j.triggered_at", "triggered"),
-        ("j.seen_at", "seen"),
-        ("r.tick", "tick"),
-        ("r.acquired_at", "acquired"),
-        ("r.started_at", "started"),
-        ("r.ended_at", "ended"),
-    ]
-    .map(|(moment, name)| format!("{} AS {name}", micros(moment)))
-    .join(", ");
-    let sql = format!(
-        "SELECT j.name, j.schedule, j.zone, j.changed_by, {moments}, r.run, r.attempt, r.host, r.outcome, \
-         r.exit_code, r.signal_name, j.jitter_seconds FROM {} j LEFT JOIN {runs} r ON r.run = (SELECT x.run FROM {runs} x WHERE x.name = j.name \
-         AND x.acquired_at IS NOT NULL ORDER BY x.requested_at DESC LIMIT 1) ORDER BY j.name",
-        tables.of(&CRON_JOBS)
-    );
-    ask("cron list", sql, |rows| rows.all(job)).up_to(LIST)
+fn ask_jobs(text: &dyn CronText) -> Ask<'static, Vec<ListedJob>> {
+    ask("cron list", text.listed_jobs(), |rows| rows.all(job)).up_to(LIST)
 }
 
 fn job(row: &Row) -> Result<ListedJob, Fault> {
@@ -173,15 +154,7 @@ fn job(row: &Row) -> Result<ListedJob, Fault> {
     })
 }
 
-fn ask_ticks(tables: &Tables) -> Ask<'static, Vec<ListedTick>> {
-    let sql = format!(
-        "SELECT t.name, {} AS tick_at, t.attempt, d.host, {} AS retry FROM {} t LEFT JOIN {} d ON d.daemon = t.daemon \
-         ORDER BY t.name, t.tick",
-        micros("t.tick"),
-        micros("t.start_at"),
-        tables.of(&CRON_TICKS),
-        tables.of(&CRON_DAEMONS)
-    );
+fn ask_ticks(text: &dyn CronText) -> Ask<'static, Vec<ListedTick>> {
     let tick = |row: &Row| {
         Ok(ListedTick {
             name: row.get("name")?,
@@ -191,18 +164,13 @@ fn ask_ticks(tables: &Tables) -> Ask<'static, Vec<ListedTick>> {
             retry: row.get("retry")?,
         })
     };
-    ask("cron ticks", sql, move |rows| rows.all(tick)).up_to(LIST)
+    ask("cron ticks", text.listed_ticks(), move |rows| {
+        rows.all(tick)
+    })
+    .up_to(LIST)
 }
 
-fn ask_daemons(tables: &Tables) -> Ask<'static, Vec<ListedDaemon>> {
-    let sql = format!(
-        "SELECT host, pid, slots, jobs, definition, {} AS started, {} AS renewed, expires_at > UTC_TIMESTAMP(6) AS is_alive, \
-         leaving_at IS NOT NULL AS is_leaving, disagrees, differs FROM {} WHERE gone_at IS NULL \
-         AND expires_at > UTC_TIMESTAMP(6) - INTERVAL 1 DAY ORDER BY host, pid",
-        micros("started_at"),
-        micros("renewed_at"),
-        tables.of(&CRON_DAEMONS)
-    );
+fn ask_daemons(text: &dyn CronText) -> Ask<'static, Vec<ListedDaemon>> {
     let daemon = |row: &Row| {
         let names = |column| {
             let list: Option<String> = row.get(column)?;
@@ -223,5 +191,8 @@ fn ask_daemons(tables: &Tables) -> Ask<'static, Vec<ListedDaemon>> {
             differs: names("differs")?,
         })
     };
-    ask("cron daemons", sql, move |rows| rows.all(daemon)).up_to(LIST)
+    ask("cron daemons", text.listed_daemons(), move |rows| {
+        rows.all(daemon)
+    })
+    .up_to(LIST)
 }

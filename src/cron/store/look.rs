@@ -2,13 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::daemons::is_silent;
-use super::publish::{JobRow, job_values, read_job};
-use crate::cron::rules::LARGEST_LAG;
+use super::publish::{JobRow, read_job};
+use super::statements::text;
 use crate::cron::rules::taken::TickFacts;
-use crate::db::sql::{after_seconds, micros, moment, now_micros, seconds_ago};
-use crate::db::{Ask, Fault, LIST, Row, Rows, ask, no_answer, text_literal};
-use crate::schema::{CRON_DAEMONS, CRON_JOBS, CRON_TICKS, RUNS, Tables};
+use crate::db::{Ask, Fault, LIST, Row, Rows, ask, no_answer};
+use crate::schema::Tables;
 
 /// A tick's row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,23 +78,27 @@ pub struct Look<'a> {
 }
 
 /// A run's keeper records its end. Within this many seconds its daemon should then record what happens to the tick.
-const UNRECORDED: u32 = 5;
+pub(super) const UNRECORDED: u32 = 5;
 
 /// The kinds of rows in the answer, each with columns of its own; the others are NULL.
-const NOW: u8 = 0;
-const JOB: u8 = 1;
-const TICK: u8 = 2;
-const DAEMON: u8 = 3;
+pub(super) const NOW: u8 = 0;
+pub(super) const JOB: u8 = 1;
+pub(super) const TICK: u8 = 2;
+pub(super) const DAEMON: u8 = 3;
 
 /// The columns of the answer, besides the kind.
 const COLUMNS: &str = "name next settled triggered is_paused schedule zone definition seen now is_registered tick run attempt failures \
                        daemon start_at started_at unstarted_at is_orphan";
 
-/// The beginning of a SELECT of rows of one kind, which have these columns.
-fn select(kind: u8, columns: &[(&str, String)]) -> String {
+/// The beginning of a SELECT of rows of one kind, which have these columns. `null` writes the NULL of a column.
+pub(super) fn select(
+    kind: u8,
+    columns: &[(&str, String)],
+    null: impl Fn(&str) -> &'static str,
+) -> String {
     let all = COLUMNS.split(' ').map(|column| {
         let given = columns.iter().find(|(name, _)| *name == column);
-        let value = given.map_or("NULL", |(_, value)| value);
+        let value = given.map_or_else(|| null(column), |(_, value)| value);
         format!(", {value} AS {column}")
     });
     format!("SELECT {kind} AS kind{}", all.collect::<String>())
@@ -105,53 +107,7 @@ fn select(kind: u8, columns: &[(&str, String)]) -> String {
 impl Look<'_> {
     /// What there is to see.
     pub fn ask(&self) -> Ask<'static, Seen> {
-        let [jobs, ticks, daemons, runs] =
-            [CRON_JOBS, CRON_TICKS, CRON_DAEMONS, RUNS].map(|table| self.tables.of(&table));
-        let job = format!("{} FROM {jobs}", select(JOB, &job_values()));
-        let which = match self.since {
-            None => job,
-            Some(since) => format!(
-                "{job} WHERE next_at <= UTC_TIMESTAMP(6) UNION ALL {job} WHERE changed_at >= {}",
-                moment(since)
-            ),
-        };
-        let (own, locks) = (text_literal(self.daemon), self.tables.locks());
-        let own_rows = format!("(SELECT COUNT(*) FROM {daemons} WHERE daemon = {own})");
-        let now = select(NOW, &[("now", now_micros()), ("is_registered", own_rows)]);
-        let start_at = "IF(t.daemon IS NULL, t.start_at, COALESCE(r.ended_at, d.gone_at, d.renewed_at + INTERVAL t.ttl_seconds SECOND, \
-                        t.started_at, t.tick))";
-        let is_orphan = format!(
-            "t.daemon IS NOT NULL AND ({} OR COALESCE(r.ended_at < {}, FALSE)) \
-             AND NOT EXISTS (SELECT 1 FROM {locks} l WHERE l.name = t.name AND l.owner = t.run AND l.expires_at > UTC_TIMESTAMP(6))",
-            is_silent(),
-            seconds_ago(UNRECORDED),
-        );
-        let [name, run, attempt, failures, daemon] =
-            ["name", "run", "attempt", "failures", "daemon"]
-                .map(|column| (column, format!("t.{column}")));
-        let tick = select(
-            TICK,
-            &[
-                name,
-                run,
-                attempt,
-                failures,
-                daemon,
-                ("tick", micros("t.tick")),
-                ("start_at", micros(start_at)),
-                ("started_at", micros("t.started_at")),
-                ("unstarted_at", micros("t.unstarted_at")),
-                ("is_orphan", is_orphan),
-            ],
-        );
-        let daemon = select(DAEMON, &[("daemon", "daemon".to_owned())]);
-        let sql = format!(
-            "{which} UNION ALL {now} \
-             UNION ALL {tick} FROM {ticks} t LEFT JOIN {daemons} d ON d.daemon = t.daemon LEFT JOIN {runs} r ON r.run = t.run \
-             UNION ALL {daemon} FROM {daemons} \
-             WHERE expires_at > UTC_TIMESTAMP(6) AND expires_at < {} AND leaving_at IS NULL",
-            after_seconds(LARGEST_LAG.as_secs()),
-        );
+        let sql = text(self.tables).look(self);
         ask("cron look", sql, Seen::read).up_to(LIST)
     }
 }

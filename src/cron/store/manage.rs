@@ -5,17 +5,14 @@ use serde::{Deserialize, Serialize};
 
 use super::super::rules::{self, Count};
 use super::super::{Schedule, Zone};
-use super::daemons::RUN;
-use super::publish::{job_columns, read_job};
+use super::publish::read_job;
 use super::reasons::ticks;
-use super::settle::run;
-use super::{DaemonFacts, JobRow, UNSEEN};
+use super::statements::text;
+use super::{DaemonFacts, JobRow};
 use crate::base::exit::{Failure, Reason};
 use crate::db::server_facts::{READ_ONLY, is_read_only};
-use crate::db::sql::{now_micros, optional_moment, seconds_ago};
-use crate::db::{Ask, Connector, Fault, Session, ask, command, text_literal};
-use crate::history::Outcome;
-use crate::schema::{self, CRON_DAEMONS, CRON_JOBS, RUNS, Tables};
+use crate::db::{Ask, Connector, Fault, Session, ask, command};
+use crate::schema::{self, Tables};
 use std::thread::sleep;
 
 /// Reaches a server with the crontab's tables, however long that takes. With `writes` the server must take writes.
@@ -46,6 +43,18 @@ pub fn reach(connector: &Connector, tables: &Tables, writes: bool) -> Result<Ses
     }
 }
 
+/// Skipped ticks, for the history.
+pub(super) struct Skipped<'a> {
+    pub name: &'a str,
+    /// The last of them.
+    pub tick: i64,
+    /// Who has skipped them.
+    pub by: &'a DaemonFacts,
+    /// The id of the row.
+    pub id: &'a str,
+    pub message: String,
+}
+
 fn no_such_job(name: &str) -> Fault {
     let line = format!(
         "there is no job {name}; a daemon adds those of its file (dblock cron run), and dblock cron list shows them"
@@ -58,12 +67,7 @@ fn no_such_job(name: &str) -> Fault {
 /// # Errors
 /// [`Fault::Final`] if there is no such job; any other fault of a statement.
 pub fn pause(name: &str, tables: &Tables, session: &mut Session) -> Result<(), Fault> {
-    let pause = format!(
-        "UPDATE {} SET paused_at = COALESCE(paused_at, UTC_TIMESTAMP(6)), changed_at = UTC_TIMESTAMP(6) WHERE name = {}",
-        tables.of(&CRON_JOBS),
-        text_literal(name)
-    );
-    match session.change(&command("cron pause", pause))? {
+    match session.change(&command("cron pause", text(tables).pause(name)))? {
         0 => Err(no_such_job(name)),
         _ => Ok(()),
     }
@@ -110,27 +114,14 @@ fn trigger_uncommitted(
     tables: &Tables,
     session: &mut Session,
 ) -> Result<Runners, Fault> {
-    let trigger = format!(
-        "UPDATE {} SET triggered_at = COALESCE(triggered_at, UTC_TIMESTAMP(6)), changed_at = UTC_TIMESTAMP(6) WHERE name = {}",
-        tables.of(&CRON_JOBS),
-        text_literal(name)
-    );
-    if session.change(&command("cron trigger", trigger))? == 0 {
+    if session.change(&command("cron trigger", text(tables).trigger(name)))? == 0 {
         return Err(no_such_job(name));
     }
     session.run(&ask_runners(tables, name))
 }
 
 fn ask_runners(tables: &Tables, name: &str) -> Ask<'static, Runners> {
-    let sql = format!(
-        "SELECT (SELECT COUNT(*) FROM {} WHERE expires_at > UTC_TIMESTAMP(6) AND leaving_at IS NULL) AS daemons, \
-         (SELECT COUNT(*) FROM {} WHERE name = {} AND seen_at < {}) AS unseen",
-        tables.of(&CRON_DAEMONS),
-        tables.of(&CRON_JOBS),
-        text_literal(name),
-        seconds_ago(UNSEEN.as_secs())
-    );
-    ask("cron count", sql, |rows| {
+    ask("cron count", text(tables).runners(name), |rows| {
         let row = rows.one()?;
         Ok(Runners {
             daemons: row.get("daemons")?,
@@ -141,14 +132,7 @@ fn ask_runners(tables: &Tables, name: &str) -> Ask<'static, Runners> {
 
 /// A job's row, which is then locked, and the server's time.
 fn ask_job(tables: &Tables, name: &str) -> Ask<'static, Option<(i64, JobRow)>> {
-    let sql = format!(
-        "SELECT {} AS server_time, {} FROM {} WHERE name = {} FOR UPDATE",
-        now_micros(),
-        job_columns(),
-        tables.of(&CRON_JOBS),
-        text_literal(name)
-    );
-    ask("cron job", sql, |rows| {
+    ask("cron job", text(tables).lock_job(name), |rows| {
         rows.optional(|row| Ok((row.get("server_time")?, read_job(row)?.1)))
     })
 }
@@ -193,17 +177,8 @@ fn resume_uncommitted(
     let schedule = Schedule::parse(&job.schedule, zone, name).map_err(wrong)?;
     let (due, next) = rules::resume(&schedule, job.next, now);
     let last = due.map(|(_, last)| last);
-    session.run(&command(
-        "cron resume",
-        format!(
-            "UPDATE {} SET paused_at = NULL, changed_at = UTC_TIMESTAMP(6), next_at = {}, \
-         settled_at = COALESCE({}, settled_at) WHERE name = {}",
-            tables.of(&CRON_JOBS),
-            optional_moment(next),
-            optional_moment(last),
-            text_literal(name)
-        ),
-    ))?;
+    let text = text(tables);
+    session.run(&command("cron resume", text.resume(name, next, last)))?;
     let Some((first, last)) = due else {
         return Ok(Count::NONE);
     };
@@ -213,11 +188,13 @@ fn resume_uncommitted(
         schedule.tick(at).to_string()
     };
     let what = ticks(count, (first, last), &shown);
-    session.run(&command("cron resume", format!("INSERT INTO {} ({RUN}, ended_at, outcome, message) VALUES ({}, UTC_TIMESTAMP(6), {}, {})",
-            tables.of(&RUNS),
-            run(id, name, last, "1", by, "dblock"),
-            text_literal(Outcome::Skipped.word()),
-            RUNS.literal("message", &format!("{name}: paused; {what} skipped")),
-        )))?;
+    let skipped = Skipped {
+        name,
+        tick: last,
+        by,
+        id,
+        message: format!("{name}: paused; {what} skipped"),
+    };
+    session.run(&command("cron resume", text.record_skip(&skipped)))?;
     Ok(count)
 }

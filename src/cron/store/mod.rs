@@ -9,6 +9,7 @@ mod manage;
 mod publish;
 mod reasons;
 mod settle;
+mod statements;
 
 pub use attempts::{Abandon, Claim, Finish, Retake, ask_run, in_transaction};
 pub use daemons::{
@@ -24,8 +25,8 @@ use std::time::Duration;
 
 use crate::base::exit::{Failure, Reason};
 use crate::db::server_facts::{READ_ONLY, is_read_only};
-use crate::db::{Ask, Fault, Session, ask, command, quoted_identifier};
-use crate::schema::{self, Tables};
+use crate::db::{Ask, Fault, Kind, Session, ask, command, quoted_identifier};
+use crate::schema::{self, Tables, postgres_end_when_idle};
 
 /// Each minute a daemon notes the jobs in its file. A job that was not noted for this long is in no file.
 pub const UNSEEN: Duration = Duration::from_secs(180);
@@ -37,14 +38,21 @@ pub const UNSEEN: Duration = Duration::from_secs(180);
 /// [`Fault::ReadOnly`] if the server takes no writes; [`Fault::Final`] if the tables do not exist.
 pub fn open(tables: &Tables, idle_seconds: u64, session: &mut Session) -> Result<(), Fault> {
     schema::prepare(session)?;
-    session.run(&command(
-        "cron open",
-        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-    ))?;
     if is_read_only(session)? {
         return Err(Fault::ReadOnly(READ_ONLY.to_owned()));
     }
     tables.check_cron(session)?;
+    match session.kind() {
+        Kind::MySql => open_mysql(tables, idle_seconds, session),
+        Kind::Postgres => session.run(&postgres_end_when_idle("cron session", idle_seconds)),
+    }
+}
+
+fn open_mysql(tables: &Tables, idle_seconds: u64, session: &mut Session) -> Result<(), Fault> {
+    session.run(&command(
+        "cron open",
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+    ))?;
     if matches!(session.try_run(&ask_logs_statements())?, Ok(true)) {
         let line = format!(
             "{session} has binlog_format=STATEMENT, with which no crontab runs; set it to ROW or MIXED"

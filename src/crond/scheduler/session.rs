@@ -11,7 +11,7 @@ use crate::base::log::Level;
 use crate::cron::open;
 use crate::db::{Fault, Session};
 use crate::keeper::{Duty, NoAnswer, capped};
-use crate::lock::named::Request;
+use crate::lock::named::{Request, number_of_shared};
 use crate::lock::rows::{RowLock, SharedServer};
 use crate::lock::{run_lock_of, shared_session_lock};
 
@@ -30,6 +30,8 @@ pub(super) struct SharedSession {
     pub is_new: bool,
     /// Whether it holds the daemon's own lock, so that no older session of the daemon is left.
     pub is_only: bool,
+    /// The timeline of its PostgreSQL, which grows with each fail-over; zero: unknown.
+    pub timeline: u32,
     /// How long the server keeps it when this process is silent: no longer than the shortest TTL.
     pub limit: Duration,
 }
@@ -42,10 +44,12 @@ impl Scheduler<'_> {
         }
         let (tables, idle) = (self.tables, self.shared.limit);
         let limit = self.answer_limit();
+        let timeline = &mut self.shared.timeline;
         let opened = self.connection.open(limit, |session| {
+            let number = number_of_shared(timeline, session)?;
             open(tables, idle.as_secs(), session)?;
             let server = SharedServer::ask(tables, limit, session)?;
-            let mark = shared_session_lock(session.handshake_id());
+            let mark = shared_session_lock(number);
             without_named_locks(Request::mark(&mark, session))?;
             Ok(server)
         });
@@ -58,7 +62,7 @@ impl Scheduler<'_> {
                     server: Some(server),
                     is_new: true,
                     is_only: false,
-                    limit: idle,
+                    ..self.shared
                 };
                 self.view.looked = None;
                 self.registration.has_touched = false;

@@ -13,6 +13,12 @@ use crate::db::wire::Code;
 /// The function that tells a server's timeline.
 pub const TIMELINE: &str = "pg_control_checkpoint";
 
+/// No such table, schema, column or database.
+pub const NO_TABLE: [&[u8; 5]; 4] = [b"42P01", b"3F000", b"42703", b"3D000"];
+
+/// The role lacks a privilege.
+pub const NO_PRIVILEGE: &[u8; 5] = b"42501";
+
 /// What a server says when it refuses something.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Refusal {
@@ -59,7 +65,7 @@ impl Refusal {
 
     fn is_about_the_account(&self) -> bool {
         // Invalid authorization; no privilege.
-        self.is_of("28") || self.state == "42501"
+        self.is_of("28") || self.state.as_bytes() == NO_PRIVILEGE
     }
 
     /// The fault of a login to `server` as `user`.
@@ -105,8 +111,9 @@ impl Refusal {
             "25006" => Fault::ReadOnly(format!("takes no writes: {self}")),
             // The disk is full; out of memory, also of the memory that sessions share for their locks.
             "53100" | "53200" | "53400" => Fault::NoRoom(self.to_string()),
-            // No such table, schema, column or database.
-            "42P01" | "3F000" | "42703" | "3D000" => Fault::NoSuchTable(self.to_string()),
+            state if NO_TABLE.iter().any(|one| *one == state.as_bytes()) => {
+                Fault::NoSuchTable(self.to_string())
+            }
             // The table, schema, column, index or row exists already.
             "42P07" | "42P06" | "42701" | "42710" | "23505" => Fault::Exists(self.to_string()),
             // A subquery returned two rows where one is allowed: that is how a conditional statement fails.

@@ -13,5 +13,5 @@ mod wire;
 
 pub use account::Account;
 pub use facts::{Facts, ask_facts};
-pub use fault::TIMELINE;
+pub use fault::{NO_PRIVILEGE, NO_TABLE, TIMELINE};
 pub use sessions::ask_sessions;

@@ -7,6 +7,10 @@ use std::time::Duration;
 /// The server's time, at the moment at which it is read. `now()` is the time at which the transaction began.
 pub const NOW: &str = "clock_timestamp()";
 
+/// The time at which the server got the statement, for one that is sent alone and writes nothing that others may keep locked. It is the same
+/// for all rows, so a key can be searched for it, and the planner knows how many rows that are.
+pub const ASKED: &str = "statement_timestamp()";
+
 /// The server's dates end with the year 294276.
 const LONGEST: Duration = Duration::from_secs(1000 * 365 * 24 * 3600);
 
@@ -65,6 +69,12 @@ pub fn micros_between(from: &str, to: &str) -> String {
 pub fn ago(span: Duration) -> String {
     let micros = span.min(LONGEST).as_micros();
     format!("({NOW} - {})", microseconds(micros))
+}
+
+/// The moment this long after now, by the server's clock.
+pub fn after(span: Duration) -> String {
+    let micros = span.min(LONGEST).as_micros();
+    format!("({NOW} + {})", microseconds(micros))
 }
 
 /// The moment this many seconds before now. The number may be an SQL expression, here and below.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::db::Kind;
+use crate::base::exit::{Failure, Reason};
 use crate::db::cluster::is_wsrep;
+use crate::db::{Ask, Fault, Kind, Session, TIMELINE, ask_session_info, ask_value};
 
 /// A server must keep an idle session at least this long: whole seconds, with room for a renewal and for the command's end.
 const SHORTEST_IDLE_LIMIT: Duration = Duration::from_secs(4);
@@ -87,6 +88,63 @@ pub enum Unfit {
 
 /// The oldest PostgreSQL on which a lock frees itself when its host has vanished: it has `idle_session_timeout`.
 pub const OLDEST_POSTGRES: u32 = 14;
+
+/// Refuses a PostgreSQL by what it said of itself at the login, before it is asked anything.
+///
+/// # Errors
+/// [`Reason::Configuration`] for one that is too old, or only looks like one.
+pub fn refuse_postgres(session: &Session) -> Result<(), Fault> {
+    let wrong = |line| Err(Fault::Final(Failure::new(Reason::Configuration, line)));
+    if session.parameter("crdb_version").is_some() {
+        return wrong(format!("{session} {}", Unfit::Cockroach));
+    }
+    let version = session.parameter("server_version").unwrap_or_default();
+    let major = version.split(|c: char| !c.is_ascii_digit()).next();
+    let major: Option<u32> = major.and_then(|major| major.parse().ok());
+    if major.is_some_and(|major| major < OLDEST_POSTGRES) {
+        return wrong(format!(
+            "{session} is PostgreSQL {version}: dblock needs {OLDEST_POSTGRES} or newer, where a lock frees itself when \
+             its host has vanished"
+        ));
+    }
+    Ok(())
+}
+
+/// Why a server is passed over on which less has happened than on the one before.
+pub const OLDER_TIMELINE: &str = "it is the server from before a fail-over: its timeline is older";
+
+/// The number of a session that has several locks and other uses, as its server knows it. On PostgreSQL this comes before anything is set or
+/// locked there: it shows a pooler that may share sessions, and a server from before a fail-over. `timeline` is that of the server before,
+/// and then this one's; zero: unknown.
+///
+/// # Errors
+/// As [`refuse_postgres`], and for such a pooler or server; any fault of a statement.
+pub fn number_of_shared(timeline: &mut u32, session: &mut Session) -> Result<u64, Fault> {
+    let login = session.handshake_id();
+    if session.kind() != Kind::Postgres {
+        return Ok(login);
+    }
+    refuse_postgres(session)?;
+    let number = session.run(&ask_session_info(Kind::Postgres))?.connection;
+    if login != 0 && login != number {
+        let line = format!("{session} {}", Unfit::Pooler);
+        return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
+    }
+    let found = match session.run(&ask_timeline()) {
+        // Not every server tells it.
+        Err(Fault::NoSuchVariable(_)) => None,
+        found => found?,
+    };
+    if found.is_some_and(|found| found < *timeline) {
+        return Err(Fault::Gone(OLDER_TIMELINE.to_owned()));
+    }
+    *timeline = found.unwrap_or_default();
+    Ok(number)
+}
+
+fn ask_timeline() -> Ask<'static, Option<u32>> {
+    ask_value("timeline", format!("SELECT timeline_id FROM {TIMELINE}()"))
+}
 
 /// The server's traits, from the answer to a session's first step. A missing value counts as fit.
 pub struct ServerTraits {

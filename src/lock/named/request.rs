@@ -4,7 +4,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::fitness::{Fitness, OLDEST_POSTGRES, ServerTraits, Unfit};
+use super::fitness::{Fitness, OLDER_TIMELINE, ServerTraits, Unfit, refuse_postgres};
 use super::queue::{Answer, Plan};
 use super::statements::{
     Statements, ask_is_one_of_several, release_once, set_idle_timeout, shorten_idle_timeout,
@@ -250,20 +250,7 @@ impl Request {
         if self.kind != Kind::Postgres {
             return Ok(());
         }
-        if session.parameter("crdb_version").is_some() {
-            let line = format!("{session} {}", Unfit::Cockroach);
-            return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
-        }
-        let version = session.parameter("server_version").unwrap_or_default();
-        let major = version.split(|c: char| !c.is_ascii_digit()).next();
-        let major: Option<u32> = major.and_then(|major| major.parse().ok());
-        if major.is_some_and(|major| major < OLDEST_POSTGRES) {
-            let line = format!(
-                "{session} is PostgreSQL {version}: dblock needs {OLDEST_POSTGRES} or newer, where a lock frees itself when \
-                 its host has vanished"
-            );
-            return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
-        }
+        refuse_postgres(session)?;
         let is_on = |name| session.parameter(name) == Some("on");
         self.check_writes(is_on("in_hot_standby") || is_on("default_transaction_read_only"))
     }
@@ -313,8 +300,7 @@ impl Request {
             .timeline
             .is_some_and(|timeline| timeline < self.timeline)
         {
-            let cause = "it is the server from before a fail-over: its timeline is older";
-            return Err(Fault::Gone(cause.to_owned()));
+            return Err(Fault::Gone(OLDER_TIMELINE.to_owned()));
         }
         self.timeline = traits.timeline.unwrap_or_default();
         if self.kind == Kind::Postgres && traits.may_be_one_of_several() {

@@ -12,7 +12,7 @@ use super::statements::{Prepared, Statements, Terms, ask_clock};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::db::server_facts::median;
-use crate::db::{Code, Fault, NO_PRIVILEGE, NO_TABLE, Session, command, roll_back, text_literal};
+use crate::db::{Code, Fault, Kind, Session, command, postgres_sql, roll_back, sql};
 use crate::lock::named::CHECKED;
 use crate::lock::{DEFAULT_TTL, HolderKind, Name, run_id_lock};
 use crate::schema::{Tables, Version, ask_version};
@@ -54,7 +54,7 @@ impl RowProbe {
         Ok(Self {
             tables: tables.clone(),
             statements: Statements::new(tables, name, 1, &owner),
-            name: text_literal(&name.to_string()),
+            name: literal(tables, &name.to_string()),
             owner,
         })
     }
@@ -75,8 +75,8 @@ impl RowProbe {
                 Err(fault) => TablesFound::Unusable(fault.to_string()),
             },
             Ok(None) => TablesFound::Missing,
-            Err(code) if is_one_of(code, &NO_TABLE) => TablesFound::Missing,
-            Err(code) if is_one_of(code, &NO_PRIVILEGE) => TablesFound::Hidden,
+            Err(code) if code.is_no_table() => TablesFound::Missing,
+            Err(code) if code.is_no_privilege() => TablesFound::Hidden,
             Err(code) => TablesFound::Refused(code),
         })
     }
@@ -116,9 +116,10 @@ impl RowProbe {
     /// Creates the row, with its time, so that a later check can find it if it is old.
     fn create(&self, session: &mut Session) -> Result<(), Fault> {
         let sql = format!(
-            "INSERT INTO {} (name, slot, renewed_at) VALUES ({}, 0, UTC_TIMESTAMP(6))",
+            "INSERT INTO {} (name, slot, renewed_at) VALUES ({}, 0, {})",
             self.tables.locks(),
-            self.name
+            self.name,
+            self.seconds_ago(0)
         );
         let create = command("check create", sql);
         self.insist(session, |session| session.run(&create))
@@ -158,14 +159,24 @@ impl RowProbe {
     fn delete_stale(&self, session: &mut Session) -> Result<(), Fault> {
         let locks = self.tables.locks();
         // From the first possible name to the one after the last, so that no other row is read.
-        let first = text_literal(CHECKED);
-        let behind = text_literal(&CHECKED.replacen("check-", "check.", 1));
+        let first = literal(&self.tables, CHECKED);
+        let behind = literal(&self.tables, &CHECKED.replacen("check-", "check.", 1));
         let sql = format!(
-            "DELETE FROM {locks} WHERE name > {first} AND name < {behind} AND renewed_at < \
-             UTC_TIMESTAMP(6) - INTERVAL 1 HOUR AND (owner IS NULL OR expires_at < UTC_TIMESTAMP(6))"
+            "DELETE FROM {locks} WHERE name > {first} AND name < {behind} AND renewed_at < {} \
+             AND (owner IS NULL OR expires_at < {})",
+            self.seconds_ago(3600),
+            self.seconds_ago(0)
         );
         let delete = command("check delete", sql);
         self.insist(session, |session| session.run(&delete))
+    }
+
+    /// The moment so many seconds ago, by the server's clock.
+    fn seconds_ago(&self, seconds: u32) -> String {
+        match self.tables.kind() {
+            Kind::MySql => sql::seconds_ago(seconds),
+            Kind::Postgres => postgres_sql::seconds_ago(seconds),
+        }
     }
 
     fn write(
@@ -216,6 +227,13 @@ impl RowProbe {
     }
 }
 
+fn literal(tables: &Tables, text: &str) -> String {
+    match tables.kind() {
+        Kind::MySql => sql::text_literal(text),
+        Kind::Postgres => postgres_sql::text_literal(text),
+    }
+}
+
 /// Measures a server's clock; `None`: it does not answer with its time.
 ///
 /// # Errors
@@ -228,9 +246,4 @@ pub fn clock_of(session: &mut Session) -> Result<Option<Clock>, Fault> {
         .ok()
         .flatten()
         .map(|clock| Clock::new(clock, asked, answered)))
-}
-
-/// Whether this is one of these errors of MySQL.
-fn is_one_of(code: Code, numbers: &[u16]) -> bool {
-    matches!(code, Code::Number(number) if numbers.contains(&number))
 }

@@ -32,10 +32,10 @@ pub fn prepare(lock_limit: Duration) -> Ask<'static, ()> {
     )
 }
 
-/// Ends the session of `dblock init` after so many seconds without a statement.
-pub fn end_when_idle(seconds: u32) -> Ask<'static, ()> {
+/// Ends the session after so many seconds without a statement.
+pub fn end_when_idle(name: &str, seconds: u64) -> Ask<'static, ()> {
     command(
-        "init session",
+        name,
         format!("SELECT set_config('idle_session_timeout', '{seconds}s', false)"),
     )
 }

@@ -4,12 +4,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mysql::prelude::{FromRow, Queryable};
+use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
+use super::texts::FromTexts;
 use super::{
-    Dblock, Output, Running, SOON, Server, Tables, children_of, eventually, in_time, quoted,
+    Dblock, Kind, Output, Running, SOON, Server, Tables, children_of, eventually, in_time, quoted,
     unique, within, write_program,
 };
 
@@ -148,15 +149,68 @@ impl<'a> Crontab<'a> {
     #[track_caller]
     pub fn until_minute_is_young(&self) {
         eventually("the minute is young", SOON, || {
-            self.rows::<u8>("SELECT SECOND(UTC_TIMESTAMP())")[0] < 45
+            let second = "SELECT FLOOR(EXTRACT(SECOND FROM UTC_TIMESTAMP(6)))";
+            self.rows::<u8>(second)[0] < 45
         });
     }
 
     /// The rows of a query.
     #[track_caller]
-    pub fn rows<T: FromRow>(&self, query: &str) -> Vec<T> {
-        let rows = self.tables.admin().query(query);
-        rows.unwrap_or_else(|error| panic!("{query}: {error}"))
+    pub fn rows<T: FromTexts>(&self, query: &str) -> Vec<T> {
+        self.tables.rows(query)
+    }
+
+    /// The sessions of its daemons.
+    #[track_caller]
+    pub fn sessions(&self) -> Vec<u64> {
+        self.rows(match self.tables.kind() {
+            Kind::MariaDb | Kind::MySql => {
+                "SELECT id FROM information_schema.processlist WHERE user = 'dblock' AND db = DATABASE()"
+            }
+            Kind::Postgres => {
+                "SELECT s.pid FROM pg_stat_activity s WHERE split_part(s.application_name, ' ', 3) IN (SELECT pid::text FROM dblock_cron_daemons)"
+            }
+        })
+    }
+
+    /// The session that holds the lock on the server that has a job's name.
+    pub fn holder(&self, job: &str) -> Option<u64> {
+        self.tables.server.holder(&self.name(job))
+    }
+
+    /// The beginning of the minute so many minutes ago, in SQL.
+    pub fn minutes_ago(&self, minutes: i32) -> String {
+        let moment = format!("UTC_TIMESTAMP(6) - INTERVAL {minutes} MINUTE");
+        match self.tables.kind() {
+            Kind::MariaDb | Kind::MySql => format!("DATE_FORMAT({moment}, '%Y-%m-%d %H:%i:00')"),
+            Kind::Postgres => format!("date_trunc('minute', {moment})"),
+        }
+    }
+
+    /// The start of 1970, in SQL.
+    pub fn epoch(&self) -> &'static str {
+        match self.tables.kind() {
+            Kind::MariaDb | Kind::MySql => "TIMESTAMP'1970-01-01 00:00:00'",
+            Kind::Postgres => "timestamptz 'epoch'",
+        }
+    }
+
+    /// The microseconds from then to a moment, in SQL.
+    pub fn micros(&self, moment: &str) -> String {
+        match self.tables.kind() {
+            Kind::MariaDb | Kind::MySql => {
+                format!("TIMESTAMPDIFF(MICROSECOND, {}, {moment})", self.epoch())
+            }
+            Kind::Postgres => format!("(extract(epoch FROM {moment}) * 1000000)::bigint"),
+        }
+    }
+
+    /// The month and day of a moment of a row, in SQL.
+    pub fn date(&self, column: &str) -> String {
+        match self.tables.kind() {
+            Kind::MariaDb | Kind::MySql => format!("DATE_FORMAT({column}, '%m-%d')"),
+            Kind::Postgres => format!("to_char({column} AT TIME ZONE 'UTC', 'MM-DD')"),
+        }
     }
 
     /// How many rows there are.

@@ -22,6 +22,7 @@ mod records;
 pub mod schema;
 mod server;
 mod tables;
+mod texts;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};

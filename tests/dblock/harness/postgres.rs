@@ -202,6 +202,21 @@ fn refused(body: &ErrorResponseBody) -> Refused {
     refused
 }
 
+/// A simple statement of MySQL's in PostgreSQL's words: its time, spans, and the column `user`.
+pub fn in_its_words(sql: &str) -> String {
+    let sql = sql.replace("UTC_TIMESTAMP(6)", "clock_timestamp()");
+    let sql = sql.replace(" user,", " \"user\",");
+    let mut parts = sql.split("INTERVAL ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    let spans = parts.map(|part| {
+        let (number, rest) = part.split_once(' ').expect("a number and a unit");
+        let end = rest.find(|c: char| !c.is_ascii_uppercase());
+        let (unit, rest) = rest.split_at(end.unwrap_or(rest.len()));
+        format!("interval '{number} {unit}'{rest}")
+    });
+    first + &spans.collect::<String>()
+}
+
 /// A string as SQL has it.
 pub fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))

@@ -1,9 +1,11 @@
-//! dblock's tables, in a database of a test's own.
+//! dblock's tables, in a database of a test's own, or on PostgreSQL in a schema.
 
 use mysql::Conn;
 use mysql::prelude::Queryable;
 
-use super::{Dblock, Server, unique};
+use super::postgres::{Postgres, in_its_words};
+use super::texts::{FromTexts, of_mysql};
+use super::{Client, Dblock, Kind, Server, unique};
 
 /// The tables that version 2 brought, for queues, without `dblock_`.
 pub const OF_QUEUES: [&str; 12] = [
@@ -27,8 +29,8 @@ pub const OF_CRON: [&str; 3] = ["cron_jobs", "cron_ticks", "cron_daemons"];
 /// dblock's tables, which the account `dblock` may use, in a database that is gone with this.
 #[derive(Debug)]
 pub struct Tables<'a> {
-    server: &'a Server,
-    /// The database.
+    pub server: &'a Server,
+    /// The database, or the schema.
     pub database: String,
 }
 
@@ -58,8 +60,18 @@ impl<'a> Tables<'a> {
             server,
             database: database.to_owned(),
         };
-        tables.grant("SELECT, INSERT, UPDATE, DELETE", "dblock");
+        if server.kind == Kind::Postgres {
+            let create = format!("CREATE SCHEMA {} AUTHORIZATION dblock", tables.quoted());
+            server.postgres().run(&create);
+        } else {
+            tables.grant("SELECT, INSERT, UPDATE, DELETE", "dblock");
+        }
         tables
+    }
+
+    /// What its server is.
+    pub fn kind(&self) -> Kind {
+        self.server.kind
     }
 
     /// Gives an account of the server these privileges on the database, which need not exist.
@@ -73,11 +85,17 @@ impl<'a> Tables<'a> {
 
     /// The name of the database, quoted.
     pub fn quoted(&self) -> String {
+        if self.server.kind == Kind::Postgres {
+            return format!("\"{}\"", self.database);
+        }
         format!("`{}`", self.database.replace('`', "``"))
     }
 
-    /// `dblock init`, by an account that may do everything.
+    /// `dblock init`, by an account that may do everything, or on PostgreSQL by the owner of the schema.
     pub fn init(&self) -> Dblock {
+        if self.server.kind == Kind::Postgres {
+            return self.at("init");
+        }
         self.at("init")
             .user("admin")
             .env("DBLOCK_PASSWORD", "admin-secret")
@@ -85,7 +103,11 @@ impl<'a> Tables<'a> {
 
     /// `dblock COMMAND`, which uses the tables.
     pub fn at(&self, command: &str) -> Dblock {
-        Dblock::at(self.server, command).env("DBLOCK_DATABASE", &self.database)
+        let place = match self.server.kind {
+            Kind::Postgres => "DBLOCK_SCHEMA",
+            Kind::MariaDb | Kind::MySql => "DBLOCK_DATABASE",
+        };
+        Dblock::at(self.server, command).env(place, &self.database)
     }
 
     /// A plain client with every privilege, in the database, which must exist.
@@ -96,17 +118,74 @@ impl<'a> Tables<'a> {
         admin
     }
 
-    /// Carries out a statement in the database, with every privilege.
+    /// A session of PostgreSQL with every privilege, in the schema.
+    pub fn postgres(&self) -> Postgres {
+        let mut admin = self.server.postgres();
+        admin.run(&format!("SET search_path TO {}", self.quoted()));
+        admin
+    }
+
+    /// Carries out a statement of MySQL's there, with every privilege.
     #[track_caller]
     pub fn sql(&self, statement: &str) {
+        if self.server.kind == Kind::Postgres {
+            return self.postgres().run(&in_its_words(statement));
+        }
         let done = self.admin().query_drop(statement);
         done.unwrap_or_else(|error| panic!("{statement}: {error}"));
+    }
+
+    /// How many rows a statement of MySQL's changes there; `None`: the server refuses it.
+    pub fn try_change(&self, statement: &str) -> Option<u64> {
+        if self.server.kind == Kind::Postgres {
+            let statement = format!("{} RETURNING 1", in_its_words(statement));
+            let rows = self.postgres().try_query(&statement).ok()?;
+            return u64::try_from(rows.len()).ok();
+        }
+        let mut admin = self.admin();
+        admin.query_drop(statement).ok()?;
+        Some(admin.affected_rows())
+    }
+
+    /// Locks rows of a table, until this is dropped.
+    #[track_caller]
+    pub fn lock(&self, rows: &str) -> Client {
+        let query = format!("SELECT * FROM {rows} FOR UPDATE");
+        if self.server.kind == Kind::Postgres {
+            let mut session = self.postgres();
+            session.run("BEGIN");
+            session.run(&query);
+            return Client::Postgres(session);
+        }
+        let mut session = self.admin();
+        session.query_drop("START TRANSACTION").unwrap();
+        session.query_drop(query).unwrap();
+        Client::MySql(session)
+    }
+
+    /// The rows of a query of MySQL's, with every privilege.
+    #[track_caller]
+    pub fn rows<T: FromTexts>(&self, query: &str) -> Vec<T> {
+        let rows = if self.server.kind == Kind::Postgres {
+            self.postgres().query(&in_its_words(query))
+        } else {
+            let rows = self.admin().query_map(query, of_mysql);
+            rows.unwrap_or_else(|error| panic!("{query}: {error}"))
+        };
+        rows.into_iter().map(T::from_texts).collect()
     }
 }
 
 impl Drop for Tables<'_> {
     fn drop(&mut self) {
         // The server may have been stopped.
+        if self.server.kind == Kind::Postgres {
+            if let Ok(mut admin) = self.server.postgres_as("admin", "admin-secret") {
+                let _ =
+                    admin.try_query(&format!("DROP SCHEMA IF EXISTS {} CASCADE", self.quoted()));
+            }
+            return;
+        }
         if let Ok(mut admin) = self.server.connect("admin", "admin-secret") {
             let drop = format!("DROP DATABASE IF EXISTS {}", self.quoted());
             let _ = admin.query_drop(drop);

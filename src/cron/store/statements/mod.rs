@@ -1,0 +1,580 @@
+//! The texts of the statements on the crontab's tables, for each kind of server. What is sent together, and how the answers are read, is the
+//! same for all servers, and stands beside what is asked. A text that differs by the words of a server alone is here; the others are with
+//! their server.
+
+mod mysql;
+mod postgres;
+
+use std::time::Duration;
+
+use super::UNSEEN;
+use super::attempts::{Abandon, Finish, Retake};
+use super::daemons::{DaemonFacts, Register};
+use super::look::{Look, TickRow};
+use super::manage::Skipped;
+use super::publish::{Definition, NewJob, Publish};
+use super::settle::SettleStep;
+use crate::base::text::printable;
+use crate::cron::rules::{AttemptEnd, Fate};
+use crate::db::Kind;
+use crate::history::Outcome;
+use crate::schema::{CRON_DAEMONS, CRON_JOBS, CRON_TICKS, RUNS, Tables};
+use mysql::MySqlCron;
+use postgres::PostgresCron;
+
+/// The texts for the servers of these tables.
+pub fn text(tables: &Tables) -> Box<dyn CronText> {
+    let names = Names::of(tables);
+    match tables.kind() {
+        Kind::MySql => Box::new(MySqlCron(names)),
+        Kind::Postgres => Box::new(PostgresCron(names)),
+    }
+}
+
+/// The names of the tables.
+pub struct Names {
+    jobs: String,
+    ticks: String,
+    daemons: String,
+    runs: String,
+    locks: String,
+}
+
+impl Names {
+    fn of(tables: &Tables) -> Self {
+        Self {
+            jobs: tables.of(&CRON_JOBS),
+            ticks: tables.of(&CRON_TICKS),
+            daemons: tables.of(&CRON_DAEMONS),
+            runs: tables.of(&RUNS),
+            locks: tables.locks(),
+        }
+    }
+}
+
+/// This word stands for the outcome of a run that `dblock kill --force` has ended.
+pub const OVER: &str = "over";
+
+/// The assignment for an attempt that is over: since when no command of the tick could be started stays as it is, unless this one was about
+/// to be. It comes before `started_at` is assigned, as MySQL's assignments see those before them.
+const UNSTARTED_SINCE: &str = "unstarted_at = CASE WHEN started_at IS NULL THEN unstarted_at END";
+
+/// The words in which the servers differ.
+pub trait Words {
+    /// The names of the tables.
+    fn names(&self) -> &Names;
+    /// The server's time.
+    fn now(&self) -> &'static str;
+    /// The column `user`.
+    fn user(&self) -> &'static str;
+    /// A text.
+    fn literal(&self, text: &str) -> String;
+    /// The moment so many microseconds after the start of 1970.
+    fn moment(&self, micros: i64) -> String;
+    /// As [`Words::moment`]; `None`: NULL.
+    fn optional_moment(&self, micros: Option<i64>) -> String;
+    /// The microseconds from the start of 1970 to a moment.
+    fn micros(&self, moment: &str) -> String;
+    /// The moment so many seconds ago.
+    fn seconds_ago(&self, seconds: u64) -> String;
+    /// The moment in so many seconds.
+    fn after_seconds(&self, seconds: u64) -> String;
+    /// The moment this long from now.
+    fn after(&self, span: Duration) -> String;
+    /// The condition that a column is this value, or NULL if that is.
+    fn is_same(&self, column: &str, value: &str) -> String;
+    /// What ends an INSERT of a tick that may be there already: then nothing changes.
+    fn unless_there(&self) -> String;
+    /// What follows one another in a transaction before a write of a job's row on the condition that no tick of the job has a row.
+    fn before_alone(&self, job: &str) -> Option<String>;
+}
+
+/// The texts, without the names of the statements. Where several are returned, they follow one another in a transaction.
+pub trait CronText: Words {
+    /// Writes a daemon's row. It is alive since this moment if its lease has run out.
+    fn register(&self, register: &Register) -> String;
+
+    /// As [`retire`](super::retire). `start_at = tick` marks the ticks that are claimed, for the statements that follow. Of two daemons only
+    /// one gets each tick.
+    fn retire(&self, daemon: &DaemonFacts, after: u64) -> Vec<String>;
+
+    /// As [`prune`](super::prune): deletes daemons, jobs and ticks.
+    fn prune(&self) -> [String; 3];
+
+    /// As [`Look`].
+    fn look(&self, look: &Look) -> String;
+
+    /// Publishes one job. An older job with another schedule gets the new next tick, unless that tick was settled meanwhile. The next tick of
+    /// the same schedule stays, unless there is none, because the job was in no file for a while, or it is after the latest plausible one, and
+    /// was written while the server's clock was ahead: see [`JobRow::is_ahead`](super::JobRow::is_ahead).
+    fn publish(&self, publish: &Publish, job: &NewJob) -> String;
+
+    /// Notes that these jobs are in a file, if they were not noted for this long.
+    fn touch(&self, jobs: &[&Definition], since: Duration) -> String;
+
+    /// Reads the state of a run: whether it holds its job's lock, how it has ended, and whether its command was not about to start yet.
+    fn run_state(&self, name: &str, run: &str) -> String;
+
+    /// Reads all jobs, each with its last run.
+    fn listed_jobs(&self) -> String;
+
+    /// Reads the server's time, in microseconds since 1970.
+    fn clock(&self) -> String {
+        format!("SELECT {}", self.micros(self.now()))
+    }
+
+    /// How many earlier daemons of this host and user had the same file last. A daemon's file is the last one unless a later daemon has
+    /// started after it was gone. A living daemon that has just started does not count as a successor: it started together with this one,
+    /// as at a boot.
+    fn file_before(&self, facts: &DaemonFacts, definition: &str) -> String {
+        let (daemons, id) = (&self.names().daemons, self.literal(&facts.id));
+        format!(
+            "SELECT COUNT(*) FROM {daemons} o WHERE o.daemon <> {id} AND o.host = {} AND o.{} = {} \
+             AND o.definition = {} AND NOT EXISTS (SELECT 1 FROM {daemons} n WHERE {} AND n.daemon <> {id} \
+             AND NOT (n.gone_at IS NULL AND n.expires_at > {} AND n.started_at > {}))",
+            self.literal(&facts.host),
+            self.user(),
+            self.literal(&facts.user),
+            self.literal(definition),
+            self.has_succeeded(),
+            self.now(),
+            self.seconds_ago(60)
+        )
+    }
+
+    /// Whether the daemon `n` started after `o`, of the same host and user, was gone.
+    fn has_succeeded(&self) -> String {
+        format!(
+            "n.host = o.host AND n.{0} = o.{0} AND n.started_at > COALESCE(o.gone_at, o.renewed_at)",
+            self.user()
+        )
+    }
+
+    /// The start of the daemon's current life, from its row, which begins anew after its lease has run out.
+    fn alive_since(&self, row: &str) -> String {
+        let now = self.now();
+        format!("CASE WHEN {row}expires_at < {now} THEN {now} ELSE {row}alive_since END")
+    }
+
+    /// Renews a daemon's lease, for this many seconds. If it has run out, the daemon is alive since this moment.
+    fn renew(&self, daemon: &str, lease: u64) -> String {
+        format!(
+            "UPDATE {} SET alive_since = {}, renewed_at = {}, expires_at = {} WHERE daemon = {}",
+            self.names().daemons,
+            self.alive_since(""),
+            self.now(),
+            self.after_seconds(lease),
+            self.literal(daemon)
+        )
+    }
+
+    /// Notes that a daemon takes no more ticks.
+    fn stop_taking(&self, daemon: &str) -> String {
+        format!(
+            "UPDATE {} SET leaving_at = COALESCE(leaving_at, {}) WHERE daemon = {}",
+            self.names().daemons,
+            self.now(),
+            self.literal(daemon)
+        )
+    }
+
+    /// Notes that a daemon is gone.
+    fn leave(&self, daemon: &str) -> String {
+        format!(
+            "UPDATE {} SET leaving_at = COALESCE(leaving_at, {now}), gone_at = {now}, expires_at = {now} WHERE daemon = {}",
+            self.names().daemons,
+            self.literal(daemon),
+            now = self.now()
+        )
+    }
+
+    /// The columns of a job's row, each with its expression.
+    fn job_values(&self) -> [(&'static str, String); 9] {
+        [
+            ("name", "name".to_owned()),
+            ("next", self.micros("next_at")),
+            ("settled", self.micros("settled_at")),
+            ("triggered", self.micros("triggered_at")),
+            ("is_paused", flag("paused_at IS NOT NULL")),
+            ("schedule", "schedule".to_owned()),
+            ("zone", "zone".to_owned()),
+            ("definition", "definition".to_owned()),
+            ("seen", self.micros("seen_at")),
+        ]
+    }
+
+    /// The same as a list for a SELECT.
+    fn job_columns(&self) -> String {
+        self.job_values()
+            .map(|(column, value)| format!("{value} AS {column}"))
+            .join(", ")
+    }
+
+    /// Reads the rows of all jobs.
+    fn jobs(&self) -> String {
+        format!("SELECT {} FROM {}", self.job_columns(), self.names().jobs)
+    }
+
+    /// Settles ticks of one job: its row gets the step's id if that was done, and what follows is done only then. With
+    /// [`is_alone`](crate::cron::Settlement::is_alone) no tick of the job may have a row.
+    fn settle(&self, step: &SettleStep, daemon: &DaemonFacts) -> Vec<String> {
+        let Names {
+            jobs, ticks, runs, ..
+        } = self.names();
+        let (settlement, job, now) = (step.settlement, step.job, self.now());
+        let [name, id, schedule, zone] =
+            [&job.name, step.id, &job.schedule, &job.zone].map(|text| self.literal(text));
+        let from = self.moment(settlement.from);
+        let (change, condition) = if settlement.is_trigger {
+            (
+                format!("triggered_at = NULL, changed_at = {now}"),
+                format!("triggered_at = {from}"),
+            )
+        } else {
+            (
+                format!(
+                    "settled_at = {}, next_at = {}",
+                    self.moment(settlement.settled),
+                    self.optional_moment(settlement.next)
+                ),
+                format!("next_at = {from} AND next_at <= {now} AND paused_at IS NULL"),
+            )
+        };
+        let (mut statements, mut alone) = (Vec::new(), String::new());
+        if settlement.is_alone {
+            statements.extend(self.before_alone(&job.name));
+            alone = format!(" AND NOT EXISTS (SELECT 1 FROM {ticks} t WHERE t.name = {name})");
+        }
+        statements.push(format!(
+            "UPDATE {jobs} SET change_id = {id}, {change} WHERE name = {name} AND {condition} AND schedule = {schedule} \
+             AND zone = {zone}{alone}"
+        ));
+        let if_done = format!("FROM {jobs} WHERE name = {name} AND change_id = {id}");
+        for (id, tick, message) in step.skips() {
+            statements.push(format!(
+                "INSERT INTO {runs} ({}, ended_at, outcome, message) SELECT {}, {} {if_done}",
+                self.run_columns(),
+                self.run(&id, (&job.name, tick), "1", daemon, &step.program),
+                self.skipped(&message)
+            ));
+        }
+        let insert = |tick: i64, attempt: u8, daemon: &str| {
+            format!(
+                "INSERT INTO {ticks} (name, tick, run, attempt, daemon, ttl_seconds) SELECT name, {}, {id}, {attempt}, {daemon}, {} {if_done} {}",
+                self.moment(tick),
+                step.ttl,
+                self.unless_there()
+            )
+        };
+        match settlement.fate {
+            None => {}
+            Some(Fate::Wait(tick)) => statements.push(insert(tick, 0, "NULL")),
+            Some(Fate::Run(tick)) => {
+                statements.push(insert(tick, 1, &self.literal(&daemon.id)));
+                statements.push(format!(
+                    "INSERT INTO {runs} ({}) SELECT {} {if_done}",
+                    self.run_columns(),
+                    self.run(step.id, (&job.name, tick), "1", daemon, &step.program)
+                ));
+            }
+        }
+        statements
+    }
+
+    /// Reads the rows of these jobs, with the id of the step that changed each last, and the server's time.
+    fn settled(&self, names: &[&str]) -> String {
+        let names = names.iter().map(|name| self.literal(name));
+        format!(
+            "SELECT {} AS server_time, change_id, {} FROM {} WHERE name IN ({})",
+            self.micros(self.now()),
+            self.job_columns(),
+            self.names().jobs,
+            names.collect::<Vec<_>>().join(", ")
+        )
+    }
+
+    /// The condition on the key of a tick's row.
+    fn key(&self, name: &str, tick: i64, run: &str) -> String {
+        format!(
+            "name = {} AND tick = {} AND run = {}",
+            self.literal(name),
+            self.moment(tick),
+            self.literal(run)
+        )
+    }
+
+    /// The condition that a tick's row is as it was read.
+    fn is_as_seen(&self, seen: &TickRow) -> String {
+        let daemon = seen.daemon.as_deref().map(|daemon| self.literal(daemon));
+        format!(
+            "{} AND {} AND {}",
+            self.key(&seen.name, seen.tick, &seen.run),
+            self.is_same("daemon", daemon.as_deref().unwrap_or("NULL")),
+            self.is_same("started_at", &self.optional_moment(seen.started_at))
+        )
+    }
+
+    /// The columns of a run that a daemon requests, for the history.
+    fn run_columns(&self) -> String {
+        let user = self.user();
+        format!("run, name, tick, attempt, host, pid, {user}, program, requested_at")
+    }
+
+    /// The values for these columns.
+    fn run(
+        &self,
+        id: &str,
+        (name, tick): (&str, i64),
+        attempt: &str,
+        daemon: &DaemonFacts,
+        program: &str,
+    ) -> String {
+        let cut = |column, text: &str| self.literal(&RUNS.cut(column, text));
+        [
+            self.literal(id),
+            self.literal(name),
+            self.moment(tick),
+            attempt.to_owned(),
+            cut("host", &daemon.host),
+            daemon.pid.to_string(),
+            cut("user", &daemon.user),
+            cut("program", &printable(program)),
+            self.now().to_owned(),
+        ]
+        .join(", ")
+    }
+
+    /// The values for the end of a skipped run.
+    fn skipped(&self, message: &str) -> String {
+        format!(
+            "{}, {}, {}",
+            self.now(),
+            self.literal(Outcome::Skipped.word()),
+            self.literal(&RUNS.cut("message", message))
+        )
+    }
+
+    /// Records how a run ended, if its own processes have not, and under another condition.
+    fn end_run(&self, run: &str, outcome: Outcome, why: &str, condition: &str) -> String {
+        format!(
+            "UPDATE {} SET ended_at = {}, outcome = {}, message = {} WHERE run = {} AND ended_at IS NULL{condition}",
+            self.names().runs,
+            self.now(),
+            self.literal(outcome.word()),
+            self.literal(&RUNS.cut("message", why)),
+            self.literal(run)
+        )
+    }
+
+    /// As [`Retake`].
+    fn retake(&self, retake: &Retake) -> Vec<String> {
+        let (ticks, seen) = (&self.names().ticks, retake.seen);
+        let taken = self.key(&seen.name, seen.tick, retake.run);
+        let take = format!(
+            "UPDATE {ticks} SET run = {}, daemon = {}, attempt = attempt + 1, failures = {}, start_at = NULL, \
+             {UNSTARTED_SINCE}, started_at = NULL WHERE {}",
+            self.literal(retake.run),
+            self.literal(&retake.daemon.id),
+            retake.failures,
+            self.is_as_seen(seen)
+        );
+        let of = (&*seen.name, seen.tick);
+        let record = format!(
+            "INSERT INTO {} ({}) SELECT {} FROM {ticks} WHERE {taken}",
+            self.names().runs,
+            self.run_columns(),
+            self.run(retake.run, of, "attempt", retake.daemon, retake.program)
+        );
+        let exists = format!(" AND EXISTS (SELECT 1 FROM {ticks} WHERE {taken})");
+        let ends = retake
+            .why
+            .map(|why| self.end_run(&seen.run, Outcome::Failed, why, &exists));
+        [take, record].into_iter().chain(ends).collect()
+    }
+
+    /// As [`Abandon`]. Of two daemons only one succeeds.
+    fn abandon(&self, abandon: &Abandon) -> Vec<String> {
+        let (ticks, seen) = (&self.names().ticks, abandon.seen);
+        let taken = self.key(&seen.name, seen.tick, abandon.id);
+        let take = format!(
+            "UPDATE {ticks} SET run = {} WHERE {}",
+            self.literal(abandon.id),
+            self.is_as_seen(seen)
+        );
+        let (of, attempt) = ((&*seen.name, seen.tick), (seen.attempt + 1).to_string());
+        let record = format!(
+            "INSERT INTO {} ({}, ended_at, outcome, message) SELECT {}, {} FROM {ticks} WHERE {taken}",
+            self.names().runs,
+            self.run_columns(),
+            self.run(abandon.id, of, &attempt, abandon.daemon, abandon.program),
+            self.skipped(&abandon.message())
+        );
+        let exists = format!(" AND EXISTS (SELECT 1 FROM {ticks} WHERE {taken})");
+        let ends = abandon
+            .why
+            .map(|why| self.end_run(&seen.run, Outcome::Failed, why, &exists));
+        let delete = format!("DELETE FROM {ticks} WHERE {taken}");
+        let all = [take, record].into_iter().chain(ends);
+        all.chain([delete]).collect()
+    }
+
+    /// As [`Finish`]: ends the run, if there is a reason, and the tick.
+    fn finish(&self, finish: &Finish) -> Vec<String> {
+        let ticks = &self.names().ticks;
+        let key = self.key(finish.name, finish.tick, finish.run);
+        let ends = finish
+            .why
+            .map(|why| self.end_run(finish.run, finish.outcome(), why, ""));
+        let tick = match finish.retry {
+            None => format!("DELETE FROM {ticks} WHERE {key}"),
+            Some(delay) => format!(
+                "UPDATE {ticks} SET {}, daemon = NULL, started_at = NULL, failures = {}, \
+                 start_at = {} WHERE {key} AND daemon IS NOT NULL",
+                match finish.end {
+                    AttemptEnd::Unstarted =>
+                        format!("unstarted_at = COALESCE(unstarted_at, {})", self.now()),
+                    _ => UNSTARTED_SINCE.to_owned(),
+                },
+                finish.failures,
+                self.after(delay)
+            ),
+        };
+        ends.into_iter().chain([tick]).collect()
+    }
+
+    /// Notes that the command of a tick's run is about to start.
+    fn start(&self, name: &str, tick: i64, run: &str) -> String {
+        format!(
+            "UPDATE {} SET started_at = {} WHERE {}",
+            self.names().ticks,
+            self.now(),
+            self.key(name, tick, run)
+        )
+    }
+
+    /// How many rows this tick has with this run.
+    fn count_tick(&self, name: &str, tick: i64, run: &str) -> String {
+        format!(
+            "SELECT COUNT(*) FROM {} WHERE {}",
+            self.names().ticks,
+            self.key(name, tick, run)
+        )
+    }
+
+    /// Pauses a job, unless it is paused.
+    fn pause(&self, name: &str) -> String {
+        self.change_once("paused_at", name)
+    }
+
+    /// Triggers a job, unless it is triggered.
+    fn trigger(&self, name: &str) -> String {
+        self.change_once("triggered_at", name)
+    }
+
+    /// Sets this column of a job to now, unless it is set.
+    fn change_once(&self, column: &str, name: &str) -> String {
+        format!(
+            "UPDATE {} SET {column} = COALESCE({column}, {now}), changed_at = {now} WHERE name = {}",
+            self.names().jobs,
+            self.literal(name),
+            now = self.now()
+        )
+    }
+
+    /// How many daemons are alive and take ticks, and whether the job was in no file for [`UNSEEN`].
+    fn runners(&self, name: &str) -> String {
+        format!(
+            "SELECT (SELECT COUNT(*) FROM {} WHERE expires_at > {} AND leaving_at IS NULL) AS daemons, \
+             (SELECT COUNT(*) FROM {} WHERE name = {} AND seen_at < {}) AS unseen",
+            self.names().daemons,
+            self.now(),
+            self.names().jobs,
+            self.literal(name),
+            self.seconds_ago(UNSEEN.as_secs())
+        )
+    }
+
+    /// Reads a job's row and the server's time, and locks the row.
+    fn lock_job(&self, name: &str) -> String {
+        format!(
+            "SELECT {} AS server_time, {} FROM {} WHERE name = {} FOR UPDATE",
+            self.micros(self.now()),
+            self.job_columns(),
+            self.names().jobs,
+            self.literal(name)
+        )
+    }
+
+    /// Resumes a job with this next tick, and this settled one if there is one.
+    fn resume(&self, name: &str, next: Option<i64>, settled: Option<i64>) -> String {
+        format!(
+            "UPDATE {} SET paused_at = NULL, changed_at = {}, next_at = {}, settled_at = COALESCE({}, settled_at) WHERE name = {}",
+            self.names().jobs,
+            self.now(),
+            self.optional_moment(next),
+            self.optional_moment(settled),
+            self.literal(name)
+        )
+    }
+
+    /// Records skipped ticks.
+    fn record_skip(&self, skip: &Skipped) -> String {
+        format!(
+            "INSERT INTO {} ({}, ended_at, outcome, message) VALUES ({}, {})",
+            self.names().runs,
+            self.run_columns(),
+            self.run(skip.id, (skip.name, skip.tick), "1", skip.by, "dblock"),
+            self.skipped(&skip.message)
+        )
+    }
+
+    /// The columns of a job of the list, `j`, and of its last run, `r`.
+    fn listed_columns(&self) -> String {
+        let moments = [
+            ("j.next_at", "next"),
+            ("j.paused_at", "paused"),
+            ("j.triggered_at", "triggered"),
+            ("j.seen_at", "seen"),
+            ("r.tick", "tick"),
+            ("r.acquired_at", "acquired"),
+            ("r.started_at", "started"),
+            ("r.ended_at", "ended"),
+        ];
+        let moments = moments.map(|(moment, name)| format!("{} AS {name}", self.micros(moment)));
+        format!(
+            "j.name, j.schedule, j.zone, j.changed_by, {}, r.run, r.attempt, r.host, r.outcome, r.exit_code, r.signal_name, j.jitter_seconds",
+            moments.join(", ")
+        )
+    }
+
+    /// Reads all ticks with a row.
+    fn listed_ticks(&self) -> String {
+        format!(
+            "SELECT t.name, {} AS tick_at, t.attempt, d.host, {} AS retry FROM {} t LEFT JOIN {} d ON d.daemon = t.daemon \
+             ORDER BY t.name, t.tick",
+            self.micros("t.tick"),
+            self.micros("t.start_at"),
+            self.names().ticks,
+            self.names().daemons
+        )
+    }
+
+    /// Reads the daemons that are not gone for long.
+    fn listed_daemons(&self) -> String {
+        format!(
+            "SELECT host, pid, slots, jobs, definition, {} AS started, {} AS renewed, {} AS is_alive, {} AS is_leaving, \
+             disagrees, differs FROM {} WHERE gone_at IS NULL AND expires_at > {} ORDER BY host, pid",
+            self.micros("started_at"),
+            self.micros("renewed_at"),
+            flag(&format!("expires_at > {}", self.now())),
+            flag("leaving_at IS NOT NULL"),
+            self.names().daemons,
+            self.seconds_ago(24 * 3600)
+        )
+    }
+}
+
+/// A condition as a number.
+fn flag(condition: &str) -> String {
+    format!("CASE WHEN {condition} THEN 1 ELSE 0 END")
+}

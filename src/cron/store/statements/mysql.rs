@@ -1,0 +1,323 @@
+//! The statements on the crontab's tables on MySQL and MariaDB. An assignment may see what those before it have written: expressions on old
+//! values come first.
+
+use std::time::Duration;
+
+use super::{CronText, Names, OVER, Words};
+use crate::cron::rules::LARGEST_LAG;
+use crate::cron::store::daemons::{DaemonFacts, FORGOTTEN_AFTER, Register};
+use crate::cron::store::look::{DAEMON, JOB, Look, NOW, TICK, UNRECORDED, select};
+use crate::cron::store::publish::{Definition, NewJob, Publish, settled_until};
+use crate::cron::store::reasons::IN_NO_FILE;
+use crate::db::sql::{
+    after, after_seconds, micros, moment, now_micros, optional_moment, optional_text, seconds_ago,
+    text_literal,
+};
+use crate::history::{DIED, KILLED, Outcome};
+use crate::schema::{CRON_DAEMONS, RUNS};
+
+/// Otherwise nothing is said for an empty list.
+fn list(names: &str) -> String {
+    optional_text(Some(names).filter(|names| !names.is_empty()))
+}
+
+/// SQL for: the daemon `d` of the tick `t` is gone, or has been silent for the tick's TTL. A living daemon renews its lease every few
+/// seconds, so a renewal far ahead of now is that of a daemon that fell silent while the server's clock was ahead.
+fn is_silent() -> String {
+    format!(
+        "(d.daemon IS NULL OR d.gone_at IS NOT NULL OR d.renewed_at + INTERVAL t.ttl_seconds SECOND < UTC_TIMESTAMP(6) \
+         OR d.renewed_at > {})",
+        after_seconds(LARGEST_LAG.as_secs())
+    )
+}
+
+/// Writes the statements.
+pub struct MySqlCron(pub(super) Names);
+
+impl Words for MySqlCron {
+    fn names(&self) -> &Names {
+        &self.0
+    }
+
+    fn now(&self) -> &'static str {
+        "UTC_TIMESTAMP(6)"
+    }
+
+    fn user(&self) -> &'static str {
+        "user"
+    }
+
+    fn literal(&self, text: &str) -> String {
+        text_literal(text)
+    }
+
+    fn moment(&self, micros: i64) -> String {
+        moment(micros)
+    }
+
+    fn optional_moment(&self, micros: Option<i64>) -> String {
+        optional_moment(micros)
+    }
+
+    fn micros(&self, moment: &str) -> String {
+        micros(moment)
+    }
+
+    fn seconds_ago(&self, seconds: u64) -> String {
+        seconds_ago(seconds)
+    }
+
+    fn after_seconds(&self, seconds: u64) -> String {
+        after_seconds(seconds)
+    }
+
+    fn after(&self, span: Duration) -> String {
+        after(span)
+    }
+
+    fn is_same(&self, column: &str, value: &str) -> String {
+        format!("{column} <=> {value}")
+    }
+
+    fn unless_there(&self) -> String {
+        format!("ON DUPLICATE KEY UPDATE attempt = {}.attempt", self.0.ticks)
+    }
+
+    fn before_alone(&self, _: &str) -> Option<String> {
+        None
+    }
+}
+
+impl CronText for MySqlCron {
+    fn register(&self, register: &Register) -> String {
+        let facts = register.facts;
+        let (count, definition) = (register.jobs.0, text_literal(register.jobs.1));
+        let [disagrees, differs] = [register.disagrees, register.differs].map(list);
+        let expires = after_seconds(register.lease);
+        // Before `expires_at` is assigned.
+        let alive_since = self.alive_since("");
+        format!(
+            "INSERT INTO {} (daemon, host, pid, user, slots, jobs, definition, disagrees, differs, started_at, renewed_at, expires_at, alive_since) \
+             VALUES ({}, {}, {}, {}, {}, {count}, {definition}, {disagrees}, {differs}, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), {expires}, UTC_TIMESTAMP(6)) \
+             ON DUPLICATE KEY UPDATE alive_since = {alive_since}, jobs = {count}, definition = {definition}, disagrees = {disagrees}, differs = {differs}, renewed_at = UTC_TIMESTAMP(6), \
+             expires_at = {expires}",
+            self.0.daemons,
+            text_literal(&facts.id),
+            CRON_DAEMONS.literal("host", &facts.host),
+            facts.pid,
+            CRON_DAEMONS.literal("user", &facts.user),
+            facts.slots,
+        )
+    }
+
+    fn retire(&self, daemon: &DaemonFacts, after: u64) -> Vec<String> {
+        let Names {
+            jobs,
+            ticks,
+            daemons,
+            runs,
+            locks,
+        } = &self.0;
+        let (mine, run) = (text_literal(&daemon.id), self.run_columns());
+        let before = seconds_ago(after);
+        let is_old = format!(
+            "seen_at < {before} AND EXISTS (SELECT 1 FROM {daemons} own WHERE own.daemon = {mine} AND own.alive_since < {before} AND own.expires_at > UTC_TIMESTAMP(6))"
+        );
+        let of_mine = format!("FROM {ticks} t WHERE t.daemon = {mine} AND t.start_at = t.tick");
+        let number = "LEFT(SHA2(CONCAT(t.run, ' given up'), 256), 32)";
+        let message = format!(
+            "LEFT(CONCAT(t.name, ': {IN_NO_FILE}; the tick ', DATE_FORMAT(t.tick, '%Y-%m-%dT%H:%i:%sZ'), ' is abandoned'), {})",
+            RUNS.width("message")
+        );
+        vec![
+            format!(
+                "UPDATE {jobs} SET next_at = NULL, triggered_at = NULL, changed_at = UTC_TIMESTAMP(6) \
+                 WHERE (next_at IS NOT NULL OR triggered_at IS NOT NULL) AND {is_old}"
+            ),
+            format!(
+                "UPDATE {ticks} t JOIN {jobs} j ON j.name = t.name LEFT JOIN {daemons} d ON d.daemon = t.daemon \
+                 LEFT JOIN {locks} l ON l.name = t.name AND l.owner = t.run AND l.expires_at > UTC_TIMESTAMP(6) \
+                 SET t.daemon = {mine}, t.start_at = t.tick WHERE j.{is_old} AND l.owner IS NULL AND {}",
+                is_silent()
+            ),
+            format!(
+                "INSERT INTO {runs} ({run}, ended_at, outcome, message) SELECT {number}, t.name, t.tick, t.attempt + 1, {}, {}, {}, 'dblock', \
+                 UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), {}, {message} {of_mine}",
+                RUNS.literal("host", &daemon.host),
+                daemon.pid,
+                RUNS.literal("user", &daemon.user),
+                text_literal(Outcome::Skipped.word()),
+            ),
+            format!(
+                "UPDATE {runs} SET ended_at = UTC_TIMESTAMP(6), outcome = {}, message = LEFT(CONCAT(name, ': {DIED}'), {}) \
+                 WHERE ended_at IS NULL AND run IN (SELECT t.run {of_mine})",
+                text_literal(Outcome::Failed.word()),
+                RUNS.width("message"),
+            ),
+            format!("DELETE FROM {ticks} WHERE daemon = {mine} AND start_at = tick"),
+        ]
+    }
+
+    fn prune(&self) -> [String; 3] {
+        let Names {
+            jobs,
+            ticks,
+            daemons,
+            ..
+        } = &self.0;
+        let succeeded = self.has_succeeded();
+        [
+            format!(
+                "DELETE o FROM {daemons} o LEFT JOIN {daemons} n ON {succeeded} \
+                 WHERE o.expires_at < UTC_TIMESTAMP(6) - INTERVAL 7 DAY \
+                 OR o.expires_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY AND n.daemon IS NOT NULL"
+            ),
+            format!(
+                "DELETE FROM {jobs} WHERE seen_at < UTC_TIMESTAMP(6) - INTERVAL {FORGOTTEN_AFTER} DAY"
+            ),
+            format!(
+                "DELETE FROM {ticks} WHERE NOT EXISTS (SELECT 1 FROM {jobs} j WHERE j.name = {ticks}.name)"
+            ),
+        ]
+    }
+
+    fn look(&self, look: &Look) -> String {
+        let Names {
+            jobs,
+            ticks,
+            daemons,
+            runs,
+            locks,
+        } = &self.0;
+        let select = |kind, columns: &[(&str, String)]| select(kind, columns, |_| "NULL");
+        let job = format!("{} FROM {jobs}", select(JOB, &self.job_values()));
+        let which = match look.since {
+            None => job,
+            Some(since) => format!(
+                "{job} WHERE next_at <= UTC_TIMESTAMP(6) UNION ALL {job} WHERE changed_at >= {}",
+                moment(since)
+            ),
+        };
+        let own_rows = format!(
+            "(SELECT COUNT(*) FROM {daemons} WHERE daemon = {})",
+            text_literal(look.daemon)
+        );
+        let now = select(NOW, &[("now", now_micros()), ("is_registered", own_rows)]);
+        let start_at = "IF(t.daemon IS NULL, t.start_at, COALESCE(r.ended_at, d.gone_at, d.renewed_at + INTERVAL t.ttl_seconds SECOND, \
+                        t.started_at, t.tick))";
+        let is_orphan = format!(
+            "t.daemon IS NOT NULL AND ({} OR COALESCE(r.ended_at < {}, FALSE)) \
+             AND NOT EXISTS (SELECT 1 FROM {locks} l WHERE l.name = t.name AND l.owner = t.run AND l.expires_at > UTC_TIMESTAMP(6))",
+            is_silent(),
+            seconds_ago(UNRECORDED),
+        );
+        let [name, run, attempt, failures, daemon] =
+            ["name", "run", "attempt", "failures", "daemon"]
+                .map(|column| (column, format!("t.{column}")));
+        let tick = select(
+            TICK,
+            &[
+                name,
+                run,
+                attempt,
+                failures,
+                daemon,
+                ("tick", micros("t.tick")),
+                ("start_at", micros(start_at)),
+                ("started_at", micros("t.started_at")),
+                ("unstarted_at", micros("t.unstarted_at")),
+                ("is_orphan", is_orphan),
+            ],
+        );
+        let daemon = select(DAEMON, &[("daemon", "daemon".to_owned())]);
+        format!(
+            "{which} UNION ALL {now} \
+             UNION ALL {tick} FROM {ticks} t LEFT JOIN {daemons} d ON d.daemon = t.daemon LEFT JOIN {runs} r ON r.run = t.run \
+             UNION ALL {daemon} FROM {daemons} \
+             WHERE expires_at > UTC_TIMESTAMP(6) AND expires_at < {} AND leaving_at IS NULL",
+            after_seconds(LARGEST_LAG.as_secs()),
+        )
+    }
+
+    fn publish(&self, publish: &Publish, (job, [next, latest]): &NewJob) -> String {
+        let [name, schedule, zone, hash] =
+            [&job.name, &job.schedule, &job.zone, &job.hash].map(|text| text_literal(text));
+        let (host, next, jitter) = (
+            text_literal(publish.host),
+            optional_moment(*next),
+            job.jitter,
+        );
+        let is_same = format!("schedule = {schedule} AND zone = {zone}");
+        let until = moment(settled_until(publish.now));
+        let is_right = latest.map_or_else(
+            || "next_at IS NOT NULL".to_owned(),
+            |latest| {
+                let latest = moment(latest);
+                format!("next_at IS NOT NULL AND (next_at <= {latest} OR seen_at <= {until} AND COALESCE(settled_at <= {until}, TRUE))")
+            },
+        );
+        let is_kept = format!("{is_same} AND {is_right}");
+        let is_whole = format!("{is_kept} AND definition = {hash}");
+        let is_overtaken = format!(
+            "NOT ({is_kept}) AND COALESCE(settled_at >= {next} AND settled_at <= {until}, FALSE)"
+        );
+        let unless_overtaken =
+            |column: &str, value: &str| format!("{column} = IF({is_overtaken}, {column}, {value})");
+        let (changed_at, changed_by) = (
+            unless_overtaken(
+                "changed_at",
+                &format!("IF({is_whole}, changed_at, UTC_TIMESTAMP(6))"),
+            ),
+            unless_overtaken("changed_by", &format!("IF({is_whole}, changed_by, {host})")),
+        );
+        let next_at = unless_overtaken("next_at", &format!("IF({is_kept}, next_at, {next})"));
+        let others = [
+            ("jitter_seconds", &*jitter.to_string()),
+            ("definition", &*hash),
+            ("schedule", &*schedule),
+            ("zone", &*zone),
+        ]
+        .map(|(column, value)| unless_overtaken(column, value))
+        .join(", ");
+        format!(
+            "INSERT INTO {} (name, schedule, zone, definition, jitter_seconds, next_at, changed_at, changed_by, seen_at) \
+             VALUES ({name}, {schedule}, {zone}, {hash}, {jitter}, {next}, UTC_TIMESTAMP(6), {host}, UTC_TIMESTAMP(6)) \
+             ON DUPLICATE KEY UPDATE {changed_at}, {changed_by}, {next_at}, {others}, seen_at = UTC_TIMESTAMP(6)",
+            self.0.jobs
+        )
+    }
+
+    fn touch(&self, jobs: &[&Definition], since: Duration) -> String {
+        let each = jobs.iter().map(|job| {
+            let [name, schedule, zone] =
+                [&job.name, &job.schedule, &job.zone].map(|text| text_literal(text));
+            format!("({name}, {schedule}, {zone})")
+        });
+        format!(
+            "UPDATE {} SET seen_at = UTC_TIMESTAMP(6) WHERE seen_at < {} AND (name, schedule, zone) IN ({})",
+            self.0.jobs,
+            seconds_ago(since.as_secs()),
+            each.collect::<Vec<_>>().join(", ")
+        )
+    }
+
+    fn run_state(&self, name: &str, run: &str) -> String {
+        let (name, run) = (text_literal(name), text_literal(run));
+        format!(
+            "SELECT (SELECT COUNT(*) FROM {} WHERE name = {name} AND owner = {run} AND expires_at > UTC_TIMESTAMP(6)) AS held, \
+             (SELECT IF(COALESCE(message LIKE '{KILLED}%', FALSE), '{OVER}', CONCAT(outcome, ' ', COALESCE(exit_code, ''))) \
+             FROM {} WHERE run = {run} AND ended_at IS NOT NULL) AS ended, \
+             (SELECT COUNT(*) FROM {} WHERE name = {name} AND run = {run} AND started_at IS NULL) AS unstarted",
+            self.0.locks, self.0.runs, self.0.ticks
+        )
+    }
+
+    fn listed_jobs(&self) -> String {
+        let Names { jobs, runs, .. } = &self.0;
+        format!(
+            "SELECT {} FROM {jobs} j LEFT JOIN {runs} r ON r.run = (SELECT x.run FROM {runs} x WHERE x.name = j.name \
+             AND x.acquired_at IS NOT NULL ORDER BY x.requested_at DESC LIMIT 1) ORDER BY j.name",
+            self.listed_columns()
+        )
+    }
+}

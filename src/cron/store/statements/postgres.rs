@@ -1,0 +1,367 @@
+//! The statements on the crontab's tables on PostgreSQL, at READ COMMITTED.
+//!
+//! A write that waits for another one of the same row decides again by what that has left in the row, and still by its own snapshot of all
+//! other rows. So a write whose condition is about other rows follows a statement that locks its row: then its snapshot is as new as the
+//! lock. Of several rows the locks are taken in the order of their keys, so that no two sessions wait for each other.
+
+use std::time::Duration;
+
+use super::{CronText, Names, OVER, Words};
+use crate::cron::rules::LARGEST_LAG;
+use crate::cron::store::daemons::{DaemonFacts, FORGOTTEN_AFTER, Register};
+use crate::cron::store::look::{self, DAEMON, JOB, Look, TICK, UNRECORDED};
+use crate::cron::store::publish::{Definition, NewJob, Publish, settled_until};
+use crate::cron::store::reasons::IN_NO_FILE;
+use crate::db::postgres_sql::{
+    ASKED, NOW, after, after_seconds, micros, moment, optional_moment, optional_text, seconds_ago,
+    text_literal, text_literals,
+};
+use crate::history::{DIED, KILLED, Outcome};
+use crate::schema::{CRON_DAEMONS, RUNS};
+
+/// The condition that the daemon `d` of the tick `t` is not gone, and not silent: as for MySQL.
+fn is_alive(now: &str) -> String {
+    format!(
+        "d.gone_at IS NULL AND d.renewed_at + t.ttl_seconds * interval '1 second' >= {now} \
+         AND d.renewed_at <= {now} + interval '{} seconds'",
+        LARGEST_LAG.as_secs()
+    )
+}
+
+/// A text for a column of the history, cut to its width.
+fn cut(column: &str, text: &str) -> String {
+    text_literal(&RUNS.cut(column, text))
+}
+
+/// The NULL of a column of a look: the rows of a UNION have the same types.
+fn null(column: &str) -> &'static str {
+    match column {
+        "name" | "schedule" | "zone" | "definition" | "run" | "daemon" => "NULL::text",
+        _ => "NULL::bigint",
+    }
+}
+
+/// The beginning of a SELECT of rows of one kind.
+fn select(kind: u8, columns: &[(&str, String)]) -> String {
+    look::select(kind, columns, null)
+}
+
+/// Writes the statements.
+pub struct PostgresCron(pub(super) Names);
+
+impl Words for PostgresCron {
+    fn names(&self) -> &Names {
+        &self.0
+    }
+
+    fn now(&self) -> &'static str {
+        NOW
+    }
+
+    fn user(&self) -> &'static str {
+        "\"user\""
+    }
+
+    fn literal(&self, text: &str) -> String {
+        text_literal(text)
+    }
+
+    fn moment(&self, micros: i64) -> String {
+        moment(micros)
+    }
+
+    fn optional_moment(&self, micros: Option<i64>) -> String {
+        optional_moment(micros)
+    }
+
+    fn micros(&self, moment: &str) -> String {
+        micros(moment)
+    }
+
+    fn seconds_ago(&self, seconds: u64) -> String {
+        seconds_ago(seconds)
+    }
+
+    fn after_seconds(&self, seconds: u64) -> String {
+        after_seconds(seconds)
+    }
+
+    fn after(&self, span: Duration) -> String {
+        after(span)
+    }
+
+    fn is_same(&self, column: &str, value: &str) -> String {
+        format!("{column} IS NOT DISTINCT FROM {value}")
+    }
+
+    fn unless_there(&self) -> String {
+        "ON CONFLICT (name, tick) DO NOTHING".to_owned()
+    }
+
+    /// Of two daemons one may settle a trigger and the other a tick, which change different columns: only with the row locked does the
+    /// second see the tick of the first.
+    fn before_alone(&self, job: &str) -> Option<String> {
+        let (jobs, name) = (&self.0.jobs, text_literal(job));
+        Some(format!(
+            "SELECT 1 FROM {jobs} WHERE name = {name} FOR UPDATE"
+        ))
+    }
+}
+
+impl CronText for PostgresCron {
+    fn register(&self, register: &Register) -> String {
+        let facts = register.facts;
+        let list = |names: &str| optional_text(Some(names).filter(|names| !names.is_empty()));
+        let lasting = [
+            "jobs",
+            "definition",
+            "disagrees",
+            "differs",
+            "renewed_at",
+            "expires_at",
+        ];
+        let lasting = lasting.map(|column| format!("{column} = excluded.{column}"));
+        format!(
+            "INSERT INTO {} AS d (daemon, host, pid, \"user\", slots, jobs, definition, disagrees, differs, started_at, renewed_at, expires_at, \
+             alive_since) VALUES ({}, {}, {}, {}, {}, {}, {}, {}, {}, {NOW}, {NOW}, {}, {NOW}) ON CONFLICT (daemon) DO UPDATE SET \
+             alive_since = {}, {}",
+            self.0.daemons,
+            text_literal(&facts.id),
+            text_literal(&CRON_DAEMONS.cut("host", &facts.host)),
+            facts.pid,
+            text_literal(&CRON_DAEMONS.cut("user", &facts.user)),
+            facts.slots,
+            register.jobs.0,
+            text_literal(register.jobs.1),
+            list(register.disagrees),
+            list(register.differs),
+            after_seconds(register.lease),
+            self.alive_since("d."),
+            lasting.join(", ")
+        )
+    }
+
+    /// What the claim decides by, besides the tick's row: a run that was about to start has its lock, and had noted that in the tick's row. One
+    /// that acquires its lock later finds its tick gone, and does not start.
+    fn retire(&self, daemon: &DaemonFacts, after: u64) -> Vec<String> {
+        let Names {
+            jobs,
+            ticks,
+            daemons,
+            runs,
+            locks,
+        } = &self.0;
+        let (mine, run) = (text_literal(&daemon.id), self.run_columns());
+        let before = seconds_ago(after);
+        let is_old = format!(
+            "j.seen_at < {before} AND EXISTS (SELECT 1 FROM {daemons} own WHERE own.daemon = {mine} AND own.alive_since < {before} AND own.expires_at > {NOW})"
+        );
+        let is_set = "(j.next_at IS NOT NULL OR j.triggered_at IS NOT NULL)";
+        let is_of_old =
+            format!("EXISTS (SELECT 1 FROM {jobs} j WHERE j.name = t.name AND {is_old})");
+        let of_mine = format!("FROM {ticks} t WHERE t.daemon = {mine} AND t.start_at = t.tick");
+        let number = "left(encode(sha256(convert_to(t.run || ' given up', 'UTF8')), 'hex'), 32)";
+        let tick = "to_char(t.tick AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')";
+        let width = RUNS.width("message");
+        vec![
+            format!(
+                "SELECT 1 FROM {jobs} j WHERE {is_old} AND ({is_set} OR EXISTS (SELECT 1 FROM {ticks} t WHERE t.name = j.name)) \
+                 ORDER BY j.name FOR UPDATE OF j"
+            ),
+            format!(
+                "UPDATE {jobs} j SET next_at = NULL, triggered_at = NULL, changed_at = {NOW} WHERE {is_set} AND {is_old}"
+            ),
+            format!(
+                "SELECT 1 FROM {ticks} t WHERE {is_of_old} ORDER BY t.name, t.tick FOR UPDATE OF t"
+            ),
+            format!(
+                "UPDATE {ticks} t SET daemon = {mine}, start_at = t.tick WHERE {is_of_old} \
+                 AND NOT EXISTS (SELECT 1 FROM {locks} l WHERE l.name = t.name AND l.owner = t.run AND l.expires_at > {NOW}) \
+                 AND NOT EXISTS (SELECT 1 FROM {daemons} d WHERE d.daemon = t.daemon AND {})",
+                is_alive(NOW)
+            ),
+            format!(
+                "INSERT INTO {runs} ({run}, ended_at, outcome, message) SELECT {number}, t.name, t.tick, t.attempt + 1, {}, {}, {}, 'dblock', \
+                 {NOW}, {NOW}, {}, left(t.name || ': {IN_NO_FILE}; the tick ' || {tick} || ' is abandoned', {width}) {of_mine}",
+                cut("host", &daemon.host),
+                daemon.pid,
+                cut("user", &daemon.user),
+                text_literal(Outcome::Skipped.word()),
+            ),
+            format!(
+                "UPDATE {runs} SET ended_at = {NOW}, outcome = {}, message = left(name || ': {DIED}', {width}) \
+                 WHERE ended_at IS NULL AND run IN (SELECT t.run {of_mine})",
+                text_literal(Outcome::Failed.word()),
+            ),
+            format!("DELETE FROM {ticks} WHERE daemon = {mine} AND start_at = tick"),
+        ]
+    }
+
+    /// A row that somebody else has locked is left for the next time.
+    fn prune(&self) -> [String; 3] {
+        let Names {
+            jobs,
+            ticks,
+            daemons,
+            ..
+        } = &self.0;
+        let succeeded = self.has_succeeded();
+        [
+            format!(
+                "DELETE FROM {daemons} WHERE daemon IN (SELECT o.daemon FROM {daemons} o WHERE o.expires_at < {ASKED} - interval '1 day' \
+                 AND (o.expires_at < {ASKED} - interval '7 days' OR EXISTS (SELECT 1 FROM {daemons} n WHERE {succeeded})) \
+                 FOR UPDATE OF o SKIP LOCKED)"
+            ),
+            format!(
+                "DELETE FROM {jobs} WHERE name IN (SELECT name FROM {jobs} WHERE seen_at < {ASKED} - interval '{FORGOTTEN_AFTER} days' \
+                 FOR UPDATE SKIP LOCKED)"
+            ),
+            format!(
+                "DELETE FROM {ticks} WHERE (name, tick) IN (SELECT t.name, t.tick FROM {ticks} t \
+                 WHERE NOT EXISTS (SELECT 1 FROM {jobs} j WHERE j.name = t.name) FOR UPDATE OF t SKIP LOCKED)"
+            ),
+        ]
+    }
+
+    /// What belongs to a tick is found by its key, whatever the server supposes of tables that grow and shrink.
+    fn look(&self, look: &Look) -> String {
+        let Names {
+            jobs,
+            ticks,
+            daemons,
+            runs,
+            locks,
+        } = &self.0;
+        let job = format!("{} FROM {jobs}", select(JOB, &self.job_values()));
+        let which = match look.since {
+            None => job,
+            Some(since) => format!(
+                "{job} WHERE next_at <= {ASKED} UNION ALL {job} WHERE changed_at >= {}",
+                moment(since)
+            ),
+        };
+        let own_rows = format!(
+            "(SELECT count(*) FROM {daemons} WHERE daemon = {})",
+            text_literal(look.daemon)
+        );
+        let now = select(
+            look::NOW,
+            &[("now", micros(ASKED)), ("is_registered", own_rows)],
+        );
+        let start_at = "CASE WHEN t.daemon IS NULL THEN t.start_at ELSE coalesce(r.ended_at, d.gone_at, \
+                        d.renewed_at + t.ttl_seconds * interval '1 second', t.started_at, t.tick) END";
+        let is_orphan = format!(
+            "(t.daemon IS NOT NULL AND (NOT coalesce({}, false) OR coalesce(r.ended_at < {ASKED} - interval '{UNRECORDED} seconds', false)) \
+             AND l.owner IS NULL)::int",
+            is_alive(ASKED),
+        );
+        let [name, run, attempt, failures, daemon] =
+            ["name", "run", "attempt", "failures", "daemon"]
+                .map(|column| (column, format!("t.{column}")));
+        let tick = select(
+            TICK,
+            &[
+                name,
+                run,
+                attempt,
+                failures,
+                daemon,
+                ("tick", micros("t.tick")),
+                ("start_at", micros(start_at)),
+                ("started_at", micros("t.started_at")),
+                ("unstarted_at", micros("t.unstarted_at")),
+                ("is_orphan", is_orphan),
+            ],
+        );
+        let daemon = select(DAEMON, &[("daemon", "daemon".to_owned())]);
+        format!(
+            "{which} UNION ALL {now} UNION ALL {tick} FROM {ticks} t \
+             LEFT JOIN LATERAL (SELECT renewed_at, gone_at FROM {daemons} WHERE daemon = t.daemon LIMIT 1) d ON true \
+             LEFT JOIN LATERAL (SELECT ended_at FROM {runs} WHERE run = t.run LIMIT 1) r ON true \
+             LEFT JOIN LATERAL (SELECT owner FROM {locks} WHERE name = t.name AND owner = t.run AND expires_at > {ASKED} LIMIT 1) l ON true \
+             UNION ALL {daemon} FROM {daemons} \
+             WHERE expires_at > {ASKED} AND expires_at < {ASKED} + interval '{} seconds' AND leaving_at IS NULL",
+            LARGEST_LAG.as_secs(),
+        )
+    }
+
+    fn publish(&self, publish: &Publish, (job, [next, latest]): &NewJob) -> String {
+        let [name, schedule, zone, hash, host] =
+            [&job.name, &job.schedule, &job.zone, &job.hash, publish.host].map(text_literal);
+        let until = moment(settled_until(publish.now));
+        let is_plausible = latest.map_or_else(
+            || "true".to_owned(),
+            |latest| {
+                let latest = moment(latest);
+                format!(
+                    "(j.next_at <= {latest} OR j.seen_at <= {until} AND coalesce(j.settled_at <= {until}, true))"
+                )
+            },
+        );
+        let is_kept = format!(
+            "j.schedule = excluded.schedule AND j.zone = excluded.zone AND j.next_at IS NOT NULL AND {is_plausible}"
+        );
+        let is_overtaken = format!(
+            "NOT ({is_kept}) AND coalesce(j.settled_at >= excluded.next_at AND j.settled_at <= {until}, false)"
+        );
+        let is_whole = format!("{is_kept} AND j.definition = excluded.definition");
+        let unless = |condition: &str, columns: &[&str]| {
+            let each = columns.iter().map(|column| {
+                format!(
+                    "{column} = CASE WHEN {condition} THEN j.{column} ELSE excluded.{column} END"
+                )
+            });
+            each.collect::<Vec<_>>().join(", ")
+        };
+        let changed = unless(
+            &format!("{is_overtaken} OR {is_whole}"),
+            &["changed_at", "changed_by"],
+        );
+        let next_at = unless(&format!("{is_overtaken} OR {is_kept}"), &["next_at"]);
+        let others = ["jitter_seconds", "definition", "schedule", "zone"];
+        let others = unless(&is_overtaken, &others);
+        format!(
+            "INSERT INTO {} AS j (name, schedule, zone, definition, jitter_seconds, next_at, changed_at, changed_by, seen_at) \
+             VALUES ({name}, {schedule}, {zone}, {hash}, {}, {}, {NOW}, {host}, {NOW}) ON CONFLICT (name) DO UPDATE SET \
+             {changed}, {next_at}, {others}, seen_at = excluded.seen_at",
+            self.0.jobs,
+            job.jitter,
+            optional_moment(*next),
+        )
+    }
+
+    fn touch(&self, jobs: &[&Definition], since: Duration) -> String {
+        let each = jobs.iter().map(|job| {
+            let texts = text_literals([&job.name, &job.schedule, &job.zone]);
+            format!("({texts})")
+        });
+        format!(
+            "UPDATE {0} j SET seen_at = {NOW} FROM (SELECT name FROM {0} WHERE seen_at < {1} AND (name, schedule, zone) IN ({2}) \
+             ORDER BY name FOR UPDATE) due WHERE j.name = due.name",
+            self.0.jobs,
+            seconds_ago(since.as_secs()),
+            each.collect::<Vec<_>>().join(", ")
+        )
+    }
+
+    fn run_state(&self, name: &str, run: &str) -> String {
+        let (name, run) = (text_literal(name), text_literal(run));
+        format!(
+            "SELECT (SELECT count(*) FROM {} WHERE name = {name} AND owner = {run} AND expires_at > {NOW}) AS held, \
+             (SELECT CASE WHEN coalesce(message LIKE '{KILLED}%', false) THEN '{OVER}' ELSE outcome || ' ' || coalesce(exit_code::text, '') END \
+             FROM {} WHERE run = {run} AND ended_at IS NOT NULL) AS ended, \
+             (SELECT count(*) FROM {} WHERE name = {name} AND run = {run} AND started_at IS NULL) AS unstarted",
+            self.0.locks, self.0.runs, self.0.ticks
+        )
+    }
+
+    /// With `x.name = j.name` the server may go through the runs of all names in the order of their times, as that of the names is the same.
+    fn listed_jobs(&self) -> String {
+        let Names { jobs, runs, .. } = &self.0;
+        format!(
+            "SELECT {} FROM {jobs} j LEFT JOIN LATERAL (SELECT * FROM {runs} x WHERE x.name BETWEEN j.name AND j.name \
+             AND x.acquired_at IS NOT NULL ORDER BY x.name DESC, x.requested_at DESC LIMIT 1) r ON true ORDER BY j.name",
+            self.listed_columns()
+        )
+    }
+}
