@@ -145,7 +145,7 @@ impl Request {
     /// The first statements on a session with this id from the login. Pass their answer to [`Request::open_after`].
     pub fn first(&mut self, login: u64) -> First {
         self.since.get_or_insert_with(Instant::now);
-        self.leaving = None;
+        self.waking = None;
         let step = self.plan().first();
         First {
             open: self.statements.open_session(self.ttl, login),
@@ -245,17 +245,17 @@ impl Request {
         caller: &dyn Caller,
         turns: Option<Turns>,
     ) -> Result<Decision, Fault> {
-        let decision = self.take_and_stay(session, opening, caller, turns)?;
-        self.leave_line(session)?;
+        let decision = self.take_first(session, opening, caller, turns)?;
+        self.wake_next(session)?;
         Ok(decision)
     }
 
-    /// As [`Request::take`], but it may still have its place in line. [`Request::leave_line`] is to follow soon: meanwhile the command can
-    /// be started.
+    /// As [`Request::take`], but the next one in line may not be notified yet. [`Request::wake_next`] is to follow soon: meanwhile the
+    /// command can be started.
     ///
     /// # Errors
     /// As [`Request::take`].
-    pub fn take_and_stay(
+    pub fn take_first(
         &mut self,
         session: &mut Session,
         opening: &Opening,
@@ -280,7 +280,7 @@ impl Request {
         caller: &dyn Caller,
     ) -> Result<Waited, Fault> {
         let waited = self.advance(session, opening, caller, None, self.slots == 1)?;
-        self.leave_line(session)?;
+        self.wake_next(session)?;
         Ok(waited)
     }
 

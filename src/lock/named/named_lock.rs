@@ -208,7 +208,7 @@ impl Backend for NamedLock {
         self.asked_on = Some(opening.connection_id());
         match self
             .request
-            .take_and_stay(&mut session, &opening, caller, None)
+            .take_first(&mut session, &opening, caller, None)
         {
             Ok(Decision::Held(grant, lease)) => {
                 self.hold(session, grant);
@@ -230,7 +230,7 @@ impl Backend for NamedLock {
     fn after_grant(&mut self) {
         if let Some(session) = &mut self.session {
             // If this fails, the next renewal does it, or shows that the session has ended.
-            let _ = self.request.leave_line(session);
+            let _ = self.request.wake_next(session);
         }
     }
 
@@ -246,8 +246,8 @@ impl Backend for NamedLock {
         if let Some(cap) = cap {
             let _ = session.answer_within(cap);
         }
-        let left = self.request.leave_line(session);
-        let cause = match left.and_then(|()| self.request.renew(self.grant.slot, session)) {
+        let woken = self.request.wake_next(session);
+        let cause = match woken.and_then(|()| self.request.renew(self.grant.slot, session)) {
             Ok(true) => {
                 if cap.is_some() {
                     let _ = session.answer_within(limit.unwrap_or_default());
@@ -344,8 +344,8 @@ impl Backend for NamedLock {
             Ok(done) => done,
             Err(fault) => return elsewhere(self, Some(fault.to_string())),
         };
-        let left = self.request.leave_line(&mut session);
-        let released = left.and_then(|()| self.request.release(self.grant.slot, &mut session));
+        let woken = self.request.wake_next(&mut session);
+        let released = woken.and_then(|()| self.request.release(self.grant.slot, &mut session));
         self.session = Some(session);
         Release {
             also_done,

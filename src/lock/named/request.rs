@@ -53,8 +53,8 @@ pub struct Request {
     pub(super) since: Option<Instant>,
     /// Whether the caller has waited for the lock, so others may be waiting, too.
     pub(super) has_waited: bool,
-    /// What gives back its place in line, while it holds a slot already; `None`: it has no place.
-    pub(super) leaving: Option<Ask<'static, ()>>,
+    /// Notifies the next one in line, which this one has left; `None`: that is done.
+    pub(super) waking: Option<Ask<'static, ()>>,
     /// The latest timeline of a PostgreSQL that it was on; zero: none is known.
     timeline: u32,
     /// Whether an earlier session may hold the run id lock.
@@ -94,7 +94,7 @@ impl Request {
             since: None,
             timeline: 0,
             has_waited: false,
-            leaving: None,
+            waking: None,
             may_have_ghost: false,
             verbosity,
         }

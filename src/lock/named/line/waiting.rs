@@ -21,8 +21,8 @@ const LOOKS: [Duration; 2] = [Duration::from_millis(2500), Duration::from_secs(1
 const KEPT: [Duration; 2] = [Duration::from_secs(4), Duration::from_secs(12)];
 
 impl Request {
-    /// Waits in this line until a slot is held, or the time to wait is over. With a slot the session is in line until
-    /// [`Request::leave_line`].
+    /// Waits in this line until a slot is held, or the time to wait is over; then the session is no longer in line. With a slot,
+    /// [`Request::wake_next`] is to follow.
     ///
     /// # Errors
     /// As [`Request::take`].
@@ -82,7 +82,9 @@ impl Request {
                     Answer::Awake { is_notified }
                 }
                 Ask::Leave(number) => {
-                    self.leaving = Some(line.leave(number, ttl));
+                    // It also proves that the session is still there.
+                    carry_out(session, &line.leave(number, ttl))?;
+                    self.waking = Some(line.wake_after());
                     Answer::Done
                 }
                 Ask::Over(Some(slot)) => {
@@ -94,7 +96,7 @@ impl Request {
                     return Ok(Decision::Held(grant, Lease { ttl, proved: asked }));
                 }
                 Ask::Over(None) => {
-                    self.leave_line(session)?;
+                    self.wake_next(session)?;
                     return Ok(Decision::Taken(self.taken(session, caller)?));
                 }
             };
@@ -102,14 +104,14 @@ impl Request {
         }
     }
 
-    /// Gives back its place in line, if it has one, and notifies the head of the line.
+    /// Notifies the next one in line, if this one has left the line and that is not done yet.
     ///
     /// # Errors
     /// The session must be dropped.
-    pub fn leave_line(&mut self, session: &mut Session) -> Result<(), Fault> {
-        if let Some(leave) = &self.leaving {
-            carry_out(session, leave)?;
-            self.leaving = None;
+    pub fn wake_next(&mut self, session: &mut Session) -> Result<(), Fault> {
+        if let Some(wake) = &self.waking {
+            carry_out(session, wake)?;
+            self.waking = None;
         }
         Ok(())
     }

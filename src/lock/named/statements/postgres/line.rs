@@ -127,15 +127,16 @@ impl Line {
         )
     }
 
-    /// Gives back a number, and notifies the head of the line. The session may then be idle for so long.
+    /// Gives back a number. The session may then be idle for so long. [`Line::wake_after`] is to follow.
     pub fn leave(self, number: u32, ttl: Duration) -> Ask<'static, ()> {
-        let sql = format!(
-            "SELECT {}, CASE WHEN pg_advisory_unlock({}) THEN {} END; UNLISTEN *",
-            idle_timeout(ttl),
-            self.key(number).arguments(),
-            self.wake()
-        );
+        let key = self.key(number).arguments();
+        let sql = format!("SELECT {}, pg_advisory_unlock({key})", idle_timeout(ttl));
         command("leave line", sql)
+    }
+
+    /// Notifies the head of each line of the lock, from a session that has left one.
+    pub fn wake_after(self) -> Ask<'static, ()> {
+        command("wake next", format!("SELECT {}; UNLISTEN *", self.wake()))
     }
 
     /// The sessions that wait for a lock, in their order, one line after the other.

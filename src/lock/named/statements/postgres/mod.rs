@@ -192,14 +192,7 @@ impl PostgresStatements {
                 line = self.line.locks(),
                 take = self.take_any()
             ),
-            // Whoever got a slot may be silent for the TTL from now on, not only for as long as those that wait.
-            Step::Head => {
-                return format!(
-                    "slot, 0, pg_backend_pid(), {WRITES}, CASE WHEN slot >= 0 THEN {} END FROM (SELECT {} AS slot OFFSET 0) AS taken",
-                    plain::idle_timeout(self.ttl),
-                    self.take_any()
-                );
-            }
+            Step::Head => self.take_any(),
             Step::Confirm(slot) => {
                 let key = self.slots[slot as usize];
                 format!("CASE WHEN {} THEN {slot} ELSE -1 END", held(key))
