@@ -256,9 +256,10 @@ pub fn old(tables: &Tables, name: &str, keep: Kept) -> String {
 /// The ids of runs of unused names.
 pub fn idle(tables: &Tables, chance: u64, keep: Kept) -> String {
     let (runs, age) = (tables.runs(), format!("(SELECT {})", limit_of_age(keep)));
+    // With `n.name = r.name` the server may go through the runs of all names in the order of their times.
     let of_newest = |what: &str| {
         format!(
-            "(SELECT {what} FROM {runs} n WHERE n.name = r.name ORDER BY n.name DESC, n.requested_at DESC LIMIT 1)"
+            "(SELECT {what} FROM {runs} n WHERE n.name BETWEEN r.name AND r.name ORDER BY n.name DESC, n.requested_at DESC LIMIT 1)"
         )
     };
     let is_unused = format!(
