@@ -734,6 +734,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l ssl-cer
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l ssl-key -d 'A PEM file with the private key of that certificate [env: DBLOCK_SSL_KEY]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l server-public-key-path -d 'A PEM file with the server\'s public key, which encrypts the password when there is no TLS. Without it dblock trusts the key that the server sends [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l connect-timeout -d 'How long to try to reach a server. It covers resolving names, trying hosts and logging in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l exact -d 'Count all jobs of each state, and not just the first 10000; with millions of jobs that takes seconds'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l json -d 'Print JSON instead of the table'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -s q -l quiet -d 'Log errors only'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -s v -l verbose -d 'Log each step and how long it took; given twice, log every statement, but never a password'
