@@ -3,6 +3,7 @@
 
 mod journal;
 mod kept;
+mod latest;
 mod list;
 mod postgres;
 mod prune;
@@ -18,6 +19,7 @@ use nix::unistd::{Pid, gethostname};
 use serde::{Deserialize, Serialize};
 
 pub use journal::Journal;
+pub use latest::latest_successes;
 pub use list::{Entry, Filter, RunStatus, Since, list, reach};
 pub use success::{LastSuccess, Successes, ask_last_success};
 pub use token_end::{EXPIRED, KILLED, recorder_of_token_ends};

@@ -5,6 +5,7 @@ mod connection;
 pub mod cron;
 mod key;
 mod libpq;
+pub mod metrics;
 mod option_file;
 pub mod queue;
 mod run;

@@ -158,6 +158,7 @@ fn needs_tables(section: &[Block]) -> bool {
         "dblock cron run",
         "dblock cron list",
         "dblock cron pause",
+        "dblock history",
         "dblock.dblock_",
     ]) && !says(&["dblock init"])
 }
@@ -716,6 +717,7 @@ pages! {
         every_command_of_dba_works: "docs/dba.md";
         every_command_of_durable_works: "docs/durable.md";
         every_command_of_limits_works: "docs/limits.md";
+        every_command_of_metrics_works: "docs/metrics.md";
         every_command_of_recipes_works: "docs/recipes.md";
         every_command_of_tls_works: "docs/tls.md";
     }
@@ -1140,6 +1142,8 @@ fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
                 "queue/model",
                 "cron/simulation",
                 "commands/check",
+                // docs/metrics.md explains these, as the tests of the metrics see.
+                "commands/metrics/families.rs",
                 "settings/cli",
             ];
             let is_other = OTHER_TEXTS.contains(&&*name)

@@ -57,6 +57,7 @@ mod lease_network;
 mod libpq_settings;
 mod lock_answers;
 mod messages;
+mod metrics;
 mod names;
 mod once;
 mod option_files;

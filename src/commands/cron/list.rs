@@ -23,11 +23,11 @@ const NOBODY: &str = "no dblock cron run is alive";
 
 /// The answer of the server.
 #[derive(Default)]
-struct CronStatus {
+pub struct CronStatus {
     now: i64,
-    jobs: Vec<ListedJob>,
-    ticks: Vec<ListedTick>,
-    daemons: Vec<ListedDaemon>,
+    pub jobs: Vec<ListedJob>,
+    pub ticks: Vec<ListedTick>,
+    pub daemons: Vec<ListedDaemon>,
 }
 
 /// Asks the server, prints the answer, and returns dblock's exit.
@@ -42,12 +42,7 @@ pub fn list(command_line: CommandLine) -> anyhow::Result<Ending> {
             let session = &mut asker.inspector.session;
             cron::list(&asker.tables, session, |item| asker.answers.send(item))
         },
-        |item| match item {
-            Listed::Now(now) => found.now = now,
-            Listed::Job(job) => found.jobs.push(*job),
-            Listed::Tick(tick) => found.ticks.push(tick),
-            Listed::Daemon(daemon) => found.daemons.push(daemon),
-        },
+        |item| found.add(item),
     )?;
     print_answer(
         common.json,
@@ -69,7 +64,8 @@ fn text(micros: Option<i64>) -> Option<String> {
     micros.map(|at| moment(time(at)))
 }
 
-fn between(from: Option<i64>, to: Option<i64>) -> Option<Duration> {
+/// The time between two moments, if there are two.
+pub fn between(from: Option<i64>, to: Option<i64>) -> Option<Duration> {
     let span = to?.saturating_sub(from?);
     Some(Duration::from_micros(
         u64::try_from(span).unwrap_or_default(),
@@ -77,8 +73,18 @@ fn between(from: Option<i64>, to: Option<i64>) -> Option<Duration> {
 }
 
 impl CronStatus {
+    /// Adds the next item.
+    pub fn add(&mut self, item: Listed) {
+        match item {
+            Listed::Now(now) => self.now = now,
+            Listed::Job(job) => self.jobs.push(*job),
+            Listed::Tick(tick) => self.ticks.push(tick),
+            Listed::Daemon(daemon) => self.daemons.push(daemon),
+        }
+    }
+
     /// Whether no daemon has had the job in its file for a while. Unknown, and thus `false`, if no daemon is alive.
-    fn is_in_no_file(&self, job: &ListedJob) -> bool {
+    pub fn is_in_no_file(&self, job: &ListedJob) -> bool {
         let is_old = |seen: i64| {
             Duration::from_micros(self.now.saturating_sub(seen).unsigned_abs()) > UNSEEN
         };
@@ -91,7 +97,7 @@ impl CronStatus {
     }
 
     /// How late the next tick of a job is; `None`: it is not late.
-    fn late(&self, job: &ListedJob) -> Option<Duration> {
+    pub fn late(&self, job: &ListedJob) -> Option<Duration> {
         let next = job.next?;
         // Every minute some living daemon notes each job in its file. A job that was not noted since its tick has been removed.
         if self.is_in_no_file(job) || self.is_served() && job.seen.is_none_or(|seen| seen < next) {

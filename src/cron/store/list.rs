@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::db::sql::{micros, now_micros};
-use crate::db::{Ask, Fault, LIST, Row, Session, ask};
+use crate::db::sql::micros;
+use crate::db::{Ask, Fault, LIST, Row, Session, ask, ask_time};
+use crate::history::Outcome;
 use crate::schema::{CRON_DAEMONS, CRON_JOBS, CRON_TICKS, RUNS, Tables};
 
 /// A job. All moments are microseconds since 1970, by the server's clock.
@@ -43,6 +44,15 @@ pub struct LastRun {
     pub outcome: Option<String>,
     pub exit_code: Option<u32>,
     pub signal: Option<String>,
+}
+
+impl LastRun {
+    /// Whether the command ran and exited with 0.
+    pub fn has_succeeded(&self) -> bool {
+        self.outcome.as_deref() == Some(Outcome::Ran.word())
+            && self.exit_code == Some(0)
+            && self.signal.is_none()
+    }
 }
 
 /// A tick in progress.
@@ -96,7 +106,7 @@ pub fn list(
     session: &mut Session,
     mut report: impl FnMut(Listed),
 ) -> Result<(), Fault> {
-    report(Listed::Now(session.run(&ask_now())?));
+    report(Listed::Now(session.run(&ask_time(session.kind()))?));
     for job in session.run(&ask_jobs(tables))? {
         report(Listed::Job(Box::new(job)));
     }
@@ -111,13 +121,6 @@ pub fn list(
         .map(Listed::Daemon)
         .for_each(report);
     Ok(())
-}
-
-fn ask_now() -> Ask<'static, i64> {
-    let sql = format!("SELECT {}", now_micros());
-    ask("cron now", sql, |rows| {
-        Ok(rows.value()?.unwrap_or_default())
-    })
 }
 
 fn ask_jobs(tables: &Tables) -> Ask<'static, Vec<ListedJob>> {
