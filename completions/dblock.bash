@@ -61,7 +61,7 @@ _dblock() {
         'acquire') options='-n --name -m --max-concurrency --slots -w --wait --ttl --owner --json -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         'renew') options='--ttl -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         'release') options='-q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
-        'history') options='--failed --since -n --limit --json -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'history') options='--failed --since --until --on --result --after -n --limit --json -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         'metrics') options='-o --output --limit -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         'cron') if [[ $word == -* ]]; then options='-h --help'; else options='run check list pause resume trigger help'; fi ;;
         'cron run') options='-j --jobs --grace --scrub-env -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
@@ -115,14 +115,15 @@ _dblock() {
 _dblock_takes() {
     case $1 in
         --defaults-extra-file | --defaults-file | --output | --password-file | --report | --server-public-key-path | --socket | --ssl-ca | --ssl-cert | --ssl-key | -o) takes='file' ;;
-        --host) takes='host' ;;
+        --host | --on) takes='host' ;;
         --ssl-mode) takes='disabled preferred required verify-ca verify-identity' ;;
         --state) takes='due delayed running dead done' ;;
         --if-unreachable) takes='fail run' ;;
+        --result) takes='ran timed_out lost skipped interrupted failed released running unknown' ;;
         --on-lock-lost) takes='reacquire terminate ignore' ;;
         --claim) takes='rows blocks' ;;
         --protocol) takes='tcp socket' ;;
-        --at | --batch | --bury-on | --conflict-exit-code | --connect-timeout | --database | --defaults-group-suffix | --delay | --every | --grace | --hold-at-least | --jobs | --keep | --key | --kill-after | --limit | --max-attempts | --max-concurrency | --name | --next | --once-at | --once-per | --owner | --port | --priority | --retry-delay | --schema | --shards | --since | --slots | --time-zone | --timeout | --token | --ttl | --url | --user | --wait | -E | -j | -k | -m | -n | -t | -w) takes='anything' ;;
+        --after | --at | --batch | --bury-on | --conflict-exit-code | --connect-timeout | --database | --defaults-group-suffix | --delay | --every | --grace | --hold-at-least | --jobs | --keep | --key | --kill-after | --limit | --max-attempts | --max-concurrency | --name | --next | --once-at | --once-per | --owner | --port | --priority | --retry-delay | --schema | --shards | --since | --slots | --time-zone | --timeout | --token | --ttl | --until | --url | --user | --wait | -E | -j | -k | -m | -n | -t | -w) takes='anything' ;;
         *) takes='' ;;
     esac
 }

@@ -24,7 +24,7 @@ function __fish_dblock_words
             case --
                 set -q words[2]; and set -a dblock_command $words[2..]
                 break
-            case --at --batch --bury-on --claim --conflict-exit-code --connect-timeout --database --defaults-extra-file --defaults-file --defaults-group-suffix --delay --every --grace --hold-at-least --host --if-unreachable --jobs --keep --key --kill-after --limit --max-attempts --max-concurrency --name --next --on-lock-lost --once-at --once-per --output --owner --password-file --port --priority --protocol --report --retry-delay --schema --server-public-key-path --shards --since --slots --socket --ssl-ca --ssl-cert --ssl-key --ssl-mode --state --time-zone --timeout --token --ttl --url --user --wait -E -j -k -m -n -o -t -w
+            case --after --at --batch --bury-on --claim --conflict-exit-code --connect-timeout --database --defaults-extra-file --defaults-file --defaults-group-suffix --delay --every --grace --hold-at-least --host --if-unreachable --jobs --keep --key --kill-after --limit --max-attempts --max-concurrency --name --next --on --on-lock-lost --once-at --once-per --output --owner --password-file --port --priority --protocol --report --result --retry-delay --schema --server-public-key-path --shards --since --slots --socket --ssl-ca --ssl-cert --ssl-key --ssl-mode --state --time-zone --timeout --token --ttl --until --url --user --wait -E -j -k -m -n -o -t -w
                 # Its value is the next word, whatever that looks like.
                 set -e words[1]
             case '-*'
@@ -406,6 +406,18 @@ complete -c dblock -n "__fish_dblock_using_subcommand release" -s v -l verbose -
 complete -c dblock -n "__fish_dblock_using_subcommand release" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand release" -s h -l help -d 'Print help'
 complete -c dblock -n "__fish_dblock_using_subcommand history" -l since -d 'Only runs that were requested since then: a duration before now (2h), a time in UTC (2026-11-22 or \'2026-11-22 08:30\'), or a time with its offset (2026-11-22T08:30:00+01:00)' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l until -d 'Only runs that were requested before then, given as for --since' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l on -d 'Only runs on this host, named as the column HOST shows it' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l result -d 'Only runs that ended so. ran is any command that ended by itself, whatever it returned' -r -f -a "ran\t''
+timed_out\t''
+lost\t''
+skipped\t''
+interrupted\t''
+failed\t''
+released\t''
+running\t''
+unknown\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l after -d 'The next page: the runs that are older than those of the page that printed CURSOR' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand history" -s n -l limit -d 'Only the newest N runs; 0 shows all [default: 20]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand history" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand history" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Outcome, postgres};
+use super::{Outcome, RunCursor, postgres};
 use crate::base::exit::{Failure, Reason};
 use crate::db::cluster::ask_multi_primary;
 use crate::db::server_facts::{Shown, is_read_only};
@@ -24,15 +24,36 @@ pub struct Filter {
     pub names: Vec<Name>,
     /// Only those that failed.
     pub only_failed: bool,
-    /// Only those requested since then.
-    pub since: Option<Since>,
+    /// Only those requested since then, and before that.
+    pub since: Option<TimeBound>,
+    pub until: Option<TimeBound>,
+    /// Only those on this host.
+    pub host: Option<String>,
+    /// Only those that ended so: one of [`RESULTS`].
+    pub result: Option<&'static str>,
+    /// Only those that are older than the last one of an earlier page.
+    pub after: Option<RunCursor>,
     /// The most runs, the newest first; `None`: all.
     pub limit: Option<usize>,
 }
 
+impl Filter {
+    /// Whether a statement cannot tell alone which runs are meant.
+    fn picks(&self) -> bool {
+        let by_state = [Outcome::Lost.word(), RUNNING, UNKNOWN];
+        self.only_failed || self.result.is_some_and(|word| by_state.contains(&word))
+    }
+
+    /// Whether a run is meant, as far as a statement cannot tell.
+    fn has(&self, run: &Entry) -> bool {
+        let has_result = self.result.is_none_or(|result| run.result() == result);
+        has_result && (!self.only_failed || run.has_failed())
+    }
+}
+
 /// A moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Since {
+pub enum TimeBound {
     /// This long ago, by the server's clock.
     Ago(Duration),
     /// This many microseconds after the start of 1970, UTC.
@@ -82,6 +103,16 @@ pub enum RunStatus {
 }
 
 impl Entry {
+    /// How it ended, or that it has not, as one of [`RESULTS`] or the word of a newer dblock.
+    pub fn result(&self) -> &str {
+        match &self.state {
+            RunStatus::Ended(word) => word,
+            RunStatus::Running => RUNNING,
+            RunStatus::Expired | RunStatus::Vanished => Outcome::Lost.word(),
+            RunStatus::Unknown => UNKNOWN,
+        }
+    }
+
     /// Whether the run should have run, and failed.
     fn has_failed(&self) -> bool {
         match &self.state {
@@ -94,6 +125,25 @@ impl Entry {
         }
     }
 }
+
+/// A run that has the lock, as a word.
+pub const RUNNING: &str = "running";
+
+/// A run of which this server cannot tell whether it has ended, as a word.
+pub const UNKNOWN: &str = "unknown";
+
+/// All words for how a run ended, or that it has not.
+pub const RESULTS: [&str; 9] = [
+    Outcome::Ran.word(),
+    Outcome::TimedOut.word(),
+    Outcome::Lost.word(),
+    Outcome::Skipped.word(),
+    Outcome::Interrupted.word(),
+    Outcome::Failed.word(),
+    Outcome::Released.word(),
+    RUNNING,
+    UNKNOWN,
+];
 
 /// The outcomes that are failures, whatever the command returned.
 const FAILURES: [Outcome; 3] = [Outcome::TimedOut, Outcome::Lost, Outcome::Failed];
@@ -140,14 +190,10 @@ pub fn list(
 ) -> Result<(), Fault> {
     let sees_sessions = sees_sessions(session)?;
     let mut left = filter.limit.unwrap_or(usize::MAX);
-    let mut before = None;
+    let mut before = filter.after.clone();
     while left > 0 {
-        // Not every run on a page has failed, so read whole pages.
-        let limit = if filter.only_failed {
-            PAGE
-        } else {
-            PAGE.min(left)
-        };
+        // Not every run on a page is meant, so read whole pages.
+        let limit = if filter.picks() { PAGE } else { PAGE.min(left) };
         let page = Page {
             tables,
             filter,
@@ -159,9 +205,11 @@ pub fn list(
             .run(&page.ask())
             .map_err(|fault| tables.explain(fault))?;
         let is_last = found.len() < limit;
-        before = found.last().map(|(at, entry)| (*at, entry.run.clone()));
-        for (_, entry) in found {
-            if left > 0 && (!filter.only_failed || entry.has_failed()) {
+        before = found
+            .last()
+            .map(|entry| RunCursor::of(entry.requested, &entry.run));
+        for entry in found {
+            if left > 0 && filter.has(&entry) {
                 report(entry);
                 left -= 1;
             }
@@ -184,12 +232,12 @@ fn sees_sessions(session: &mut Session) -> Result<bool, Fault> {
     Ok(!matches!(session.try_run(&ask_multi_primary())?, Ok(true)))
 }
 
-/// A page of the selected runs, the newest first. Each has the time from which the next page continues.
+/// A page of the selected runs, the newest first.
 struct Page<'a> {
     tables: &'a Tables,
     filter: &'a Filter,
-    /// The last run of the page before: the time of its request, and its id.
-    before: Option<(i64, String)>,
+    /// The last run of the page before.
+    before: Option<RunCursor>,
     limit: usize,
     sees_sessions: bool,
 }
@@ -206,10 +254,26 @@ impl Page<'_> {
         if !names.is_empty() {
             all.push(format!("r.name IN ({names})"));
         }
-        match self.filter.since {
-            Some(Since::Ago(span)) => all.push(format!("r.requested_at >= {}", self.ago(span))),
-            Some(Since::At(at)) => all.push(format!("r.requested_at >= {}", self.moment(at))),
-            None => {}
+        for (bound, compared) in [(self.filter.since, ">="), (self.filter.until, "<")] {
+            let at = match bound {
+                Some(TimeBound::Ago(span)) => self.ago(span),
+                Some(TimeBound::At(at)) => self.moment(at),
+                None => continue,
+            };
+            all.push(format!("r.requested_at {compared} {at}"));
+        }
+        if let Some(host) = &self.filter.host {
+            all.push(format!("r.host = {}", literals(vec![host.clone()])));
+        }
+        if let Some(result) = self.filter.result {
+            let word = literals(vec![result.to_owned()]);
+            all.push(match result {
+                RUNNING | UNKNOWN => "r.outcome IS NULL".to_owned(),
+                _ if result == Outcome::Lost.word() => {
+                    format!("(r.outcome = {word} OR r.outcome IS NULL)")
+                }
+                _ => format!("r.outcome = {word}"),
+            });
         }
         if self.filter.only_failed {
             let words = literals(FAILURES.map(|failure| failure.word().to_owned()).to_vec());
@@ -219,8 +283,8 @@ impl Page<'_> {
                 literals(vec![Outcome::Ran.word().to_owned()])
             ));
         }
-        if let Some((at, run)) = &self.before {
-            let at = self.moment(*at);
+        if let Some(RunCursor { requested, run }) = &self.before {
+            let at = self.moment(*requested);
             all.push(format!(
                 "r.requested_at <= {at} AND (r.requested_at < {at} OR r.run < {})",
                 literals(vec![run.clone()])
@@ -248,8 +312,7 @@ impl Page<'_> {
 }
 
 impl Page<'_> {
-    /// Each run, with the time of its request.
-    fn ask(&self) -> Ask<'_, Vec<(i64, Entry)>> {
+    fn ask(&self) -> Ask<'_, Vec<Entry>> {
         let sql = match self.tables.kind() {
             Kind::MySql => self.mysql(),
             Kind::Postgres => postgres::page(self.tables, &self.conditions(), self.limit),
@@ -273,16 +336,30 @@ impl Page<'_> {
              r.pid, r.user, r.program, r.connection, {acquired} AS acquired, {started} AS started, {ended} AS ended, r.outcome, r.exit_code, r.signal_name, \
              r.message, {} AS is_running, \
              r.ended_at IS NULL AND EXISTS (SELECT 1 FROM {locks} l WHERE l.name = r.name AND l.slot = r.slot AND l.owner = r.run \
-             AND l.kind <> '{}' AND l.expires_at <= UTC_TIMESTAMP(6)) AS has_expired FROM {} r {}ORDER BY r.requested_at DESC, r.run DESC LIMIT {}",
+             AND l.kind <> '{}' AND l.expires_at <= UTC_TIMESTAMP(6)) AS has_expired FROM {} r {}{}ORDER BY r.requested_at DESC, r.run DESC LIMIT {}",
             is_running("r", self.tables),
             HolderKind::Run.name(),
             self.tables.runs(),
+            self.key(),
             self.conditions(),
             self.limit
         )
     }
 
-    fn entry(&self, row: &Row) -> Result<(i64, Entry), Fault> {
+    /// The key that is meant for the conditions. By itself MySQL may read all runs in the order of their time, down to the first that fit.
+    fn key(&self) -> &'static str {
+        let filter = self.filter;
+        if !filter.names.is_empty() || !self.tables.has_run_keys() {
+            return "";
+        }
+        match (&filter.host, filter.result) {
+            (Some(_), _) => "FORCE INDEX (by_host) ",
+            (None, Some(_)) => "FORCE INDEX (by_outcome) ",
+            (None, None) => "",
+        }
+    }
+
+    fn entry(&self, row: &Row) -> Result<Entry, Fault> {
         let at = |column| Ok::<_, Fault>(row.get::<Option<i64>>(column)?.map(time));
         let text = |column| RUNS.text(column, row);
         let requested: i64 = row.get::<Option<_>>("requested")?.unwrap_or_default();
@@ -296,7 +373,7 @@ impl Page<'_> {
             None if self.sees_sessions => RunStatus::Vanished,
             None => RunStatus::Unknown,
         };
-        let entry = Entry {
+        Ok(Entry {
             run: text("run")?.unwrap_or_default(),
             name: text("name")?.unwrap_or_default(),
             slot: row.get("slot")?,
@@ -318,8 +395,7 @@ impl Page<'_> {
             exit_code: row.get("exit_code")?,
             signal: text("signal_name")?,
             message: text("message")?,
-        };
-        Ok((requested, entry))
+        })
     }
 }
 

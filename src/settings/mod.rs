@@ -243,7 +243,11 @@ pub fn history(command_line: CommandLine) -> Result<(Filter, Common), Failure> {
         Ok(Filter {
             names: lock_names(command_line.arguments)?,
             only_failed: sources.is_on("failed"),
-            since: sources.optional("since", value::since)?,
+            since: sources.optional("since", value::time_bound)?,
+            until: sources.optional("until", value::time_bound)?,
+            host: sources.optional("on", value::host_of_runs)?,
+            result: sources.optional("result", value::result)?,
+            after: sources.optional("after", value::cursor)?,
             limit: sources.value("limit", value::limit)?,
         })
     })

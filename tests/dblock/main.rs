@@ -44,6 +44,7 @@ mod durable_status;
 mod exclusion;
 mod exit_codes;
 mod history;
+mod history_plans;
 mod holding;
 mod hostile;
 mod hostile_bounds;

@@ -52,9 +52,10 @@ impl Takes {
             "FILE" | "FILE|-" | "PATH" => Self::File,
             "HOST" => Self::Host,
             "COMMAND" => Self::Command,
-            "A,B,C" | "CODE" | "CRON" | "DURATION" | "DURATION[,N]" | "DURATION|TIME" | "ID"
-            | "KEY" | "N" | "N|A,B" | "NAME" | "NAME[#SLOT]" | "PAYLOAD" | "PORT" | "QUEUE"
-            | "TEXT" | "TIME" | "TOKEN" | "URL" | "USER" | "ZONE" => Self::Anything,
+            "A,B,C" | "CODE" | "CRON" | "CURSOR" | "DURATION" | "DURATION[,N]"
+            | "DURATION|TIME" | "ID" | "KEY" | "N" | "N|A,B" | "NAME" | "NAME[#SLOT]"
+            | "PAYLOAD" | "PORT" | "QUEUE" | "TEXT" | "TIME" | "TOKEN" | "URL" | "USER"
+            | "ZONE" => Self::Anything,
             words if words.contains('|') && !words.contains(char::is_uppercase) => {
                 Self::Words(words.split('|').map(str::to_owned).collect())
             }

@@ -11,12 +11,9 @@ use crate::base::text::{in_seconds, moment, printable, seconds};
 use crate::commands::output::print_answer;
 use crate::commands::table::{Table, result, to_the_second};
 use crate::cron::{self, FRESH, LastRun, Listed, ListedDaemon, ListedJob, ListedTick, UNSEEN};
+use crate::history::{RUNNING, UNKNOWN};
 use crate::settings;
 use crate::settings::cli::CommandLine;
-
-/// The words of the history for runs whose end is not recorded.
-const RUNNING: &str = "running";
-const UNKNOWN: &str = "unknown";
 
 const NOTHING: &str = "no dblock cron run has been here";
 const NOBODY: &str = "no dblock cron run is alive";
