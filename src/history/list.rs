@@ -243,16 +243,12 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    fn conditions(&self) -> String {
+    /// What all runs that are meant have in common.
+    fn conditions(&self) -> Vec<String> {
         let mut all = Vec::new();
-        let literals = |texts: Vec<String>| match self.tables.kind() {
-            Kind::MySql => text_literals(texts),
-            Kind::Postgres => postgres_sql::text_literals(texts),
-        };
-
-        let names = literals(self.filter.names.iter().map(Name::to_string).collect());
+        let names: Vec<String> = self.filter.names.iter().map(Name::to_string).collect();
         if !names.is_empty() {
-            all.push(format!("r.name IN ({names})"));
+            all.push(format!("r.name IN ({})", self.literals(&names)));
         }
         for (bound, compared) in [(self.filter.since, ">="), (self.filter.until, "<")] {
             let at = match bound {
@@ -263,10 +259,10 @@ impl Page<'_> {
             all.push(format!("r.requested_at {compared} {at}"));
         }
         if let Some(host) = &self.filter.host {
-            all.push(format!("r.host = {}", literals(vec![host.clone()])));
+            all.push(format!("r.host = {}", self.literals(&[host])));
         }
         if let Some(result) = self.filter.result {
-            let word = literals(vec![result.to_owned()]);
+            let word = self.literals(&[result]);
             all.push(match result {
                 RUNNING | UNKNOWN => "r.outcome IS NULL".to_owned(),
                 _ if result == Outcome::Lost.word() => {
@@ -275,25 +271,41 @@ impl Page<'_> {
                 _ => format!("r.outcome = {word}"),
             });
         }
-        if self.filter.only_failed {
-            let words = literals(FAILURES.map(|failure| failure.word().to_owned()).to_vec());
-            all.push(format!(
-                "(r.ended_at IS NULL OR r.outcome IN ({words}) \
-                 OR r.outcome = {} AND (r.exit_code IS NULL OR r.exit_code <> 0 OR r.signal_name IS NOT NULL))",
-                literals(vec![Outcome::Ran.word().to_owned()])
-            ));
-        }
         if let Some(RunCursor { requested, run }) = &self.before {
             let at = self.moment(*requested);
             all.push(format!(
                 "r.requested_at <= {at} AND (r.requested_at < {at} OR r.run < {})",
-                literals(vec![run.clone()])
+                self.literals(&[run])
             ));
         }
-        if all.is_empty() {
-            return String::new();
+        all
+    }
+
+    /// Each way in which a run may have failed, as a condition.
+    fn failures(&self) -> Vec<String> {
+        let of = |outcome: Outcome| format!("r.outcome = {}", self.literals(&[outcome.word()]));
+        let ran = of(Outcome::Ran);
+        let unsuccessful = format!(
+            "{ran} AND (r.exit_code IS NULL OR r.exit_code <> 0 OR r.signal_name IS NOT NULL)"
+        );
+        let others = ["r.outcome IS NULL".to_owned(), unsuccessful];
+        FAILURES.into_iter().map(of).chain(others).collect()
+    }
+
+    /// The runs that are meant, and possibly others: the end of a statement.
+    fn selected(&self) -> String {
+        let mut all = self.conditions();
+        if self.filter.only_failed {
+            all.push(format!("({})", self.failures().join(" OR ")));
         }
-        format!("WHERE {} ", all.join(" AND "))
+        where_all(&all)
+    }
+
+    fn literals<T: AsRef<str>>(&self, texts: &[T]) -> String {
+        match self.tables.kind() {
+            Kind::MySql => text_literals(texts),
+            Kind::Postgres => postgres_sql::text_literals(texts),
+        }
     }
 
     fn ago(&self, span: Duration) -> String {
@@ -311,11 +323,24 @@ impl Page<'_> {
     }
 }
 
+/// Has MySQL read runs by their outcome.
+const BY_OUTCOME: &str = "FORCE INDEX (by_outcome) ";
+
+const NEWEST_FIRST: &str = "ORDER BY r.requested_at DESC, r.run DESC";
+
+/// A WHERE clause of these conditions, if there are any, and a space.
+fn where_all(conditions: &[String]) -> String {
+    if conditions.is_empty() {
+        return String::new();
+    }
+    format!("WHERE {} ", conditions.join(" AND "))
+}
+
 impl Page<'_> {
     fn ask(&self) -> Ask<'_, Vec<Entry>> {
         let sql = match self.tables.kind() {
             Kind::MySql => self.mysql(),
-            Kind::Postgres => postgres::page(self.tables, &self.conditions(), self.limit),
+            Kind::Postgres => postgres::page(self.tables, &self.selected(), self.limit),
         };
         ask("history", sql, move |rows| rows.all(|row| self.entry(row))).up_to(PAGE)
     }
@@ -336,12 +361,35 @@ impl Page<'_> {
              r.pid, r.user, r.program, r.connection, {acquired} AS acquired, {started} AS started, {ended} AS ended, r.outcome, r.exit_code, r.signal_name, \
              r.message, {} AS is_running, \
              r.ended_at IS NULL AND EXISTS (SELECT 1 FROM {locks} l WHERE l.name = r.name AND l.slot = r.slot AND l.owner = r.run \
-             AND l.kind <> '{}' AND l.expires_at <= UTC_TIMESTAMP(6)) AS has_expired FROM {} r {}{}ORDER BY r.requested_at DESC, r.run DESC LIMIT {}",
+             AND l.kind <> '{}' AND l.expires_at <= UTC_TIMESTAMP(6)) AS has_expired FROM {} {NEWEST_FIRST} LIMIT {}",
             is_running("r", self.tables),
             HolderKind::Run.name(),
-            self.tables.runs(),
-            self.key(),
-            self.conditions(),
+            self.source(),
+            self.limit
+        )
+    }
+
+    /// Where the runs come from, with the condition.
+    fn source(&self) -> String {
+        let (filter, runs) = (self.filter, self.tables.runs());
+        let has_other =
+            !filter.names.is_empty() || filter.host.is_some() || filter.result.is_some();
+        if !filter.only_failed || has_other || !self.tables.has_run_keys() {
+            return format!("{runs} r {}{}", self.key(), self.selected());
+        }
+        // Most runs succeed: the failures are read by the key of the outcomes, which has all that tells them, each kind for itself.
+        let of_each = self.failures().into_iter().enumerate().map(|(number, failure)| {
+            let mut all = self.conditions();
+            all.push(failure);
+            format!(
+                "SELECT run, requested_at FROM (SELECT r.run, r.requested_at FROM {runs} r {BY_OUTCOME}{}{NEWEST_FIRST} LIMIT {}) kind{number}",
+                where_all(&all),
+                self.limit
+            )
+        });
+        format!(
+            "(SELECT run FROM ({}) failed ORDER BY requested_at DESC, run DESC LIMIT {}) page STRAIGHT_JOIN {runs} r ON r.run = page.run",
+            of_each.collect::<Vec<_>>().join(" UNION ALL "),
             self.limit
         )
     }
@@ -354,7 +402,7 @@ impl Page<'_> {
         }
         match (&filter.host, filter.result) {
             (Some(_), _) => "FORCE INDEX (by_host) ",
-            (None, Some(_)) => "FORCE INDEX (by_outcome) ",
+            (None, Some(_)) => BY_OUTCOME,
             (None, None) => "",
         }
     }

@@ -143,9 +143,12 @@ pub const RUNS: Table = Table {
     keys: &[
         ("by_name", "name, requested_at"),
         ("by_time", "requested_at"),
-        // For whoever looks for the runs of a host, or for those that ended in one way.
+        // For whoever looks for the runs of a host, or for those that ended in one way. What tells a failure is in the key, too.
         ("by_host", "host, requested_at"),
-        ("by_outcome", "outcome, requested_at"),
+        (
+            "by_outcome",
+            "outcome, requested_at, run, exit_code, signal_name",
+        ),
     ],
 };
 

@@ -288,4 +288,4 @@ ALTER TABLE dblock_meta ADD COLUMN fence_floor BIGINT UNSIGNED NOT NULL DEFAULT 
 
 -- version 5
 ALTER TABLE dblock_runs ADD KEY by_host (host, requested_at);
-ALTER TABLE dblock_runs ADD KEY by_outcome (outcome, requested_at);
+ALTER TABLE dblock_runs ADD KEY by_outcome (outcome, requested_at, run, exit_code, signal_name);

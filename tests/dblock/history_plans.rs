@@ -69,6 +69,7 @@ both_servers! {
             (&["--result", "timed_out", "--until", &until], "by_outcome", 20),
             (&["--result", "skipped"], "by_outcome", 0),
             (&["--result", "lost"], "by_outcome", 10),
+            (&["--failed", "--result", "timed_out"], "by_outcome", 20),
             (&["--until", &until], "by_time", 20),
             (&["--after", "1-00000000000000000000000000000000"], "by_time", 0),
         ] {
@@ -92,11 +93,33 @@ both_servers! {
         }
     }
 
+    fn failures_are_found_in_the_key_without_the_runs_that_succeeded(server) {
+        let tables = Tables::new(server);
+        fill(&tables);
+        let proxy = Proxy::to(server);
+        let history = tables.at("history").args(["--failed", "-n", "0", "--json"]).env("DBLOCK_URL", proxy.url());
+        let json = history.output().expect_code(0).json();
+        assert_eq!(json["runs"].as_array().unwrap().len(), 99);
+        let mut admin = tables.admin();
+        let _ = admin.query_drop("SET SESSION explain_format = 'TRADITIONAL'");
+        let packets = proxy.packets();
+        let sql = packets.iter().filter_map(Packet::statements).find(|sql| sql.contains("ORDER BY r.requested_at"));
+        let rows: Vec<Row> = admin.query(format!("EXPLAIN {}", sql.unwrap())).unwrap();
+        let text = |row: &Row, name: &str| row.get::<Option<String>, _>(name).flatten().unwrap_or_default();
+        let of_runs: Vec<_> = rows.iter().filter(|row| text(row, "table") == "r").collect();
+        assert_eq!(of_runs.len(), 6, "five kinds of failures, and what is shown of each");
+        for row in of_runs {
+            let (key, how) = (text(row, "key"), text(row, "Extra"));
+            let is_shown = key == "PRIMARY" && text(row, "type") == "eq_ref";
+            assert!(is_shown || key == "by_outcome" && how.contains("Using index") && !how.contains("filesort"), "{key}: {how}");
+        }
+    }
+
     fn tables_without_these_keys_answer_too(server) {
         let tables = Tables::new(server);
         tables.sql("ALTER TABLE dblock_runs DROP KEY by_host, DROP KEY by_outcome");
         tables.sql("UPDATE dblock_meta SET version = 4");
-        for options in [["--on", "web1"], ["--result", "ran"]] {
+        for options in [&["--on", "web1"][..], &["--result", "ran"], &["--failed"]] {
             tables.at("history").args(options).output().expect_code(0).expect_silence();
         }
     }
