@@ -100,7 +100,8 @@ fn as_table(runs: &[Entry], next: Option<&str>) -> String {
     }
     let mut text = table.for_stdout();
     if let Some(next) = next.filter(|_| io::stdout().is_terminal()) {
-        let _ = writeln!(text, "\nOlder runs: add --after {next}");
+        text.push('\n');
+        let _ = writeln!(text, "older runs: add --after {next}");
     }
     text
 }

@@ -6,6 +6,7 @@ mod journal;
 mod kept;
 mod latest;
 mod list;
+mod page;
 mod postgres;
 mod prune;
 mod success;

@@ -907,6 +907,7 @@ fn every_option_is_explained() {
                 "cron pause",
                 "cron resume",
                 "cron trigger",
+                "metrics",
             ],
         ),
         ("A lock for a script", &["acquire", "renew", "release"]),
@@ -1017,7 +1018,7 @@ fn fixed_piece(text: &str) -> Option<String> {
 }
 
 /// Files whose texts are help, statements, for who builds dblock, or findings with their own advice.
-const OTHER_TEXTS: [&str; 45] = [
+const OTHER_TEXTS: [&str; 46] = [
     "lock/rows/statements/mod.rs",
     "lock/rows/statements/mysql.rs",
     "lock/rows/statements/postgres.rs",
@@ -1054,6 +1055,7 @@ const OTHER_TEXTS: [&str; 45] = [
     "queue/narrow.rs",
     "queue/payloads.rs",
     "history/kept.rs",
+    "history/page.rs",
     "history/prune.rs",
     "history/unused.rs",
     "queue/rescue.rs",
