@@ -24,7 +24,7 @@ function __fish_dblock_words
             case --
                 set -q words[2]; and set -a dblock_command $words[2..]
                 break
-            case --after --at --batch --bury-on --claim --conflict-exit-code --connect-timeout --database --defaults-extra-file --defaults-file --defaults-group-suffix --delay --every --grace --hold-at-least --host --if-unreachable --jobs --keep --key --kill-after --limit --max-attempts --max-concurrency --name --next --on --on-lock-lost --once-at --once-per --output --owner --password-file --port --priority --protocol --report --result --retry-delay --schema --server-public-key-path --shards --since --slots --socket --ssl-ca --ssl-cert --ssl-key --ssl-mode --state --time-zone --timeout --token --ttl --until --url --user --wait -E -j -k -m -n -o -t -w
+            case --after --at --batch --bury-on --claim --color --conflict-exit-code --connect-timeout --database --defaults-extra-file --defaults-file --defaults-group-suffix --delay --every --grace --hold-at-least --host --if-unreachable --jobs --keep --key --kill-after --limit --max-attempts --max-concurrency --name --next --on --on-lock-lost --once-at --once-per --output --owner --password-file --port --priority --protocol --report --result --retry-delay --schema --server-public-key-path --shards --since --slots --socket --ssl-ca --ssl-cert --ssl-key --ssl-mode --state --time-zone --timeout --token --ttl --until --url --user --wait -E -j -k -m -n -o -t -w
                 # Its value is the next word, whatever that looks like.
                 set -e words[1]
             case '-*'
@@ -147,6 +147,9 @@ complete -c dblock -n "__fish_dblock_using_subcommand run" -s v -l verbose -d 'L
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand run" -s h -l help -d 'Print help'
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l key -d 'PostgreSQL: the key of the advisory lock, as another program takes it by pg_advisory_lock(N) or pg_advisory_lock(A, B), instead of one made of the name' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand status" -l color -d 'Show results in colors: auto does on a terminal, unless NO_COLOR is set. The words say the same [default: auto]' -r -f -a "auto\t''
+always\t''
+never\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
@@ -419,6 +422,9 @@ running\t''
 unknown\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand history" -l after -d 'The next page: the runs that are older than those of the page that printed CURSOR' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand history" -s n -l limit -d 'Only the newest N runs; 0 shows all [default: 20]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l color -d 'Show results in colors: auto does on a terminal, unless NO_COLOR is set. The words say the same [default: auto]' -r -f -a "auto\t''
+always\t''
+never\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand history" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand history" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
 complete -c dblock -n "__fish_dblock_using_subcommand history" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
@@ -517,6 +523,9 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l no-defaults
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -s h -l help -d 'Print help'
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron check'" -s n -l next -d 'Show the next N times of each job, 0 to 1000 [default: 3]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron check'" -s h -l help -d 'Print help'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l color -d 'Show results in colors: auto does on a terminal, unless NO_COLOR is set. The words say the same [default: auto]' -r -f -a "auto\t''
+always\t''
+never\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
@@ -753,6 +762,9 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -s q -l quie
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -s v -l verbose -d 'Log each step and how long it took; given twice, log every statement, but never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -s h -l help -d 'Print help'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l color -d 'Show results in colors: auto does on a terminal, unless NO_COLOR is set. The words say the same [default: auto]' -r -f -a "auto\t''
+always\t''
+never\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f

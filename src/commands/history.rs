@@ -8,12 +8,12 @@ use serde::Serialize;
 
 use super::output::print_answer;
 use super::question::Question;
-use super::table::{Table, result, to_the_second};
+use super::table::{Table, result, to_the_second, tone_of};
 use crate::base::exit::Ending;
 use crate::base::text::{in_seconds, moment, seconds, shown};
 use crate::history::{EXPIRED, Entry, RunCursor, RunStatus, list, reach};
-use crate::settings;
 use crate::settings::cli::CommandLine;
+use crate::settings::{self, Color};
 
 /// Shorter runs are shown in milliseconds.
 const SHORT: Duration = Duration::from_secs(10);
@@ -56,7 +56,7 @@ pub fn history(command_line: CommandLine) -> anyhow::Result<Ending> {
             runs: runs.iter().map(run_json).collect(),
             cursor: next.as_deref(),
         },
-        || as_table(&runs, next.as_deref()),
+        || as_table(&runs, next.as_deref(), common.color),
     )?;
     Ok(Ending::Code(0))
 }
@@ -75,7 +75,7 @@ fn between(from: Option<SystemTime>, to: Option<SystemTime>) -> Option<Duration>
 }
 
 /// The table, and for a person how to see the page after it.
-fn as_table(runs: &[Entry], next: Option<&str>) -> String {
+fn as_table(runs: &[Entry], next: Option<&str>, color: Color) -> String {
     if runs.is_empty() {
         return format!("{NOTHING}\n");
     }
@@ -97,8 +97,10 @@ fn as_table(runs: &[Entry], next: Option<&str>) -> String {
     );
     for run in runs {
         table.row(cells(run));
+        let tone = tone_of(run.result(), run.signal.as_deref(), run.exit_code);
+        table.tone("RESULT", tone);
     }
-    let mut text = table.for_stdout();
+    let mut text = table.in_color(color);
     if let Some(next) = next.filter(|_| io::stdout().is_terminal()) {
         text.push('\n');
         let _ = writeln!(text, "older runs: add --after {next}");

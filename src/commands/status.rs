@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::output::print_answer;
 use super::question::Question;
-use super::table::Table;
+use super::table::{Table, Tone};
 use crate::base::exit::Ending;
 use crate::base::list::omit;
 use crate::base::text::{in_seconds, moment, printable, seconds};
@@ -18,8 +18,8 @@ use crate::lock::named::{Census, Found, Holding, Inspector, Reported, Waiter, re
 use crate::lock::rows::Rows;
 use crate::lock::{Durable, HolderKind, Name};
 use crate::schema::Tables;
-use crate::settings;
 use crate::settings::cli::CommandLine;
+use crate::settings::{self, Color};
 
 /// The findings about a lock.
 pub struct Lock {
@@ -85,7 +85,7 @@ pub fn status(command_line: CommandLine) -> anyhow::Result<Ending> {
             locks: locks.iter().map(lock_json).collect(),
             not_visible: &unseen,
         },
-        || as_table(&locks, &unseen),
+        || as_table(&locks, &unseen, common.color),
     )?;
     Ok(Ending::Code(0))
 }
@@ -142,7 +142,7 @@ pub fn take_census(
 /// The titles of the columns for durable locks.
 const OF_ROWS: [&str; 4] = ["DURABLE", "FENCE", "EXPIRES IN", "OWNER"];
 
-fn as_table(locks: &[Lock], unseen: &[String]) -> String {
+fn as_table(locks: &[Lock], unseen: &[String], color: Color) -> String {
     let mut titles = vec![
         "LOCK",
         "SLOT",
@@ -181,6 +181,8 @@ fn as_table(locks: &[Lock], unseen: &[String]) -> String {
             let cells = cells(what, &holder.client, program, holder.idle);
             let of_row = holder.durable.iter().flat_map(cells_of_row);
             rows.row(cells.into_iter().chain(of_row));
+            let is_expired = holder.durable.as_ref().is_some_and(has_expired);
+            rows.tone("STATE", is_expired.then_some(Tone::Bad));
         }
         for (slot, killer) in &lock.ending {
             let state = format!("its holder is being ended by {killer}");
@@ -197,7 +199,7 @@ fn as_table(locks: &[Lock], unseen: &[String]) -> String {
         let nothing = "no lock of dblock's is held or waited for, as far as this account can see";
         format!("{nothing}\n")
     } else {
-        rows.for_stdout()
+        rows.in_color(color)
     };
     if holders().next().is_some() {
         let _ = writeln!(table);

@@ -1,6 +1,7 @@
 //! From raw options to typed settings: `cli` defines the options, the other files say what they mean. Nothing past this folder sees clap, a variable or an option file.
 
 pub mod cli;
+mod color;
 mod connection;
 pub mod cron;
 mod key;
@@ -20,6 +21,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
+pub use color::Color;
 pub use run::{IfUnreachable, ReportTo, Run};
 pub use sources::InForce;
 
@@ -44,6 +46,8 @@ pub struct Common {
     pub log: Log,
     /// Whether to print JSON. It has no meaning for a command without `--json`.
     pub json: bool,
+    /// When its tables have colors. It has no meaning for a command without `--color`.
+    pub color: Color,
 }
 
 /// The settings of `dblock kill`.
@@ -348,6 +352,7 @@ fn with_common<T>(
 fn read_common(sources: &mut Sources, log: Log, part: Part) -> Result<Common, Failure> {
     Ok(Common {
         json: sources.is_on("json"),
+        color: sources.value("color", Color::read)?,
         connection: connection(sources, log, part)?,
         log,
     })

@@ -9,11 +9,11 @@ use super::question;
 use crate::base::exit::Ending;
 use crate::base::text::{in_seconds, moment, printable, seconds};
 use crate::commands::output::print_answer;
-use crate::commands::table::{Table, result, to_the_second};
+use crate::commands::table::{Table, Tone, result, to_the_second, tone_of};
 use crate::cron::{self, FRESH, LastRun, Listed, ListedDaemon, ListedJob, ListedTick, UNSEEN};
 use crate::history::{RUNNING, UNKNOWN};
-use crate::settings;
 use crate::settings::cli::CommandLine;
+use crate::settings::{self, Color};
 
 const NOTHING: &str = "no dblock cron run has been here";
 const NOBODY: &str = "no dblock cron run is alive";
@@ -44,7 +44,7 @@ pub fn list(command_line: CommandLine) -> anyhow::Result<Ending> {
     print_answer(
         common.json,
         || found.for_programs(&server),
-        || found.as_table(),
+        || found.as_table(common.color),
     )?;
     Ok(Ending::Code(0))
 }
@@ -156,7 +156,7 @@ impl CronStatus {
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 
-    fn as_table(&self) -> String {
+    fn as_table(&self, color: Color) -> String {
         if self.jobs.is_empty() && self.daemons.is_empty() {
             return format!("{NOTHING}\n");
         }
@@ -188,8 +188,14 @@ impl CronStatus {
                 took.flatten(),
                 self.state(job),
             ]);
+            let tone = last.and_then(|run| {
+                let outcome = self.outcome(&job.name, run);
+                tone_of(outcome, run.signal.as_deref(), run.exit_code)
+            });
+            jobs.tone("RESULT", tone);
+            jobs.tone("NOW", self.late(job).map(|_| Tone::Bad));
         }
-        let mut table = jobs.for_stdout();
+        let mut table = jobs.in_color(color);
         for daemon in &self.daemons {
             let host = daemon.host.as_deref().unwrap_or("-");
             let pid = daemon.pid.unwrap_or_default();

@@ -6,12 +6,12 @@ use super::long_question;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::text::{in_seconds, moment, seconds};
 use crate::commands::output::print_answer;
-use crate::commands::table::Table;
+use crate::commands::table::{Table, Tone};
 use crate::queue::{
     Count, For, MINUTES, StatusItem, Summary, Worker, no_such_queue, status as ask,
 };
-use crate::settings;
 use crate::settings::cli::CommandLine;
+use crate::settings::{self, Color};
 
 const NOTHING: &str = "there is no queue";
 
@@ -63,7 +63,7 @@ pub fn status(command_line: CommandLine) -> anyhow::Result<Ending> {
                 server: &server,
                 queues: queues.iter().map(queue_json).collect(),
             },
-            || as_table(&queues),
+            || as_table(&queues, common.color),
         )?;
     }
     if let Some(missing) = missing {
@@ -80,7 +80,7 @@ pub fn rate(count: u64) -> f64 {
     (count * 10.0 / f64::from(MINUTES)).round() / 10.0
 }
 
-fn as_table(queues: &[OfQueue]) -> String {
+fn as_table(queues: &[OfQueue], color: Color) -> String {
     if queues.is_empty() {
         return format!("{NOTHING}\n");
     }
@@ -114,14 +114,16 @@ fn as_table(queues: &[OfQueue]) -> String {
             Some(format!("{}/min", rate(queue.failed))),
             Some(alive.to_string()),
         ]);
+        table.tone("STATE", queue.paused.map(|_| Tone::Doubtful));
+        table.tone("DEAD", (queue.dead.jobs > 0).then_some(Tone::Bad));
     }
     if queues.iter().all(|(_, workers)| workers.is_empty()) {
-        return table.for_stdout();
+        return table.in_color(color);
     }
     format!(
         "{}\n{}",
-        table.for_stdout(),
-        workers_as_table(queues).for_stdout()
+        table.in_color(color),
+        workers_as_table(queues).in_color(color)
     )
 }
 
@@ -156,6 +158,7 @@ fn workers_as_table(queues: &[OfQueue]) -> Table {
             Some(in_seconds(worker.started_ago).to_string()),
             Some(format!("{} ago", in_seconds(worker.renewed_ago))),
         ]);
+        table.tone("STATE", worker.gone.then_some(Tone::Bad));
     }
     table
 }
