@@ -61,11 +61,12 @@ _dblock() {
         'acquire') options='-n --name -m --max-concurrency --slots -w --wait --ttl --owner --json -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         'renew') options='--ttl -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         'release') options='-q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
-        'history') options='--failed --since -n --limit --json -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'history') options='--failed --since --until --on --result --after -n --limit --json --color -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'metrics') options='-o --output --limit -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         'cron') if [[ $word == -* ]]; then options='-h --help'; else options='run check list pause resume trigger help'; fi ;;
         'cron run') options='-j --jobs --grace --on-failure --on-end --scrub-env -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         'cron check') options='-n --next -h --help' ;;
-        'cron list') options='--json -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'cron list') options='--json --color -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         'cron pause') options='-q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         'cron resume') options='-q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         'cron trigger') options='-q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
@@ -81,8 +82,8 @@ _dblock() {
         'queue pause') options='-q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         'queue resume') options='-q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         'queue delete') options='-q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
-        '') if [[ $word != -* ]]; then options='run status kill check config init acquire renew release history cron queue help'; fi ;;
-        help) options='run status kill check config init acquire renew release history cron queue help' ;;
+        '') if [[ $word != -* ]]; then options='run status kill check config init acquire renew release history metrics cron queue help'; fi ;;
+        help) options='run status kill check config init acquire renew release history metrics cron queue help' ;;
         *) return ;;
     esac
     if [[ $before ]]; then
@@ -113,11 +114,13 @@ _dblock() {
 # _dblock_takes OPTION: sets `takes` to what its value is, in a word or as all the words that it may be.
 _dblock_takes() {
     case $1 in
-        --defaults-extra-file | --defaults-file | --password-file | --report | --server-public-key-path | --socket | --ssl-ca | --ssl-cert | --ssl-key) takes='file' ;;
-        --host) takes='host' ;;
+        --defaults-extra-file | --defaults-file | --output | --password-file | --report | --server-public-key-path | --socket | --ssl-ca | --ssl-cert | --ssl-key | -o) takes='file' ;;
+        --host | --on) takes='host' ;;
+        --color) takes='auto always never' ;;
         --ssl-mode) takes='disabled preferred required verify-ca verify-identity' ;;
         --state) takes='due delayed running dead done' ;;
         --if-unreachable) takes='fail run' ;;
+        --result) takes='ran timed_out lost skipped interrupted failed released running unknown' ;;
         --on-lock-lost) takes='reacquire terminate ignore' ;;
         --claim) takes='rows blocks' ;;
         --protocol) takes='tcp socket' ;;

@@ -121,6 +121,15 @@ find_postgres_new() {
     return 1
 }
 
+# Prints the path of promtool, which checks what Prometheus would collect; fails when there is none.
+find_promtool() {
+    local program
+    for program in "$cache/promtool/promtool" "$(command -v promtool)"; do
+        if [[ -x $program ]]; then echo "$program" && return; fi
+    done
+    return 1
+}
+
 # Prints the path of PgBouncer; fails when there is none.
 find_pgbouncer() {
     local program

@@ -1,9 +1,11 @@
-//! Reading a file that a user named: never waits for a pipe's writer, never opens a device, and always ends.
+//! Reading a file that a user named: never waits for a pipe's writer, never opens a device, and always ends. Replacing one.
 
-use std::fs::{self, File, Metadata};
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process;
 
 use zeroize::Zeroizing;
 
@@ -56,6 +58,57 @@ fn open(path: &Path) -> io::Result<(File, Metadata)> {
 /// As `open(2)`. Also if it is not a regular file.
 pub fn can_be_read(path: &Path) -> io::Result<()> {
     open(path).map(drop)
+}
+
+/// Everybody may read it, its owner may write it.
+const FOR_READERS: u32 = 0o644;
+
+/// Gives a file these contents in one step: whoever reads it meanwhile gets the old ones or the new ones. Everybody can read it.
+///
+/// # Errors
+/// As `open(2)`, `write(2)` and `rename(2)`; also if there is something of that name that is no regular file, such as a link. Then
+/// nothing has changed, and nothing is left behind.
+pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
+    // A link may lead to a device, or to where a shell has sent the output of this process.
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        found => {
+            regular(found?)?;
+        }
+    }
+    let beside = beside(path)?;
+    let replaced = write_new(&beside, contents).and_then(|()| fs::rename(&beside, path));
+    if replaced.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    replaced
+}
+
+/// A name in the folder of a file that nobody else uses, and that no pattern for the file's own kind fits.
+fn beside(path: &Path) -> io::Result<PathBuf> {
+    let Some(name) = path.file_name() else {
+        return Err(io::Error::other("it is not a regular file"));
+    };
+    let mut hidden = OsString::from(".");
+    hidden.push(name);
+    hidden.push(format!(".{}", process::id()));
+    Ok(path.with_file_name(hidden))
+}
+
+fn write_new(path: &Path, contents: &[u8]) -> io::Result<()> {
+    // One that was killed may have left it, and had the same number.
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = File::options()
+        .write(true)
+        .create_new(true)
+        .mode(FOR_READERS)
+        .open(path)?;
+    // Whatever the umask is.
+    file.set_permissions(Permissions::from_mode(FOR_READERS))?;
+    file.write_all(contents)
 }
 
 fn regular(metadata: Metadata) -> io::Result<Metadata> {

@@ -1,4 +1,4 @@
-//! The base of every other room: clocks, exit codes, the log, texts, values, files and processes. Imports no other room.
+//! The base of every other room: clocks, exit codes, the log, texts, values, lists, files and processes. Imports no other room.
 
 pub mod children;
 pub mod clock;
@@ -6,6 +6,7 @@ pub mod descriptors;
 pub mod exit;
 pub mod file;
 pub mod hooks;
+pub mod list;
 pub mod log;
 pub mod processes;
 pub mod static_glibc;

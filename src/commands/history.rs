@@ -1,17 +1,19 @@
 //! `dblock history`: which runs there were, where and when, and how they ended.
 
+use std::fmt::Write;
+use std::io::{self, IsTerminal};
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
 use super::output::print_answer;
 use super::question::Question;
-use super::table::{Table, result, to_the_second};
+use super::table::{Table, result, to_the_second, tone_of};
 use crate::base::exit::Ending;
 use crate::base::text::{in_seconds, moment, seconds, shown};
-use crate::history::{EXPIRED, Entry, RunStatus, list, reach};
-use crate::settings;
+use crate::history::{EXPIRED, Entry, RunCursor, RunStatus, list, reach};
 use crate::settings::cli::CommandLine;
+use crate::settings::{self, Color};
 
 /// Shorter runs are shown in milliseconds.
 const SHORT: Duration = Duration::from_secs(10);
@@ -43,26 +45,20 @@ pub fn history(command_line: CommandLine) -> anyhow::Result<Ending> {
         },
         |run| runs.push(run),
     )?;
+    let is_whole_page = filter.limit.is_some_and(|limit| runs.len() >= limit);
+    let oldest = runs.last().filter(|_| is_whole_page);
+    let next = oldest.map(|run| RunCursor::of(run.requested, &run.run).to_string());
     runs.reverse();
     print_answer(
         common.json,
         || HistoryJson {
             server: &server,
             runs: runs.iter().map(run_json).collect(),
+            cursor: next.as_deref(),
         },
-        || as_table(&runs),
+        || as_table(&runs, next.as_deref(), common.color),
     )?;
     Ok(Ending::Code(0))
-}
-
-/// The outcome of a run, as the word in JSON.
-fn outcome(run: &Entry) -> &str {
-    match &run.state {
-        RunStatus::Ended(word) => word,
-        RunStatus::Running => "running",
-        RunStatus::Expired | RunStatus::Vanished => "lost",
-        RunStatus::Unknown => "unknown",
-    }
 }
 
 fn message(run: &Entry) -> Option<&str> {
@@ -78,7 +74,8 @@ fn between(from: Option<SystemTime>, to: Option<SystemTime>) -> Option<Duration>
     Some(to?.duration_since(from?).unwrap_or_default())
 }
 
-fn as_table(runs: &[Entry]) -> String {
+/// The table, and for a person how to see the page after it.
+fn as_table(runs: &[Entry], next: Option<&str>, color: Color) -> String {
     if runs.is_empty() {
         return format!("{NOTHING}\n");
     }
@@ -100,8 +97,15 @@ fn as_table(runs: &[Entry]) -> String {
     );
     for run in runs {
         table.row(cells(run));
+        let tone = tone_of(run.result(), run.signal.as_deref(), run.exit_code);
+        table.tone("RESULT", tone);
     }
-    table.for_stdout()
+    let mut text = table.in_color(color);
+    if let Some(next) = next.filter(|_| io::stdout().is_terminal()) {
+        text.push('\n');
+        let _ = writeln!(text, "older runs: add --after {next}");
+    }
+    text
 }
 
 fn cells(run: &Entry) -> [Option<String>; 11] {
@@ -118,7 +122,7 @@ fn cells(run: &Entry) -> [Option<String>; 11] {
         Some(run.name.clone()),
         Some(to_the_second(run.started.unwrap_or(run.requested))),
         took,
-        Some(result(outcome(run), run.signal.as_deref(), run.exit_code)),
+        Some(result(run.result(), run.signal.as_deref(), run.exit_code)),
         run.host.clone(),
         run.pid.map(|pid| pid.to_string()),
         run.program.clone(),
@@ -134,6 +138,7 @@ fn cells(run: &Entry) -> [Option<String>; 11] {
 struct HistoryJson<'a> {
     server: &'a str,
     runs: Vec<RunJson<'a>>,
+    cursor: Option<&'a str>,
 }
 
 /// A run, for programs.
@@ -184,7 +189,7 @@ fn run_json(run: &Entry) -> RunJson<'_> {
         ended: run.ended.map(moment),
         waited_seconds: between(Some(run.requested), got).map(seconds),
         ran_seconds: between(run.started, run.ended).map(seconds),
-        outcome: outcome(run),
+        outcome: run.result(),
         exit_code: run.exit_code,
         signal: run.signal.as_deref(),
         message: message(run),

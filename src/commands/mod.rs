@@ -7,6 +7,7 @@ pub mod cron;
 pub mod history;
 pub mod init;
 pub mod kill;
+pub mod metrics;
 mod of_token;
 mod output;
 mod question;

@@ -6,26 +6,54 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 
 use super::output::print_answer;
-use super::question::{Asker, Question};
-use super::table::Table;
+use super::question::Question;
+use super::table::{Table, Tone};
 use crate::base::exit::Ending;
+use crate::base::list::omit;
 use crate::base::text::{in_seconds, moment, printable, seconds};
 use crate::db::{Claims, Client, Fault};
 use crate::history;
 use crate::isolated::link::cut;
-use crate::lock::named::{Census, Found, Holding, Reported, Waiter, reach};
+use crate::lock::named::{Census, Found, Holding, Inspector, Reported, Waiter, reach};
 use crate::lock::rows::Rows;
 use crate::lock::{Durable, HolderKind, Name};
-use crate::settings;
+use crate::schema::Tables;
 use crate::settings::cli::CommandLine;
+use crate::settings::{self, Color};
 
 /// The findings about a lock.
-struct Lock {
-    name: String,
-    holders: Vec<Holding>,
+pub struct Lock {
+    pub name: String,
+    pub holders: Vec<Holding>,
     /// The slots with a holder that is being killed, and the killers.
     ending: Vec<(u32, Client)>,
-    waiters: Vec<Waiter>,
+    pub waiters: Vec<Waiter>,
+}
+
+/// The findings about all locks.
+#[derive(Default)]
+pub struct Locks {
+    pub locks: Vec<Lock>,
+    unseen: Vec<String>,
+}
+
+impl Locks {
+    /// Adds the next finding.
+    pub fn add(&mut self, found: Found) {
+        match (found, self.locks.last_mut()) {
+            (Found::Lock(name), _) => self.locks.push(Lock {
+                name,
+                holders: Vec::new(),
+                ending: Vec::new(),
+                waiters: Vec::new(),
+            }),
+            (Found::Holding(holder), Some(lock)) => lock.holders.push(*holder),
+            (Found::Ending(slot, client), Some(lock)) => lock.ending.push((slot, *client)),
+            (Found::Waiter(waiter), Some(lock)) => lock.waiters.push(*waiter),
+            (Found::Unseen(line), _) => self.unseen.push(line),
+            (_, None) => {}
+        }
+    }
 }
 
 /// Asks the server, prints the answer, and returns dblock's exit.
@@ -40,25 +68,16 @@ pub fn status(command_line: CommandLine) -> anyhow::Result<Ending> {
             reach(connector, patience)
         })
     };
-    let mut found = Vec::new();
-    let server = question.ask(|asker| take_census(names, asker), |one| found.push(one))?;
-    let mut locks: Vec<Lock> = Vec::new();
-    let mut unseen = Vec::new();
-    for one in found {
-        match (one, locks.last_mut()) {
-            (Found::Lock(name), _) => locks.push(Lock {
-                name,
-                holders: Vec::new(),
-                ending: Vec::new(),
-                waiters: Vec::new(),
-            }),
-            (Found::Holding(holder), Some(lock)) => lock.holders.push(*holder),
-            (Found::Ending(slot, client), Some(lock)) => lock.ending.push((slot, *client)),
-            (Found::Waiter(waiter), Some(lock)) => lock.waiters.push(*waiter),
-            (Found::Unseen(line), _) => unseen.push(line),
-            (_, None) => {}
-        }
-    }
+    let mut found = Locks::default();
+    let server = question.ask(
+        |asker| {
+            let (tables, inspector) = (&asker.tables, &mut asker.inspector);
+            let report = &mut |found| asker.answers.send(found);
+            take_census(names, None, tables, inspector, report).map(|_| ())
+        },
+        |one| found.add(one),
+    )?;
+    let Locks { locks, unseen } = found;
     print_answer(
         common.json,
         || StatusJson {
@@ -66,16 +85,25 @@ pub fn status(command_line: CommandLine) -> anyhow::Result<Ending> {
             locks: locks.iter().map(lock_json).collect(),
             not_visible: &unseen,
         },
-        || as_table(&locks, &unseen),
+        || as_table(&locks, &unseen, common.color),
     )?;
     Ok(Ending::Code(0))
 }
 
-fn take_census(names: Vec<Name>, asker: &mut Asker<Found>) -> Result<(), Fault> {
-    let inspector = &mut asker.inspector;
+/// Reports these locks, or at most `limit` of all that are visible. Returns how many of these are left out.
+///
+/// # Errors
+/// Those of a statement.
+pub fn take_census(
+    names: Vec<Name>,
+    limit: Option<usize>,
+    tables: &Tables,
+    inspector: &mut Inspector,
+    report: &mut dyn FnMut(Found),
+) -> Result<usize, Fault> {
     inspector.warn_of_read_only();
     // If the tables cannot be used, named locks are still shown.
-    let (rows, unusable) = match Rows::open(asker.tables.clone(), inspector) {
+    let (rows, unusable) = match Rows::open(tables.clone(), inspector) {
         Ok(rows) => (rows, None),
         Err(Fault::Final(failure)) => (None, Some(failure.line)),
         Err(fault) => return Err(fault),
@@ -91,12 +119,12 @@ fn take_census(names: Vec<Name>, asker: &mut Asker<Found>) -> Result<(), Fault> 
     }
     let census = Census::read(inspector)?;
     let lists = names.is_empty();
-    let names = if lists { census.names(&held) } else { names };
+    let mut names = if lists { census.names(&held) } else { names };
+    let omitted = omit(&mut names, limit);
     let mut whose = Reported::default();
-    let mut report = |found| asker.answers.send(found);
     for name in names {
         let rows = (&held[..], excludes);
-        let one = census.report_on(&name, !lists, rows, inspector, &mut report)?;
+        let one = census.report_on(&name, !lists, rows, inspector, report)?;
         whose.sessions.extend(one.sessions);
         whose.has_named |= one.has_named;
     }
@@ -108,13 +136,13 @@ fn take_census(names: Vec<Name>, asker: &mut Asker<Found>) -> Result<(), Fault> 
     for line in unusable.into_iter().chain(unseen) {
         report(Found::Unseen(cut(&line)));
     }
-    Ok(())
+    Ok(omitted)
 }
 
 /// The titles of the columns for durable locks.
 const OF_ROWS: [&str; 4] = ["DURABLE", "FENCE", "EXPIRES IN", "OWNER"];
 
-fn as_table(locks: &[Lock], unseen: &[String]) -> String {
+fn as_table(locks: &[Lock], unseen: &[String], color: Color) -> String {
     let mut titles = vec![
         "LOCK",
         "SLOT",
@@ -153,6 +181,8 @@ fn as_table(locks: &[Lock], unseen: &[String]) -> String {
             let cells = cells(what, &holder.client, program, holder.idle);
             let of_row = holder.durable.iter().flat_map(cells_of_row);
             rows.row(cells.into_iter().chain(of_row));
+            let is_expired = holder.durable.as_ref().is_some_and(has_expired);
+            rows.tone("STATE", is_expired.then_some(Tone::Bad));
         }
         for (slot, killer) in &lock.ending {
             let state = format!("its holder is being ended by {killer}");
@@ -169,7 +199,7 @@ fn as_table(locks: &[Lock], unseen: &[String]) -> String {
         let nothing = "no lock of dblock's is held or waited for, as far as this account can see";
         format!("{nothing}\n")
     } else {
-        rows.for_stdout()
+        rows.in_color(color)
     };
     if holders().next().is_some() {
         let _ = writeln!(table);
@@ -205,7 +235,8 @@ fn state_of(holder: &Holding) -> &'static str {
     }
 }
 
-fn has_expired(durable: &Durable) -> bool {
+/// Whether a row has expired without a release.
+pub fn has_expired(durable: &Durable) -> bool {
     durable.expires_in.is_none()
 }
 

@@ -31,7 +31,7 @@ pub use peer::{
 pub use postgres::sql as postgres_sql;
 pub use postgres::{Facts, TIMELINE, ask_facts, ask_sessions};
 pub use row::{Row, Rows, no_answer};
-pub use server_facts::{SessionInfo, ask_session_info};
+pub use server_facts::{SessionInfo, ask_session_info, ask_time};
 pub use session::Session;
 pub use sql::{quoted_identifier, text_literal};
 pub use target::{

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::ask::{Ask, ask, ask_value, command};
 use super::fault::Fault;
+use super::postgres;
 use super::session::Session;
+use super::sql::now_micros;
 use super::target::Kind;
 use super::wire::Code;
 use crate::base::clock::Moment;
@@ -63,6 +65,17 @@ pub fn ask_session_info(kind: Kind) -> Ask<'static, SessionInfo> {
             account,
             version,
         })
+    })
+}
+
+/// Asks for the server's time, in microseconds since 1970.
+pub fn ask_time(kind: Kind) -> Ask<'static, i64> {
+    let now = match kind {
+        Kind::MySql => now_micros(),
+        Kind::Postgres => postgres::sql::micros(postgres::sql::NOW),
+    };
+    ask("now", format!("SELECT {now}"), |rows| {
+        Ok(rows.value()?.unwrap_or_default())
     })
 }
 

@@ -5,17 +5,17 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Outcome, postgres};
+use super::page::Page;
+use super::{Outcome, RunCursor};
 use crate::base::exit::{Failure, Reason};
 use crate::db::cluster::ask_multi_primary;
 use crate::db::server_facts::{Shown, is_read_only};
-use crate::db::sql::{ago, micros, moment, text_literals, time};
-use crate::db::{Ask, Connector, Fault, Kind, Row, Session, ask, postgres_sql};
-use crate::lock::{HolderKind, Name};
-use crate::schema::{self, RUNS, Tables};
+use crate::db::{Connector, Fault, Kind, Session};
+use crate::lock::Name;
+use crate::schema::{self, Tables};
 
 /// The rows of one query.
-const PAGE: usize = 500;
+pub(super) const PAGE: usize = 500;
 
 /// Which runs to list.
 #[derive(Debug)]
@@ -24,15 +24,36 @@ pub struct Filter {
     pub names: Vec<Name>,
     /// Only those that failed.
     pub only_failed: bool,
-    /// Only those requested since then.
-    pub since: Option<Since>,
+    /// Only those requested since then, and before that.
+    pub since: Option<TimeBound>,
+    pub until: Option<TimeBound>,
+    /// Only those on this host.
+    pub host: Option<String>,
+    /// Only those that ended so: one of [`RESULTS`].
+    pub result: Option<&'static str>,
+    /// Only those that are older than the last one of an earlier page.
+    pub after: Option<RunCursor>,
     /// The most runs, the newest first; `None`: all.
     pub limit: Option<usize>,
 }
 
+impl Filter {
+    /// Whether a statement cannot tell alone which runs are meant.
+    fn picks(&self) -> bool {
+        let by_state = [Outcome::Lost.word(), RUNNING, UNKNOWN];
+        self.only_failed || self.result.is_some_and(|word| by_state.contains(&word))
+    }
+
+    /// Whether a run is meant, as far as a statement cannot tell.
+    fn has(&self, run: &Entry) -> bool {
+        let has_result = self.result.is_none_or(|result| run.result() == result);
+        has_result && (!self.only_failed || run.has_failed())
+    }
+}
+
 /// A moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Since {
+pub enum TimeBound {
     /// This long ago, by the server's clock.
     Ago(Duration),
     /// This many microseconds after the start of 1970, UTC.
@@ -82,6 +103,16 @@ pub enum RunStatus {
 }
 
 impl Entry {
+    /// How it ended, or that it has not, as one of [`RESULTS`] or the word of a newer dblock.
+    pub fn result(&self) -> &str {
+        match &self.state {
+            RunStatus::Ended(word) => word,
+            RunStatus::Running => RUNNING,
+            RunStatus::Expired | RunStatus::Vanished => Outcome::Lost.word(),
+            RunStatus::Unknown => UNKNOWN,
+        }
+    }
+
     /// Whether the run should have run, and failed.
     fn has_failed(&self) -> bool {
         match &self.state {
@@ -95,8 +126,27 @@ impl Entry {
     }
 }
 
+/// A run that has the lock, as a word.
+pub const RUNNING: &str = "running";
+
+/// A run of which this server cannot tell whether it has ended, as a word.
+pub const UNKNOWN: &str = "unknown";
+
+/// All words for how a run ended, or that it has not.
+pub const RESULTS: [&str; 9] = [
+    Outcome::Ran.word(),
+    Outcome::TimedOut.word(),
+    Outcome::Lost.word(),
+    Outcome::Skipped.word(),
+    Outcome::Interrupted.word(),
+    Outcome::Failed.word(),
+    Outcome::Released.word(),
+    RUNNING,
+    UNKNOWN,
+];
+
 /// The outcomes that are failures, whatever the command returned.
-const FAILURES: [Outcome; 3] = [Outcome::TimedOut, Outcome::Lost, Outcome::Failed];
+pub(super) const FAILURES: [Outcome; 3] = [Outcome::TimedOut, Outcome::Lost, Outcome::Failed];
 
 /// Connects to a server with the tables, however long that takes. It may be a replica.
 ///
@@ -140,14 +190,10 @@ pub fn list(
 ) -> Result<(), Fault> {
     let sees_sessions = sees_sessions(session)?;
     let mut left = filter.limit.unwrap_or(usize::MAX);
-    let mut before = None;
+    let mut before = filter.after.clone();
     while left > 0 {
-        // Not every run on a page has failed, so read whole pages.
-        let limit = if filter.only_failed {
-            PAGE
-        } else {
-            PAGE.min(left)
-        };
+        // Not every run on a page is meant, so read whole pages.
+        let limit = if filter.picks() { PAGE } else { PAGE.min(left) };
         let page = Page {
             tables,
             filter,
@@ -159,9 +205,11 @@ pub fn list(
             .run(&page.ask())
             .map_err(|fault| tables.explain(fault))?;
         let is_last = found.len() < limit;
-        before = found.last().map(|(at, entry)| (*at, entry.run.clone()));
-        for (_, entry) in found {
-            if left > 0 && (!filter.only_failed || entry.has_failed()) {
+        before = found
+            .last()
+            .map(|entry| RunCursor::of(entry.requested, &entry.run));
+        for entry in found {
+            if left > 0 && filter.has(&entry) {
                 report(entry);
                 left -= 1;
             }
@@ -182,153 +230,4 @@ fn sees_sessions(session: &mut Session) -> Result<bool, Fault> {
         return Ok(false);
     }
     Ok(!matches!(session.try_run(&ask_multi_primary())?, Ok(true)))
-}
-
-/// A page of the selected runs, the newest first. Each has the time from which the next page continues.
-struct Page<'a> {
-    tables: &'a Tables,
-    filter: &'a Filter,
-    /// The last run of the page before: the time of its request, and its id.
-    before: Option<(i64, String)>,
-    limit: usize,
-    sees_sessions: bool,
-}
-
-impl Page<'_> {
-    fn conditions(&self) -> String {
-        let mut all = Vec::new();
-        let literals = |texts: Vec<String>| match self.tables.kind() {
-            Kind::MySql => text_literals(texts),
-            Kind::Postgres => postgres_sql::text_literals(texts),
-        };
-
-        let names = literals(self.filter.names.iter().map(Name::to_string).collect());
-        if !names.is_empty() {
-            all.push(format!("r.name IN ({names})"));
-        }
-        match self.filter.since {
-            Some(Since::Ago(span)) => all.push(format!("r.requested_at >= {}", self.ago(span))),
-            Some(Since::At(at)) => all.push(format!("r.requested_at >= {}", self.moment(at))),
-            None => {}
-        }
-        if self.filter.only_failed {
-            let words = literals(FAILURES.map(|failure| failure.word().to_owned()).to_vec());
-            all.push(format!(
-                "(r.ended_at IS NULL OR r.outcome IN ({words}) \
-                 OR r.outcome = {} AND (r.exit_code IS NULL OR r.exit_code <> 0 OR r.signal_name IS NOT NULL))",
-                literals(vec![Outcome::Ran.word().to_owned()])
-            ));
-        }
-        if let Some((at, run)) = &self.before {
-            let at = self.moment(*at);
-            all.push(format!(
-                "r.requested_at <= {at} AND (r.requested_at < {at} OR r.run < {})",
-                literals(vec![run.clone()])
-            ));
-        }
-        if all.is_empty() {
-            return String::new();
-        }
-        format!("WHERE {} ", all.join(" AND "))
-    }
-
-    fn ago(&self, span: Duration) -> String {
-        match self.tables.kind() {
-            Kind::MySql => ago(span),
-            Kind::Postgres => postgres_sql::ago(span),
-        }
-    }
-
-    fn moment(&self, micros: i64) -> String {
-        match self.tables.kind() {
-            Kind::MySql => moment(micros),
-            Kind::Postgres => postgres_sql::moment(micros),
-        }
-    }
-}
-
-impl Page<'_> {
-    /// Each run, with the time of its request.
-    fn ask(&self) -> Ask<'_, Vec<(i64, Entry)>> {
-        let sql = match self.tables.kind() {
-            Kind::MySql => self.mysql(),
-            Kind::Postgres => postgres::page(self.tables, &self.conditions(), self.limit),
-        };
-        ask("history", sql, move |rows| rows.all(|row| self.entry(row))).up_to(PAGE)
-    }
-
-    fn mysql(&self) -> String {
-        let [tick, requested, acquired, started, ended, now] = [
-            "r.tick",
-            "r.requested_at",
-            "r.acquired_at",
-            "r.started_at",
-            "r.ended_at",
-            "UTC_TIMESTAMP(6)",
-        ]
-        .map(micros);
-        let locks = self.tables.locks();
-        format!(
-            "SELECT {requested} AS requested, {now} AS server_time, r.run, r.name, r.slot, r.slot_name, r.fence, {tick} AS tick, r.attempt, r.host, \
-             r.pid, r.user, r.program, r.connection, {acquired} AS acquired, {started} AS started, {ended} AS ended, r.outcome, r.exit_code, r.signal_name, \
-             r.message, {} AS is_running, \
-             r.ended_at IS NULL AND EXISTS (SELECT 1 FROM {locks} l WHERE l.name = r.name AND l.slot = r.slot AND l.owner = r.run \
-             AND l.kind <> '{}' AND l.expires_at <= UTC_TIMESTAMP(6)) AS has_expired FROM {} r {}ORDER BY r.requested_at DESC, r.run DESC LIMIT {}",
-            is_running("r", self.tables),
-            HolderKind::Run.name(),
-            self.tables.runs(),
-            self.conditions(),
-            self.limit
-        )
-    }
-
-    fn entry(&self, row: &Row) -> Result<(i64, Entry), Fault> {
-        let at = |column| Ok::<_, Fault>(row.get::<Option<i64>>(column)?.map(time));
-        let text = |column| RUNS.text(column, row);
-        let requested: i64 = row.get::<Option<_>>("requested")?.unwrap_or_default();
-        let now = row.get("server_time")?;
-        let ended = at("ended")?;
-        let [is_running, has_expired] = [row.get("is_running")?, row.get("has_expired")?];
-        let state = match ended {
-            Some(_) => RunStatus::Ended(text("outcome")?.unwrap_or_default()),
-            None if is_running => RunStatus::Running,
-            None if has_expired => RunStatus::Expired,
-            None if self.sees_sessions => RunStatus::Vanished,
-            None => RunStatus::Unknown,
-        };
-        let entry = Entry {
-            run: text("run")?.unwrap_or_default(),
-            name: text("name")?.unwrap_or_default(),
-            slot: row.get("slot")?,
-            slot_name: text("slot_name")?,
-            fence: row.get("fence")?,
-            tick: at("tick")?,
-            attempt: row.get("attempt")?,
-            host: text("host")?,
-            pid: row.get("pid")?,
-            user: text("user")?,
-            program: text("program")?,
-            connection: row.get("connection")?,
-            requested: time(requested),
-            acquired: at("acquired")?,
-            started: at("started")?,
-            ended,
-            now: time(now),
-            state,
-            exit_code: row.get("exit_code")?,
-            signal: text("signal_name")?,
-            message: text("message")?,
-        };
-        Ok((requested, entry))
-    }
-}
-
-/// The condition that the run in the row with this alias has no end, and still has its session on this server, or its row.
-pub(super) fn is_running(run: &str, tables: &Tables) -> String {
-    format!(
-        "({run}.ended_at IS NULL AND (IS_USED_LOCK(CONCAT('#', {run}.run)) IS NOT NULL OR EXISTS (SELECT 1 FROM {} l \
-         WHERE l.name = {run}.name AND l.slot = {run}.slot AND (l.owner = {run}.run AND l.expires_at > UTC_TIMESTAMP(6) \
-         OR l.command_run = {run}.run AND l.command_until > UTC_TIMESTAMP(6)))))",
-        tables.locks()
-    )
 }

@@ -1,9 +1,12 @@
 //! The history: what ran where, when, and how it ended, and the last success of each name. All times are the server's, in UTC: a host
 //! says how long ago something was, and the server subtracts that from its own clock.
 
+mod cursor;
 mod journal;
 mod kept;
+mod latest;
 mod list;
+mod page;
 mod postgres;
 mod prune;
 mod success;
@@ -17,7 +20,9 @@ use std::time::Duration;
 use nix::unistd::{Pid, gethostname};
 use serde::{Deserialize, Serialize};
 
-pub use list::{Entry, Filter, RunStatus, Since, list, reach};
+pub use cursor::RunCursor;
+pub use latest::latest_successes;
+pub use list::{Entry, Filter, RESULTS, RUNNING, RunStatus, TimeBound, UNKNOWN, list, reach};
 pub use success::{LastSuccess, Successes, ask_last_success};
 pub use token_end::{EXPIRED, KILLED, recorder_of_token_ends};
 
@@ -50,7 +55,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// The word.
-    pub fn word(self) -> &'static str {
+    pub const fn word(self) -> &'static str {
         match self {
             Self::Ran => "ran",
             Self::TimedOut => "timed_out",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Journal;
 use super::kept::{BATCH, BY_KEY, Kept, WINDOW, delete_rows, limit_of_age};
-use super::list::is_running;
+use super::page::is_running;
 use super::{postgres, unused};
 use crate::base::clock::Moment;
 use crate::db::{Ask, Fault, Kind, Session, ask, ask_value, ask_values, named, text_literal};

@@ -7,8 +7,8 @@ use super::jobs::JobState;
 use super::manage::wake_one;
 use super::narrow::{CARRIED, insert_into};
 use super::queues::Queue;
-use crate::db::sql::{moment, now_micros};
-use crate::db::{Ask, Fault, Session, ask, command, text_literal};
+use crate::db::sql::moment;
+use crate::db::{Fault, Session, ask_time, command, text_literal};
 use crate::schema::{JOB_KEYS, JOB_PARTS, JOBS, Tables};
 
 /// The result of a change.
@@ -71,7 +71,7 @@ pub fn retry_dead(
     mut report: impl FnMut(u64),
 ) -> Result<(), Fault> {
     // Jobs that die meanwhile stay dead.
-    let now = session.run(&ask_now())?;
+    let now = session.run(&ask_time(session.kind()))?;
     let mut after = 0;
     loop {
         let moved = transact(session, |session| {
@@ -227,12 +227,4 @@ fn transact<T>(
         session.run(&command("queue rollback", "ROLLBACK"))?;
     }
     done
-}
-
-/// The server's time, in microseconds since 1970.
-fn ask_now() -> Ask<'static, i64> {
-    let sql = format!("SELECT {}", now_micros());
-    ask("queue now", sql, |rows| {
-        Ok(rows.value()?.unwrap_or_default())
-    })
 }

@@ -5,15 +5,28 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::jobs::JobState;
+use crate::base::list::omit;
 use crate::db::sql::{micros, micros_since, span, text_literals, time};
 use crate::db::{Ask, Fault, LIST, Row, Session, ask};
 use crate::schema::{QUEUE_MINUTES, QUEUES, RUNNING, Tables, WORKERS};
 
-/// How many rows of a state are counted at most.
-pub const MOST_COUNTED: u64 = 1_000_000;
+/// How many rows of a state are counted at most, unless the numbers are to be exact: whoever polls a queue reads a few pages of it, however
+/// many jobs it has.
+const MOST_COUNTED: u64 = 10_000;
 
 /// Rates are averages over this many whole minutes.
 pub const MINUTES: u32 = 5;
+
+/// What to report.
+#[derive(Debug, Clone, Default)]
+pub struct Scope {
+    /// The queues; empty: all.
+    pub names: Vec<String>,
+    /// Whether to count all jobs, however many there are.
+    pub exact: bool,
+    /// The most queues; `None`: no limit.
+    pub limit: Option<usize>,
+}
 
 /// A number of jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +50,7 @@ pub struct Summary {
     pub delayed: Count,
     pub running: Count,
     pub dead: Count,
-    /// How long the oldest due job has been due.
+    /// How long the oldest of the due jobs that were counted has been due.
     pub oldest_due: Option<Duration>,
     /// Jobs done and attempts failed in the last [`MINUTES`] whole minutes.
     pub done: u64,
@@ -75,22 +88,24 @@ pub enum StatusItem {
     Missing(String),
 }
 
-/// Reports some queues, or all of them.
+/// Reports queues, by name. Returns how many are left out because of the limit.
 ///
 /// # Errors
 /// Those of a statement.
 pub fn status(
-    names: &[String],
+    scope: &Scope,
     tables: &Tables,
     session: &mut Session,
     mut report: impl FnMut(StatusItem),
-) -> Result<(), Fault> {
-    let queues = session.run(&ask_queues(tables, names))?;
-    for name in names {
+) -> Result<usize, Fault> {
+    let mut queues = session.run(&ask_queues(tables, &scope.names))?;
+    for name in &scope.names {
         if !queues.iter().any(|queue| queue.name == *name) {
             report(StatusItem::Missing(name.clone()));
         }
     }
+    let omitted = omit(&mut queues, scope.limit);
+    let most = (!scope.exact).then_some(MOST_COUNTED);
     for QueueRow {
         id,
         name,
@@ -98,9 +113,9 @@ pub fn status(
         deleted,
     } in queues
     {
-        let (due, oldest_due) = session.run(&ask_count(tables, id, JobState::Due))?;
+        let (due, oldest_due) = session.run(&ask_count(tables, id, JobState::Due, most))?;
         let mut count = |state| {
-            let asked = session.run(&ask_count(tables, id, state));
+            let asked = session.run(&ask_count(tables, id, state, most));
             asked.map(|(count, _)| count)
         };
         let (delayed, running, dead) = (
@@ -125,7 +140,7 @@ pub fn status(
             report(StatusItem::Worker(Box::new(worker)));
         }
     }
-    Ok(())
+    Ok(omitted)
 }
 
 struct QueueRow {
@@ -166,13 +181,15 @@ fn ask_queues(tables: &Tables, names: &[String]) -> Ask<'static, Vec<QueueRow>> 
     queues.up_to(LIST)
 }
 
-/// The number of a queue's jobs in a state, up to the limit, and how long ago the first one was due.
+/// The number of a queue's jobs in a state, in at most so many rows, and how long ago the first one of these was due.
 fn ask_count(
     tables: &Tables,
     queue: u32,
     state: JobState,
+    most: Option<u64>,
 ) -> Ask<'static, (Count, Option<Duration>)> {
-    let most = MOST_COUNTED + 1;
+    // One more than are counted shows that there are more.
+    let limit = most.map_or_else(String::new, |most| format!(" LIMIT {}", most + 1));
     let table = tables.of(state.table());
     let from = match state {
         JobState::Running => format!(
@@ -183,15 +200,16 @@ fn ask_count(
     };
     let sql = format!(
         "SELECT CAST(COALESCE(SUM(jobs), 0) AS UNSIGNED) AS jobs, COUNT(*) AS counted, {} AS due_for FROM \
-         (SELECT n.jobs, n.due_at FROM {from} LIMIT {most}) some",
+         (SELECT n.jobs, n.due_at FROM {from}{limit}) some",
         micros_since("MIN(due_at)")
     );
-    ask("queue count", sql, |rows| {
+    ask("queue count", sql, move |rows| {
         let row = rows.one()?;
         let (counted, due_for): (u64, Option<i64>) = (row.get("counted")?, row.get("due_for")?);
+        let (jobs, more): (u64, _) = (row.get("jobs")?, most.is_some_and(|most| counted > most));
         let count = Count {
-            jobs: row.get("jobs")?,
-            more: counted > MOST_COUNTED,
+            jobs: jobs - u64::from(more),
+            more,
         };
         Ok((count, due_for.map(span)))
     })

@@ -23,7 +23,7 @@ pub use tables::{
 use statements::{CATCH_UP, ask_other_engines, prepare_and_ask_node};
 use tables::{
     LOCKS, META, OLDEST_USABLE, SUCCESSES, TABLES, USABLE_FROM, WITH_CRON, WITH_FLOOR, WITH_QUEUES,
-    WITH_TURNS,
+    WITH_RUN_KEYS, WITH_TURNS,
 };
 
 use std::cell::Cell;
@@ -77,6 +77,11 @@ impl Tables {
     /// Whether running jobs have a key by the turn in which they were claimed. Where that is not known yet, they have none.
     pub fn has_turns(&self) -> bool {
         self.version.get() >= WITH_TURNS
+    }
+
+    /// Whether runs have keys by their host and by their outcome. Where that is not known yet, they have none.
+    pub fn has_run_keys(&self) -> bool {
+        self.version.get() >= WITH_RUN_KEYS
     }
 
     /// Notes the tables' version.

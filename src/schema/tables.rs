@@ -10,7 +10,7 @@ use std::fmt::Write;
 use crate::db::{Fault, Row, text_literal};
 
 /// The version of the tables that this dblock creates.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// The oldest version that this dblock can use.
 pub const OLDEST_USABLE: u32 = 1;
@@ -26,6 +26,9 @@ pub const WITH_FLOOR: u32 = 4;
 
 /// The version with which running jobs have a key by the turn in which they were claimed.
 pub const WITH_TURNS: u32 = 4;
+
+/// The version with which runs have keys by their host and by their outcome.
+pub const WITH_RUN_KEYS: u32 = 5;
 
 /// The fence of a row that an older dblock creates, which does not know [`META`]'s floor. Rows below this never reach it by grants. Rows
 /// at or above it are never deleted. So a slot's fence never goes back, whoever creates its row again.
@@ -140,6 +143,12 @@ pub const RUNS: Table = Table {
     keys: &[
         ("by_name", "name, requested_at"),
         ("by_time", "requested_at"),
+        // For whoever looks for the runs of a host, or for those that ended in one way. What tells a failure is in the key, too.
+        ("by_host", "host, requested_at"),
+        (
+            "by_outcome",
+            "outcome, requested_at, run, exit_code, signal_name",
+        ),
     ],
 };
 

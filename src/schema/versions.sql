@@ -285,3 +285,7 @@ ALTER TABLE dblock_locks ALTER COLUMN fence SET DEFAULT 1099511627776;
 ALTER TABLE dblock_successes ADD COLUMN needed_seconds INT UNSIGNED NOT NULL DEFAULT 31622400;
 ALTER TABLE dblock_running ADD KEY by_turn (worker, turn);
 ALTER TABLE dblock_meta ADD COLUMN fence_floor BIGINT UNSIGNED NOT NULL DEFAULT 0;
+
+-- version 5
+ALTER TABLE dblock_runs ADD KEY by_host (host, requested_at);
+ALTER TABLE dblock_runs ADD KEY by_outcome (outcome, requested_at, run, exit_code, signal_name);

@@ -1,11 +1,13 @@
 //! From raw options to typed settings: `cli` defines the options, the other files say what they mean. Nothing past this folder sees clap, a variable or an option file.
 
 pub mod cli;
+mod color;
 mod connection;
 pub mod cron;
 mod host;
 mod key;
 mod libpq;
+pub mod metrics;
 mod option_file;
 mod password;
 pub mod queue;
@@ -21,6 +23,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
+pub use color::Color;
 pub use run::{IfUnreachable, ReportTo, Run};
 pub use sources::InForce;
 
@@ -45,6 +48,8 @@ pub struct Common {
     pub log: Log,
     /// Whether to print JSON. It has no meaning for a command without `--json`.
     pub json: bool,
+    /// When its tables have colors. It has no meaning for a command without `--color`.
+    pub color: Color,
 }
 
 /// The settings of `dblock kill`.
@@ -245,7 +250,11 @@ pub fn history(command_line: CommandLine) -> Result<(Filter, Common), Failure> {
         Ok(Filter {
             names: lock_names(command_line.arguments)?,
             only_failed: sources.is_on("failed"),
-            since: sources.optional("since", value::since)?,
+            since: sources.optional("since", value::time_bound)?,
+            until: sources.optional("until", value::time_bound)?,
+            host: sources.optional("on", value::host_of_runs)?,
+            result: sources.optional("result", value::result)?,
+            after: sources.optional("after", value::cursor)?,
             limit: sources.value("limit", value::limit)?,
         })
     })
@@ -346,6 +355,7 @@ fn with_common<T>(
 fn read_common(sources: &mut Sources, log: Log, part: Part) -> Result<Common, Failure> {
     Ok(Common {
         json: sources.is_on("json"),
+        color: sources.value("color", Color::read)?,
         connection: connection(sources, log, part)?,
         log,
     })

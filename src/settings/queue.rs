@@ -13,7 +13,7 @@ use super::support::Part;
 use super::{Common, connection, own, own_optional, read_sources, run, value, with_common};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Log;
-use crate::queue::{Due, JobState, Properties, Traits};
+use crate::queue::{Due, JobState, Properties, Scope, Traits};
 use crate::work::{Batch, Spec, Until};
 use values::{
     LARGEST_BATCH, MOST_ATTEMPTS, MOST_COMMANDS, claim, exit_codes, id, limit, longer_than_nothing,
@@ -261,8 +261,8 @@ pub fn work(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
 ///
 /// # Errors
 /// As [`run()`](super::run()).
-pub fn status(line: CommandLine) -> Result<(Vec<String>, Common), Failure> {
-    with_common(line.settings, Part::Queue, |_| {
+pub fn status(line: CommandLine) -> Result<(Scope, Common), Failure> {
+    with_common(line.settings, Part::Queue, |sources| {
         let mut queues = Vec::new();
         for queue in line.arguments {
             let queue = parsed_queue(queue)?;
@@ -270,7 +270,11 @@ pub fn status(line: CommandLine) -> Result<(Vec<String>, Common), Failure> {
                 queues.push(queue);
             }
         }
-        Ok(queues)
+        Ok(Scope {
+            names: queues,
+            exact: sources.is_on("exact"),
+            limit: None,
+        })
     })
 }
 

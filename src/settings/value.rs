@@ -1,6 +1,6 @@
 //! Parses values. An error ends a sentence about the value. It shows no URL, as that may contain a password.
 
-mod since;
+mod time_bound;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,12 +9,13 @@ use super::IfUnreachable;
 use super::host::Host;
 pub use crate::base::value::{duration, one_of, shown_safely};
 use crate::db::{Protocol, SslMode};
+use crate::history::{RESULTS, RunCursor};
 use crate::lock::limits::SHORTEST_TTL;
 pub use crate::lock::limits::ttl;
 use crate::lock::rows::Token;
 use crate::lock::{MOST_SLOTS, OnLockLost, Wait};
 use crate::schema::Keep;
-pub use since::{since, time};
+pub use time_bound::{time, time_bound};
 
 /// The longest TTL of a lock that a script holds.
 const LONGEST_TOKEN_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -121,6 +122,30 @@ pub fn keep(text: &str) -> Result<Keep, String> {
             shown_safely(runs)
         )),
     }
+}
+
+/// A host of the history.
+pub fn host_of_runs(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        return Err("name a host, as the column HOST of the history does".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+/// How runs ended, as a word of the history, with a space as its table shows it or with `_` as its JSON does.
+pub fn result(text: &str) -> Result<&'static str, String> {
+    let words = RESULTS.map(|word| (word, word));
+    one_of(&words, &text.replace([' ', '-'], "_"))
+}
+
+/// Where a page of the history begins.
+pub fn cursor(text: &str) -> Result<RunCursor, String> {
+    RunCursor::parse(text).ok_or_else(|| {
+        format!(
+            "{} is not what dblock history printed for the next page",
+            shown_safely(text)
+        )
+    })
 }
 
 /// The most runs to show; `None`: all.

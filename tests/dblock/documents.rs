@@ -161,6 +161,7 @@ fn needs_tables(section: &[Block]) -> bool {
         "dblock cron run",
         "dblock cron list",
         "dblock cron pause",
+        "dblock history",
         "dblock.dblock_",
     ]) && !says(&["dblock init"])
 }
@@ -719,6 +720,7 @@ pages! {
         every_command_of_dba_works: "docs/dba.md";
         every_command_of_durable_works: "docs/durable.md";
         every_command_of_limits_works: "docs/limits.md";
+        every_command_of_metrics_works: "docs/metrics.md";
         every_command_of_recipes_works: "docs/recipes.md";
         every_command_of_tls_works: "docs/tls.md";
     }
@@ -908,6 +910,7 @@ fn every_option_is_explained() {
                 "cron pause",
                 "cron resume",
                 "cron trigger",
+                "metrics",
             ],
         ),
         ("A lock for a script", &["acquire", "renew", "release"]),
@@ -1018,7 +1021,7 @@ fn fixed_piece(text: &str) -> Option<String> {
 }
 
 /// Files whose texts are help, statements, for who builds dblock, or findings with their own advice.
-const OTHER_TEXTS: [&str; 42] = [
+const OTHER_TEXTS: [&str; 43] = [
     "lock/rows/statements/mod.rs",
     "lock/rows/statements/mysql.rs",
     "lock/rows/statements/postgres.rs",
@@ -1052,6 +1055,7 @@ const OTHER_TEXTS: [&str; 42] = [
     "queue/narrow.rs",
     "queue/payloads.rs",
     "history/kept.rs",
+    "history/page.rs",
     "history/prune.rs",
     "history/unused.rs",
     "queue/rescue.rs",
@@ -1141,6 +1145,8 @@ fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
                 "queue/model",
                 "cron/simulation",
                 "commands/check",
+                // docs/metrics.md explains these, as the tests of the metrics see.
+                "commands/metrics/families.rs",
                 "settings/cli",
             ];
             let is_other = OTHER_TEXTS.contains(&&*name)

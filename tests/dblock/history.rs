@@ -243,6 +243,59 @@ both_servers! {
         }
     }
 
+    fn runs_are_picked_by_when_and_where_they_were_and_how_they_ended(server) {
+        let tables = Tables::new(server);
+        let words = ["ran", "timed_out", "lost", "skipped", "interrupted", "failed", "released"];
+        for (ago, word) in (1..).zip(words) {
+            ended(&tables, word, 600 * ago, word, "0");
+        }
+        add(&tables, "vanished", 30, &[]);
+        tables.sql("UPDATE dblock_runs SET host = 'web1' WHERE name IN ('ran', 'lost')");
+        tables.sql("UPDATE dblock_runs SET host = 'Web1' WHERE name = 'failed'");
+        for word in words.into_iter().filter(|word| *word != "lost") {
+            assert_eq!(names(&tables, &["--result", word]), [word]);
+        }
+        assert_eq!(names(&tables, &["--result", "lost"]), ["lost", "vanished"], "also without a record of that");
+        assert_eq!(names(&tables, &["--result", "lost", "-n", "1"]), ["vanished"]);
+        assert_eq!(names(&tables, &["--result", "running"]), [""; 0]);
+        assert_eq!(names(&tables, &["--result", "timed out"]), ["timed_out"], "as the table has it");
+        assert_eq!(names(&tables, &["--on", "web1"]), ["lost", "ran"]);
+        assert_eq!(names(&tables, &["--on", "web1", "--result", "ran"]), ["ran"]);
+        assert_eq!(names(&tables, &["--on", "nowhere"]), [""; 0]);
+        assert_eq!(names(&tables, &["--until", "3500s", "-n", "2"]), ["released", "failed"]);
+        assert_eq!(names(&tables, &["--since", "1600s", "--until", "1000s"]), ["timed_out"]);
+        tables.sql("UPDATE dblock_runs SET requested_at = '2026-11-22 08:30:00' WHERE name = 'ran'");
+        let at = |until: &str| names(&tables, &["ran", "--until", until]).len();
+        assert_eq!([at("2026-11-22 08:30"), at("2026-11-22T08:30:00.000001Z")], [0, 1]);
+    }
+
+    fn a_walk_from_page_to_page_shows_each_run_once_while_others_are_written(server) {
+        let tables = Tables::new(server);
+        // Two of them at each moment.
+        for number in 0..24 {
+            add(&tables, &format!("job{number:02}"), 0, &[]);
+            tables.sql(&format!("UPDATE dblock_runs SET requested_at = '2026-11-22 08:00:00' + INTERVAL {} MICROSECOND WHERE name = 'job{number:02}'", number / 2));
+        }
+        let (mut found, mut args) = (Vec::new(), Vec::new());
+        for page in 0.. {
+            let options: Vec<&str> = args.iter().map(String::as_str).collect();
+            let whole = tables.at("history").args(["-n", "5", "--json"]).args(&options).output().json();
+            let runs = whole["runs"].as_array().unwrap();
+            found.extend(runs.iter().rev().map(|run| run["name"].as_str().unwrap().to_owned()));
+            let Some(next) = whole["cursor"].as_str() else { break };
+            assert!(page < 9, "it comes to an end");
+            args = vec!["--after".to_owned(), next.to_owned()];
+            add(&tables, "later", 0, &[]);
+            tables.sql(&format!("UPDATE dblock_runs SET ended_at = UTC_TIMESTAMP(6), outcome = 'ran' WHERE name = '{}'", found.last().unwrap()));
+        }
+        assert_eq!(found.len(), 24);
+        let all: std::collections::BTreeSet<String> = found.iter().cloned().collect();
+        assert_eq!(all, (0..24).map(|number| format!("job{number:02}")).collect());
+        let moments: Vec<&str> = found.iter().map(|name| &name[3..]).collect();
+        let pairs: Vec<u32> = moments.iter().map(|number| number.parse::<u32>().unwrap() / 2).collect();
+        assert!(pairs.is_sorted_by(|newer, older| newer >= older), "{pairs:?}");
+    }
+
     fn a_run_without_an_end_runs_if_it_has_its_row(server) {
         let tables = Tables::new(server);
         let run = add(&tables, "job", 90, &[("slot", "2"), ("acquired_at", "UTC_TIMESTAMP(6) - INTERVAL 80 SECOND")]);
@@ -367,13 +420,13 @@ both_servers! {
 
     fn rows_of_any_width_come_through(server) {
         let tables = Tables::new(server);
-        tables.sql("ALTER TABLE dblock_runs MODIFY message LONGTEXT NULL, MODIFY host LONGTEXT NULL");
+        tables.sql("ALTER TABLE dblock_runs MODIFY message LONGTEXT NULL, MODIFY program LONGTEXT NULL");
         for _ in 0..3 {
-            add(&tables, &"\u{1f600}".repeat(50), 1, &[("host", "REPEAT('\u{1}', 100000)"), ("message", "REPEAT('\u{1f600}', 50000)")]);
+            add(&tables, &"\u{1f600}".repeat(50), 1, &[("program", "REPEAT('\u{1}', 100000)"), ("message", "REPEAT('\u{1f600}', 50000)")]);
         }
         let found = runs(&tables, &[]);
         assert_eq!(found.len(), 3);
-        assert_eq!(found[0]["host"].as_str().unwrap().chars().count(), 64);
+        assert_eq!(found[0]["program"].as_str().unwrap().chars().count(), 100);
     }
 
     fn times_are_the_servers_whatever_its_time_zone(server) {
@@ -506,6 +559,12 @@ fn what_makes_no_sense_is_refused() {
         &["--since", "tomorrow"],
         "is neither a duration, as 2h, nor a time",
     );
+    refused(&["--until", "yesterday"], "--until: ");
+    refused(&["--on", ""], "--on: name a host");
+    refused(&["--result", "exit 0"], "--result: ");
+    for cursor in ["", "1", "x-0123456789abcdef0123456789abcdef", "1-'"] {
+        refused(&["--after", cursor], "--after: ");
+    }
     refused(&["a#1"], "NAME: the name contains #");
     refused(&[""], "NAME: the name is empty");
     refused(&["a", &"x".repeat(201)], "is longer than 200 bytes");

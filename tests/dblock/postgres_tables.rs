@@ -278,3 +278,69 @@ fn check_looks_at_the_tables_and_takes_a_durable_lock() {
         "{advice}"
     );
 }
+
+#[test]
+fn the_history_is_read_by_its_keys_and_from_page_to_page() {
+    let schema = Schema::new();
+    let mut admin = schema.server.postgres();
+    // A second apart; what is rare is old.
+    admin.run(&format!(
+        "INSERT INTO \"{0}\".dblock_runs (run, name, host, requested_at, ended_at, outcome, exit_code) SELECT lpad(to_hex(n), 32, '0'), \
+         'job' || n % 50, CASE WHEN n > 29900 THEN 'rare' ELSE 'web1' END, now() - n * interval '1 s', now(), \
+         CASE WHEN n > 29900 THEN 'timed_out' ELSE 'ran' END, 0 FROM generate_series(1, 30000) n; ANALYZE \"{0}\".dblock_runs",
+        schema.name
+    ));
+    let (mut found, mut after) = (Vec::new(), None);
+    for (options, key) in [
+        (&["--on", "rare"][..], "by_host"),
+        (&["--result", "timed_out"], "by_outcome"),
+        (&["--on", "rare", "--result", "timed_out"], "by_"),
+        (&["--until", "29900s"], "by_time"),
+    ] {
+        let history = schema
+            .at("history")
+            .args(options)
+            .args(["-n", "8", "-vv", "--json"]);
+        let output = history.output();
+        let json = output.expect_code(0).json();
+        assert_eq!(json["runs"].as_array().unwrap().len(), 8, "{options:?}");
+        let mut said = output.stderr.lines();
+        let sql = said.find_map(|line| line.strip_prefix("dblock: /* dblock history */ "));
+        let sql = sql.unwrap_or_else(|| panic!("{}", output.stderr));
+        let plan = admin.column::<String>(&format!("EXPLAIN {sql}")).join("\n");
+        assert!(
+            plan.contains(&format!("dblock_runs_{key}")),
+            "{options:?}: {plan}"
+        );
+        assert!(
+            !plan.contains("Seq Scan on dblock_runs"),
+            "{options:?}: {plan}"
+        );
+    }
+    for _ in 0..20 {
+        let history = schema
+            .at("history")
+            .args(["--on", "rare", "-n", "7", "--json"]);
+        let json = history
+            .args(after.iter().flat_map(|next: &String| ["--after", next]))
+            .output()
+            .json();
+        let runs = json["runs"].as_array().unwrap().iter();
+        found.extend(
+            runs.rev()
+                .map(|run| run["run"].as_str().unwrap().to_owned()),
+        );
+        after = json["cursor"].as_str().map(str::to_owned);
+        if after.is_none() {
+            break;
+        }
+        admin.run(&format!(
+            "INSERT INTO \"{}\".dblock_runs (run, name, host, requested_at) VALUES (md5(random()::text), 'job', 'rare', now())",
+            schema.name
+        ));
+    }
+    let all: Vec<String> = (29_901..=30_000)
+        .map(|number| format!("{number:032x}"))
+        .collect();
+    assert_eq!(found, all);
+}

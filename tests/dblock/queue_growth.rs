@@ -9,6 +9,7 @@ use std::process::Stdio;
 use mysql::Conn;
 use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
+use serde_json::json;
 
 use crate::harness::{Dblock, Kind, OF_QUEUES, SOON, Server, Tables, eventually, slack};
 
@@ -17,6 +18,9 @@ const MANY: u64 = 1_000_000;
 
 /// Rows that a statement may read: promoted are 500 at once, and each of them is read in two tables.
 const READ: u64 = 5000;
+
+/// Jobs of a state that are counted for whoever polls a queue.
+const POLLED: u64 = 10_000;
 
 /// What does not serve a job is not to keep a worker for longer.
 const HOUSEKEEPING: f64 = 0.1;
@@ -73,6 +77,45 @@ fn check(kind: Kind, options: &[&str]) {
     idle_and_housekeeping(&tables, &mut admin);
     admin.query_drop("SET GLOBAL slow_query_log = 0").unwrap();
     judge(&mut admin);
+    poll(&tables, &mut admin);
+}
+
+/// Who looks at a queue again and again has the server read a part of it, unless the numbers are to be exact.
+fn poll(tables: &Tables, admin: &mut Conn) {
+    let look = |args: &[&str]| {
+        let status = tables.at("queue").args(["status", "many", "--json"]);
+        let output = status.args(args).output();
+        output.expect_code(0).json()["queues"][0].clone()
+    };
+    admin.query_drop("TRUNCATE mysql.slow_log").unwrap();
+    admin.query_drop("SET GLOBAL slow_query_log = 1").unwrap();
+    let found = look(&[]);
+    admin.query_drop("SET GLOBAL slow_query_log = 0").unwrap();
+    assert_eq!(found["incomplete"], json!(["due", "delayed", "dead"]));
+    assert_eq!(
+        (&found["due"], &found["dead"]),
+        (&json!(POLLED), &json!(POLLED))
+    );
+    let read: Option<u64> = admin
+        .query_first("SELECT MAX(rows_examined) FROM mysql.slow_log WHERE user_host LIKE 'dblock%'")
+        .unwrap();
+    // Each row that is counted is read once, and once more where its number is added up.
+    assert!(
+        read.is_some_and(|rows| rows <= 2 * (POLLED + 1) + 10),
+        "{read:?}"
+    );
+    let exact = look(&["--exact"]);
+    let due = format!(
+        "SELECT COUNT(*) FROM dblock_due WHERE queue = {}",
+        id_of(admin, "many")
+    );
+    let due: Option<u64> = admin.query_first(due).unwrap();
+    assert_eq!(
+        (&exact["due"], &exact["incomplete"]),
+        (&json!(due), &json!([]))
+    );
+    let table = tables.at("queue").args(["status", "many"]).output().stdout;
+    assert!(table.contains(&format!("  {POLLED}+  ")), "{table}");
 }
 
 fn id_of(admin: &mut Conn, queue: &str) -> u32 {

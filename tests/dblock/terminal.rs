@@ -4,8 +4,8 @@ use nix::sys::signal::Signal;
 
 use crate::harness::pty::{INTERRUPT, QUIT, SUSPEND, Shell};
 use crate::harness::{
-    PAIR, SOON, Tables, both_servers, children_of, each_lock, eventually, eventually_gone,
-    group_of, is_stopped, send,
+    Kind, PAIR, SOON, Server, Tables, both_servers, children_of, each_lock, eventually,
+    eventually_gone, group_of, is_stopped, send,
 };
 
 /// The pair of processes that count signals, in a shell; and the numbers of dblock and of the first of the pair.
@@ -284,5 +284,42 @@ both_servers! {
         assert_eq!(lines_shown(&mut shell, 120, "COLUMNS=120 dblock history | cat"), piped);
         let json = lines_shown(&mut shell, 80, "dblock history --json");
         assert!(json.iter().any(|line| line.contains(why.trim())), "{json:#?}");
+    }
+}
+
+#[test]
+fn results_have_colors_on_a_terminal_alone_unless_that_is_unwanted() {
+    let server = Server::shared(Kind::MariaDb);
+    let tables = Tables::new(server);
+    for (name, code) in [("fine", 0), ("fails", 3)] {
+        tables.sql(&format!(
+            "INSERT INTO dblock_runs (run, name, requested_at, ended_at, outcome, exit_code) \
+             VALUES (MD5('{name}'), '{name}', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), 'ran', {code})"
+        ));
+    }
+    let mut shell = Shell::start(server);
+    shell.enter(&format!(
+        "unset NO_COLOR; export TERM=xterm DBLOCK_DATABASE={}",
+        tables.database
+    ));
+    let plain = lines_shown(&mut shell, 200, "dblock history | cat");
+    assert!(plain.iter().all(|line| !line.contains('\x1b')), "{plain:?}");
+    for (command, is_colored) in [
+        ("dblock history", true),
+        ("dblock history --color always | cat", true),
+        ("dblock history --color never", false),
+        ("NO_COLOR=1 dblock history", false),
+        ("NO_COLOR= dblock history", true),
+        ("TERM=dumb dblock history", false),
+        ("NO_COLOR=1 dblock history --color always", true),
+    ] {
+        let shown = lines_shown(&mut shell, 200, command).join("\n");
+        for colored in ["\x1b[32mexit 0\x1b[0m", "\x1b[31mexit 3\x1b[0m"] {
+            assert_eq!(shown.contains(colored), is_colored, "{command}: {shown:?}");
+        }
+        let words = ["\x1b[32m", "\x1b[31m", "\x1b[0m"]
+            .iter()
+            .fold(shown, |shown, color| shown.replace(color, ""));
+        assert_eq!(words, plain.join("\n"), "{command}");
     }
 }

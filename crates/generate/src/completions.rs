@@ -52,7 +52,7 @@ impl Takes {
             "FILE" | "FILE|-" | "PATH" => Self::File,
             "HOST" => Self::Host,
             "COMMAND" if argument.is_positional() => Self::Command,
-            "A,B,C" | "CODE" | "COMMAND" | "CRON" | "DURATION" | "DURATION[,N]"
+            "A,B,C" | "CODE" | "COMMAND" | "CRON" | "CURSOR" | "DURATION" | "DURATION[,N]"
             | "DURATION|TIME" | "ID" | "KEY" | "N" | "N|A,B" | "NAME" | "NAME[#SLOT]"
             | "PAYLOAD" | "PORT" | "QUEUE" | "TEXT" | "TIME" | "TOKEN" | "URL" | "USER"
             | "ZONE" => Self::Anything,

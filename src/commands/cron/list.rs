@@ -9,25 +9,22 @@ use super::question;
 use crate::base::exit::Ending;
 use crate::base::text::{in_seconds, moment, printable, seconds};
 use crate::commands::output::print_answer;
-use crate::commands::table::{Table, result, to_the_second};
+use crate::commands::table::{Table, Tone, result, to_the_second, tone_of};
 use crate::cron::{self, FRESH, LastRun, Listed, ListedDaemon, ListedJob, ListedTick, UNSEEN};
-use crate::settings;
+use crate::history::{RUNNING, UNKNOWN};
 use crate::settings::cli::CommandLine;
-
-/// The words of the history for runs whose end is not recorded.
-const RUNNING: &str = "running";
-const UNKNOWN: &str = "unknown";
+use crate::settings::{self, Color};
 
 const NOTHING: &str = "no dblock cron run has been here";
 const NOBODY: &str = "no dblock cron run is alive";
 
 /// The answer of the server.
 #[derive(Default)]
-struct CronStatus {
+pub struct CronStatus {
     now: i64,
-    jobs: Vec<ListedJob>,
-    ticks: Vec<ListedTick>,
-    daemons: Vec<ListedDaemon>,
+    pub jobs: Vec<ListedJob>,
+    pub ticks: Vec<ListedTick>,
+    pub daemons: Vec<ListedDaemon>,
 }
 
 /// Asks the server, prints the answer, and returns dblock's exit.
@@ -42,17 +39,12 @@ pub fn list(command_line: CommandLine) -> anyhow::Result<Ending> {
             let session = &mut asker.inspector.session;
             cron::list(&asker.tables, session, |item| asker.answers.send(item))
         },
-        |item| match item {
-            Listed::Now(now) => found.now = now,
-            Listed::Job(job) => found.jobs.push(*job),
-            Listed::Tick(tick) => found.ticks.push(tick),
-            Listed::Daemon(daemon) => found.daemons.push(daemon),
-        },
+        |item| found.add(item),
     )?;
     print_answer(
         common.json,
         || found.for_programs(&server),
-        || found.as_table(),
+        || found.as_table(common.color),
     )?;
     Ok(Ending::Code(0))
 }
@@ -69,7 +61,8 @@ fn text(micros: Option<i64>) -> Option<String> {
     micros.map(|at| moment(time(at)))
 }
 
-fn between(from: Option<i64>, to: Option<i64>) -> Option<Duration> {
+/// The time between two moments, if there are two.
+pub fn between(from: Option<i64>, to: Option<i64>) -> Option<Duration> {
     let span = to?.saturating_sub(from?);
     Some(Duration::from_micros(
         u64::try_from(span).unwrap_or_default(),
@@ -77,8 +70,18 @@ fn between(from: Option<i64>, to: Option<i64>) -> Option<Duration> {
 }
 
 impl CronStatus {
+    /// Adds the next item.
+    pub fn add(&mut self, item: Listed) {
+        match item {
+            Listed::Now(now) => self.now = now,
+            Listed::Job(job) => self.jobs.push(*job),
+            Listed::Tick(tick) => self.ticks.push(tick),
+            Listed::Daemon(daemon) => self.daemons.push(daemon),
+        }
+    }
+
     /// Whether no daemon has had the job in its file for a while. Unknown, and thus `false`, if no daemon is alive.
-    fn is_in_no_file(&self, job: &ListedJob) -> bool {
+    pub fn is_in_no_file(&self, job: &ListedJob) -> bool {
         let is_old = |seen: i64| {
             Duration::from_micros(self.now.saturating_sub(seen).unsigned_abs()) > UNSEEN
         };
@@ -91,7 +94,7 @@ impl CronStatus {
     }
 
     /// How late the next tick of a job is; `None`: it is not late.
-    fn late(&self, job: &ListedJob) -> Option<Duration> {
+    pub fn late(&self, job: &ListedJob) -> Option<Duration> {
         let next = job.next?;
         // Every minute some living daemon notes each job in its file. A job that was not noted since its tick has been removed.
         if self.is_in_no_file(job) || self.is_served() && job.seen.is_none_or(|seen| seen < next) {
@@ -153,7 +156,7 @@ impl CronStatus {
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 
-    fn as_table(&self) -> String {
+    fn as_table(&self, color: Color) -> String {
         if self.jobs.is_empty() && self.daemons.is_empty() {
             return format!("{NOTHING}\n");
         }
@@ -185,8 +188,14 @@ impl CronStatus {
                 took.flatten(),
                 self.state(job),
             ]);
+            let tone = last.and_then(|run| {
+                let outcome = self.outcome(&job.name, run);
+                tone_of(outcome, run.signal.as_deref(), run.exit_code)
+            });
+            jobs.tone("RESULT", tone);
+            jobs.tone("NOW", self.late(job).map(|_| Tone::Bad));
         }
-        let mut table = jobs.for_stdout();
+        let mut table = jobs.in_color(color);
         for daemon in &self.daemons {
             let host = daemon.host.as_deref().unwrap_or("-");
             let pid = daemon.pid.unwrap_or_default();

@@ -5,6 +5,8 @@ mod list;
 mod manage;
 mod run;
 
+pub use list::{CronStatus, between};
+
 use super::question::Question;
 use crate::base::exit::Ending;
 use crate::cron::reach;

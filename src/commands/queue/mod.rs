@@ -12,6 +12,8 @@ mod show;
 mod status;
 mod work;
 
+pub use status::{OfQueue, add, rate};
+
 use std::cell::RefCell;
 
 use super::question::{Asker, Question};

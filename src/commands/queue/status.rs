@@ -6,43 +6,54 @@ use super::long_question;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::text::{in_seconds, moment, seconds};
 use crate::commands::output::print_answer;
-use crate::commands::table::Table;
+use crate::commands::table::{Table, Tone};
 use crate::queue::{
     Count, For, MINUTES, StatusItem, Summary, Worker, no_such_queue, status as ask,
 };
-use crate::settings;
 use crate::settings::cli::CommandLine;
+use crate::settings::{self, Color};
 
 const NOTHING: &str = "there is no queue";
 
 /// A queue and its workers.
-type OfQueue = (Summary, Vec<Worker>);
+pub type OfQueue = (Summary, Vec<Worker>);
+
+/// Adds a finding to the queues found before it. `Err`: there is no queue of this name.
+///
+/// # Errors
+/// The name of a queue that does not exist.
+pub fn add(found: StatusItem, queues: &mut Vec<OfQueue>) -> Result<(), String> {
+    match (found, queues.last_mut()) {
+        (StatusItem::Queue(queue), _) => queues.push((*queue, Vec::new())),
+        (StatusItem::Worker(worker), Some((_, workers))) => workers.push(*worker),
+        (StatusItem::Missing(name), _) => return Err(name),
+        (StatusItem::Worker(_), None) => {}
+    }
+    Ok(())
+}
 
 /// Asks the server, prints the answer, and returns dblock's exit.
 ///
 /// # Errors
 /// Why the server could not be asked, or that there is no such queue.
 pub fn status(command_line: CommandLine) -> anyhow::Result<Ending> {
-    let (names, common) = settings::queue::status(command_line)?;
+    let (scope, common) = settings::queue::status(command_line)?;
     let mut queues: Vec<OfQueue> = Vec::new();
     let mut missing: Option<Failure> = None;
     let server = long_question("dblock queue status", For::Reading, &common).ask(
         |asker| {
             let (tables, session) = (&asker.tables, &mut asker.inspector.session);
             let mut found = Vec::new();
-            ask(&names, tables, session, |one| found.push(one))?;
+            ask(&scope, tables, session, |one| found.push(one))?;
             for one in found {
                 asker.answers.send(one);
             }
             Ok(())
         },
-        |found: StatusItem| match (found, queues.last_mut()) {
-            (StatusItem::Queue(queue), _) => queues.push((*queue, Vec::new())),
-            (StatusItem::Worker(worker), Some((_, workers))) => workers.push(*worker),
-            (StatusItem::Missing(name), _) => {
+        |found: StatusItem| {
+            if let Err(name) = add(found, &mut queues) {
                 missing.get_or_insert(no_such_queue(&name));
             }
-            (StatusItem::Worker(_), None) => {}
         },
     )?;
     if !queues.is_empty() || missing.is_none() {
@@ -52,7 +63,7 @@ pub fn status(command_line: CommandLine) -> anyhow::Result<Ending> {
                 server: &server,
                 queues: queues.iter().map(queue_json).collect(),
             },
-            || as_table(&queues),
+            || as_table(&queues, common.color),
         )?;
     }
     if let Some(missing) = missing {
@@ -63,13 +74,13 @@ pub fn status(command_line: CommandLine) -> anyhow::Result<Ending> {
 }
 
 /// The rate per minute.
-fn rate(count: u64) -> f64 {
+pub fn rate(count: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "no queue is that fast")]
     let count = count as f64;
     (count * 10.0 / f64::from(MINUTES)).round() / 10.0
 }
 
-fn as_table(queues: &[OfQueue]) -> String {
+fn as_table(queues: &[OfQueue], color: Color) -> String {
     if queues.is_empty() {
         return format!("{NOTHING}\n");
     }
@@ -80,13 +91,8 @@ fn as_table(queues: &[OfQueue]) -> String {
         ],
         &[],
     );
-    let count = |count: Count| {
-        Some(format!(
-            "{}{}",
-            count.jobs,
-            if count.more { "+" } else { "" }
-        ))
-    };
+    let and_more = |more: bool| if more { "+" } else { "" };
+    let count = |count: Count| Some(format!("{}{}", count.jobs, and_more(count.more)));
     for (queue, workers) in queues {
         let state = match (queue.deleted, queue.paused) {
             (Some(_), _) => "being deleted",
@@ -101,19 +107,23 @@ fn as_table(queues: &[OfQueue]) -> String {
             count(queue.delayed),
             count(queue.running),
             count(queue.dead),
-            queue.oldest_due.map(|span| in_seconds(span).to_string()),
+            queue
+                .oldest_due
+                .map(|span| format!("{}{}", in_seconds(span), and_more(queue.due.more))),
             Some(format!("{}/min", rate(queue.done))),
             Some(format!("{}/min", rate(queue.failed))),
             Some(alive.to_string()),
         ]);
+        table.tone("STATE", queue.paused.map(|_| Tone::Doubtful));
+        table.tone("DEAD", (queue.dead.jobs > 0).then_some(Tone::Bad));
     }
     if queues.iter().all(|(_, workers)| workers.is_empty()) {
-        return table.for_stdout();
+        return table.in_color(color);
     }
     format!(
         "{}\n{}",
-        table.for_stdout(),
-        workers_as_table(queues).for_stdout()
+        table.in_color(color),
+        workers_as_table(queues).in_color(color)
     )
 }
 
@@ -148,6 +158,7 @@ fn workers_as_table(queues: &[OfQueue]) -> Table {
             Some(in_seconds(worker.started_ago).to_string()),
             Some(format!("{} ago", in_seconds(worker.renewed_ago))),
         ]);
+        table.tone("STATE", worker.gone.then_some(Tone::Bad));
     }
     table
 }

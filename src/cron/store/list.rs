@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::statements::{CronText, text};
-use crate::db::{Ask, Fault, LIST, Row, Session, ask};
+use crate::db::{Ask, Fault, LIST, Row, Session, ask, ask_time};
+use crate::history::Outcome;
 use crate::schema::Tables;
 
 /// A job. All moments are microseconds since 1970, by the server's clock.
@@ -43,6 +44,15 @@ pub struct LastRun {
     pub outcome: Option<String>,
     pub exit_code: Option<u32>,
     pub signal: Option<String>,
+}
+
+impl LastRun {
+    /// Whether the command ran and exited with 0.
+    pub fn has_succeeded(&self) -> bool {
+        self.outcome.as_deref() == Some(Outcome::Ran.word())
+            && self.exit_code == Some(0)
+            && self.signal.is_none()
+    }
 }
 
 /// A tick in progress.
@@ -97,7 +107,7 @@ pub fn list(
     mut report: impl FnMut(Listed),
 ) -> Result<(), Fault> {
     let text = &*text(tables);
-    report(Listed::Now(session.run(&ask_now(text))?));
+    report(Listed::Now(session.run(&ask_time(session.kind()))?));
     for job in session.run(&ask_jobs(text))? {
         report(Listed::Job(Box::new(job)));
     }
@@ -112,12 +122,6 @@ pub fn list(
         .map(Listed::Daemon)
         .for_each(report);
     Ok(())
-}
-
-fn ask_now(text: &dyn CronText) -> Ask<'static, i64> {
-    ask("cron now", text.clock(), |rows| {
-        Ok(rows.value()?.unwrap_or_default())
-    })
 }
 
 fn ask_jobs(text: &dyn CronText) -> Ask<'static, Vec<ListedJob>> {

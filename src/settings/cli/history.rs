@@ -11,6 +11,7 @@ pub const DEFINITION: Definition = Definition {
     settings: &[
         SETTINGS,
         output::JSON,
+        output::COLOR,
         output::VERBOSITY,
         connection::SETTINGS,
     ],
@@ -40,6 +41,32 @@ pub const SETTINGS: &[Setting] = &[
         ..SETTING
     },
     Setting {
+        name: "until",
+        takes: Takes::Value("DURATION|TIME"),
+        help: "Only runs that were requested before then, given as for --since",
+        ..SETTING
+    },
+    Setting {
+        name: "on",
+        takes: Takes::Value("HOST"),
+        help: "Only runs on this host, named as the column HOST shows it",
+        ..SETTING
+    },
+    Setting {
+        name: "result",
+        takes: Takes::Value(
+            "ran|timed_out|lost|skipped|interrupted|failed|released|running|unknown",
+        ),
+        help: "Only runs that ended so. ran is any command that ended by itself, whatever it returned",
+        ..SETTING
+    },
+    Setting {
+        name: "after",
+        takes: Takes::Value("CURSOR"),
+        help: "The next page: the runs that are older than those of the page that printed CURSOR",
+        ..SETTING
+    },
+    Setting {
         name: "limit",
         short: Some('n'),
         takes: Takes::Value("N"),
@@ -52,7 +79,8 @@ pub const SETTINGS: &[Setting] = &[
 const HELP: &str = "\
 The newest run comes last. All times are in UTC, by the server's clock. TIME is when the command started, or when the run was
 requested if the command never started. TOOK is how long the command ran. RESULT is exit and a code, a signal, timed out, lost,
-skipped, interrupted, failed, released or running. It needs dblock's tables (dblock init). SELECT on them is enough, and a
+skipped, interrupted, failed, released or running. If there may be older runs, a terminal shows the CURSOR of the next page below
+the table, and --json has it, too. It needs dblock's tables (dblock init). SELECT on them is enough, and a
 replica works, too.
 
 Exit codes: 0, also if there is no such run; 69 no server in time; 77 the account was refused; 78 no tables, or bad

@@ -11,6 +11,7 @@ pub mod cron;
 mod history;
 mod init;
 pub mod kill;
+pub mod metrics;
 mod output;
 pub mod queue;
 mod release;
@@ -49,6 +50,8 @@ pub enum Subcommand {
     Release,
     /// `dblock history`
     History,
+    /// `dblock metrics`
+    Metrics,
     /// `dblock cron`, and its subcommand.
     Cron(Cron),
     /// `dblock queue`, and its subcommand.
@@ -198,6 +201,7 @@ const SUBCOMMANDS: &[Definition] = &[
     renew::DEFINITION,
     release::DEFINITION,
     history::DEFINITION,
+    metrics::DEFINITION,
 ];
 
 /// In the order of the help, after the other subcommands.

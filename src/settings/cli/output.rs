@@ -9,6 +9,15 @@ pub const JSON: &[Setting] = &[Setting {
     ..SETTING
 }];
 
+/// For those whose table has results.
+pub const COLOR: &[Setting] = &[Setting {
+    name: "color",
+    takes: Takes::Value("auto|always|never"),
+    default: Some("auto"),
+    help: "Show results in colors: auto does on a terminal, unless NO_COLOR is set. The words say the same",
+    ..SETTING
+}];
+
 /// How much is logged on stderr.
 pub const VERBOSITY: &[Setting] = &[
     Setting {

@@ -7,7 +7,12 @@ pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Cron(Cron::List),
     name: "list",
     about: "Show each job: its next tick, and when and where it ran last and how that ended",
-    settings: &[output::JSON, output::VERBOSITY, connection::SETTINGS],
+    settings: &[
+        output::JSON,
+        output::COLOR,
+        output::VERBOSITY,
+        connection::SETTINGS,
+    ],
     usage: None,
     arguments: &[],
     help: HELP,

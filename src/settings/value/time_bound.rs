@@ -3,18 +3,18 @@
 use std::time::SystemTime;
 
 use super::{duration, shown_safely};
-use crate::history::Since;
+use crate::history::TimeBound;
 
 /// A time in the past: a duration before now, or this time.
-pub fn since(text: &str) -> Result<Since, String> {
+pub fn time_bound(text: &str) -> Result<TimeBound, String> {
     // No duration contains these characters.
     if text.contains('-') || text.contains(':') {
-        return moment(text).map(Since::At).ok_or_else(|| neither(text));
+        return moment(text).map(TimeBound::At).ok_or_else(|| neither(text));
     }
     // What begins with a digit is a duration that is malformed or too long.
     let is_duration = text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
     duration(text)
-        .map(Since::Ago)
+        .map(TimeBound::Ago)
         .map_err(|wrong| if is_duration { wrong } else { neither(text) })
 }
 
@@ -93,14 +93,24 @@ mod tests {
             ("2026-11-22T08:30:15-09:30", 1_795_370_415),
             ("2024-02-29", 1_709_164_800),
         ] {
-            assert_eq!(since(text), Ok(Since::At(seconds * 1_000_000)), "{text}");
+            assert_eq!(
+                time_bound(text),
+                Ok(TimeBound::At(seconds * 1_000_000)),
+                "{text}"
+            );
         }
         assert_eq!(
-            since("2026-11-22T08:30:15.25Z"),
-            Ok(Since::At(1_795_336_215_250_000))
+            time_bound("2026-11-22T08:30:15.25Z"),
+            Ok(TimeBound::At(1_795_336_215_250_000))
         );
-        assert_eq!(since("2h"), Ok(Since::Ago(Duration::from_secs(7200))));
-        assert_eq!(since("90"), Ok(Since::Ago(Duration::from_secs(90))));
+        assert_eq!(
+            time_bound("2h"),
+            Ok(TimeBound::Ago(Duration::from_secs(7200)))
+        );
+        assert_eq!(
+            time_bound("90"),
+            Ok(TimeBound::Ago(Duration::from_secs(90)))
+        );
         for text in [
             "",
             "yesterday",
@@ -119,7 +129,7 @@ mod tests {
             "2026-11-22Z",
             "2026-11-22 ",
         ] {
-            assert!(since(text).is_err(), "{text}");
+            assert!(time_bound(text).is_err(), "{text}");
         }
     }
 }

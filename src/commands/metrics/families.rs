@@ -1,0 +1,275 @@
+//! Which metrics there are. `docs/metrics.md` explains them. Whoever watches them compares them with each other, so all times are by the
+//! server's clock; and a name is left alone once it is here.
+
+use std::time::Duration;
+
+use prometheus_client::registry::Unit;
+
+use super::exposition::Family;
+use super::{Answer, Thing};
+use crate::commands::cron::between;
+use crate::commands::queue::rate;
+use crate::commands::status::has_expired;
+use crate::cron::ListedJob;
+
+const SECONDS: Option<Unit> = Some(Unit::Seconds);
+
+/// All metrics of an answer. One without a value is left out.
+pub fn families(answer: &Answer) -> Vec<Family> {
+    let mut all = about_server(answer);
+    if answer.server.is_some() {
+        all.extend(about_locks(answer));
+        all.extend(about_jobs(answer));
+        all.extend(about_queues(answer));
+    }
+    all
+}
+
+#[expect(clippy::cast_precision_loss, reason = "as Prometheus has it")]
+fn number(number: impl TryInto<u64>) -> f64 {
+    number.try_into().unwrap_or(u64::MAX) as f64
+}
+
+fn truth(is: bool) -> f64 {
+    f64::from(u8::from(is))
+}
+
+/// A moment, in seconds since 1970, from microseconds.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "exact to the microsecond for centuries"
+)]
+fn moment(micros: i64) -> f64 {
+    micros as f64 / 1e6
+}
+
+fn about_server(answer: &Answer) -> Vec<Family> {
+    let mut up = Family::new("up", None, "Whether a server has answered");
+    let mut build = Family::new("build_info", None, "The dblock that asked");
+    let mut info = Family::new("server_info", None, "The server that answered");
+    let mut time = Family::new(
+        "answer_timestamp",
+        SECONDS,
+        "The server's time of the answer",
+    );
+    let mut took = Family::new(
+        "answer_duration",
+        SECONDS,
+        "How long it took to connect and to ask",
+    );
+    let mut tables = Family::new(
+        "tables_usable",
+        None,
+        "Whether dblock's tables are there, and can be used by this account and this dblock",
+    );
+    let mut omitted = Family::new(
+        "omitted",
+        None,
+        "Things of each kind that are left out because of --limit",
+    );
+    up.add([], truth(answer.server.is_some()));
+    build.add([("version", env!("CARGO_PKG_VERSION"))], 1.0);
+    if let Some(server) = &answer.server {
+        info.add(
+            [("product", &*server.product), ("version", &server.version)],
+            1.0,
+        );
+        time.add([], moment(server.now));
+        took.add([], answer.took.as_secs_f64());
+        tables.add([], truth(answer.has_tables));
+    }
+    for (thing, left_out) in &answer.omitted {
+        let kind = match thing {
+            Thing::Lock => "lock",
+            Thing::Job => "job",
+            Thing::Queue => "queue",
+        };
+        omitted.add([("kind", kind)], number(*left_out));
+    }
+    vec![up, build, info, time, took, tables, omitted]
+}
+
+fn about_locks(answer: &Answer) -> Vec<Family> {
+    let now = answer
+        .server
+        .as_ref()
+        .map_or(0.0, |server| moment(server.now));
+    let mut held = Family::new("lock_slots_held", None, "Slots of the lock that are held");
+    let mut expired = Family::new(
+        "lock_slots_expired",
+        None,
+        "Slots whose holder died, or lost the server, and whose lease is over",
+    );
+    let mut since = Family::new(
+        "lock_held_since_timestamp",
+        SECONDS,
+        "When the slot was acquired",
+    );
+    let mut waiters = Family::new("lock_waiters", None, "Callers that wait for the lock");
+    let mut longest = Family::new(
+        "lock_longest_wait",
+        SECONDS,
+        "How long the caller that has waited longest has waited",
+    );
+    for lock in &answer.locks.locks {
+        let name = ("name", &*lock.name);
+        let (mut holders, mut of_the_dead) = (0, 0);
+        for holder in &lock.holders {
+            if holder.durable.as_ref().is_some_and(has_expired) {
+                of_the_dead += 1;
+                continue;
+            }
+            holders += 1;
+            if let Some(span) = holder.held_for {
+                let labels = [name, ("slot", &*holder.slot.to_string())];
+                since.add(labels, now - span.as_secs_f64());
+            }
+        }
+        held.add([name], f64::from(holders));
+        expired.add([name], f64::from(of_the_dead));
+        waiters.add([name], number(lock.waiters.len()));
+        let waits = lock.waiters.iter().filter_map(|waiter| waiter.waits_for);
+        if let Some(span) = waits.max() {
+            longest.add([name], span.as_secs_f64());
+        }
+    }
+    vec![held, expired, since, waiters, longest]
+}
+
+fn about_jobs(answer: &Answer) -> Vec<Family> {
+    let cron = &answer.cron;
+    let mut next = Family::new(
+        "cron_job_next_tick_timestamp",
+        SECONDS,
+        "When the job is due next",
+    );
+    let mut late = Family::new(
+        "cron_job_late",
+        SECONDS,
+        "How late the job's next tick is; 0: it is not",
+    );
+    let mut paused = Family::new("cron_job_paused", None, "Whether the job is paused");
+    let mut running = Family::new("cron_job_running", None, "Ticks of the job that run");
+    let mut started = Family::new(
+        "cron_job_last_run_timestamp",
+        SECONDS,
+        "When the job's last run started",
+    );
+    let mut took = Family::new(
+        "cron_job_last_run_duration",
+        SECONDS,
+        "How long the job's last run took; none while it runs",
+    );
+    let mut result = Family::new(
+        "cron_job_last_run_succeeded",
+        None,
+        "Whether the job's last run exited with 0; none while it runs",
+    );
+    let mut success = Family::new(
+        "cron_job_last_success_timestamp",
+        SECONDS,
+        "When the job's last run that exited with 0 ended",
+    );
+    // A job that was removed from all files is no concern of whoever is on call.
+    for job in cron.jobs.iter().filter(|job| !cron.is_in_no_file(job)) {
+        let name = [("name", &*job.name)];
+        if let Some(at) = job.next {
+            next.add(name, moment(at));
+        }
+        late.add(name, cron.late(job).map_or(0.0, |span| span.as_secs_f64()));
+        paused.add(name, truth(job.paused.is_some()));
+        let ticks = cron.ticks.iter().filter(|tick| tick.name == job.name);
+        let ticks = ticks.filter(|tick| tick.host.is_some());
+        running.add(name, number(ticks.count()));
+        if let Some(last) = &job.last {
+            if let Some(at) = last.started.or(last.acquired) {
+                started.add(name, moment(at));
+            }
+            if last.outcome.is_some() {
+                let span = between(last.started, last.ended);
+                took.add(name, span.unwrap_or(Duration::ZERO).as_secs_f64());
+                result.add(name, truth(last.has_succeeded()));
+            }
+        }
+        if let Some(at) = last_success(job, answer) {
+            success.add(name, moment(at));
+        }
+    }
+    let mut alive = Family::new("cron_daemons", None, "dblock cron run that are alive");
+    let mut differ = Family::new(
+        "cron_daemons_that_differ",
+        None,
+        "Of these, those whose file has another schedule, or another command, for a job",
+    );
+    if answer.omitted.iter().any(|(thing, _)| *thing == Thing::Job) {
+        let of_living = cron.daemons.iter().filter(|daemon| daemon.is_alive);
+        alive.add([], number(of_living.clone().count()));
+        let differs =
+            of_living.filter(|daemon| !(daemon.differs.is_empty() && daemon.disagrees.is_empty()));
+        differ.add([], number(differs.count()));
+    }
+    vec![
+        next, late, paused, running, started, took, result, success, alive, differ,
+    ]
+}
+
+/// When the latest run of a job that succeeded ended, in microseconds since 1970.
+fn last_success(job: &ListedJob, answer: &Answer) -> Option<i64> {
+    let of_last = job.last.as_ref().filter(|run| run.has_succeeded());
+    let mut earlier = answer.successes.iter();
+    of_last.and_then(|run| run.ended).or_else(|| {
+        earlier
+            .find(|(name, _)| *name == job.name)
+            .map(|(_, ended)| *ended)
+    })
+}
+
+fn about_queues(answer: &Answer) -> Vec<Family> {
+    let mut jobs = Family::new(
+        "queue_jobs",
+        None,
+        "Jobs of the queue in this state, as far as they were counted",
+    );
+    let mut more = Family::new(
+        "queue_jobs_uncounted",
+        None,
+        "Whether there are more jobs than were counted",
+    );
+    let mut oldest = Family::new(
+        "queue_oldest_due",
+        SECONDS,
+        "How long the oldest due job that was counted has been due; 0: none is due",
+    );
+    let mut done = Family::new(
+        "queue_done_per_minute",
+        None,
+        "Jobs done a minute, over the last five whole minutes",
+    );
+    let mut failed = Family::new(
+        "queue_failed_per_minute",
+        None,
+        "Attempts failed a minute, over the last five whole minutes",
+    );
+    let mut workers = Family::new("queue_workers", None, "Workers of the queue that are alive");
+    let mut paused = Family::new("queue_paused", None, "Whether the queue is paused");
+    for (queue, of_queue) in &answer.queues {
+        let name = ("name", &*queue.name);
+        for (state, count) in [
+            ("due", queue.due),
+            ("delayed", queue.delayed),
+            ("running", queue.running),
+            ("dead", queue.dead),
+        ] {
+            let labels = [name, ("state", state)];
+            jobs.add(labels, number(count.jobs));
+            more.add(labels, truth(count.more));
+        }
+        oldest.add([name], queue.oldest_due.unwrap_or_default().as_secs_f64());
+        done.add([name], rate(queue.done));
+        failed.add([name], rate(queue.failed));
+        let alive = of_queue.iter().filter(|worker| !worker.gone);
+        workers.add([name], number(alive.count()));
+        paused.add([name], truth(queue.paused.is_some()));
+    }
+    vec![jobs, more, oldest, done, failed, workers, paused]
+}

@@ -1,0 +1,236 @@
+//! A page of the history: which runs a statement selects, by which key, and how a row is read.
+
+use std::time::Duration;
+
+use super::list::{Entry, FAILURES, Filter, PAGE, RUNNING, RunStatus, TimeBound, UNKNOWN};
+use super::{Outcome, RunCursor, postgres};
+use crate::db::sql::{ago, micros, moment, text_literals, time};
+use crate::db::{Ask, Fault, Kind, Row, ask, postgres_sql};
+use crate::lock::{HolderKind, Name};
+use crate::schema::{RUNS, Tables};
+
+/// A page of the selected runs, the newest first.
+pub(super) struct Page<'a> {
+    pub(super) tables: &'a Tables,
+    pub(super) filter: &'a Filter,
+    /// The last run of the page before.
+    pub(super) before: Option<RunCursor>,
+    pub(super) limit: usize,
+    pub(super) sees_sessions: bool,
+}
+
+impl Page<'_> {
+    /// What all runs that are meant have in common.
+    fn conditions(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        let names: Vec<String> = self.filter.names.iter().map(Name::to_string).collect();
+        if !names.is_empty() {
+            all.push(format!("r.name IN ({})", self.literals(&names)));
+        }
+        for (bound, compared) in [(self.filter.since, ">="), (self.filter.until, "<")] {
+            let at = match bound {
+                Some(TimeBound::Ago(span)) => self.ago(span),
+                Some(TimeBound::At(at)) => self.moment(at),
+                None => continue,
+            };
+            all.push(format!("r.requested_at {compared} {at}"));
+        }
+        if let Some(host) = &self.filter.host {
+            all.push(format!("r.host = {}", self.literals(&[host])));
+        }
+        if let Some(result) = self.filter.result {
+            let word = self.literals(&[result]);
+            all.push(match result {
+                RUNNING | UNKNOWN => "r.outcome IS NULL".to_owned(),
+                _ if result == Outcome::Lost.word() => {
+                    format!("(r.outcome = {word} OR r.outcome IS NULL)")
+                }
+                _ => format!("r.outcome = {word}"),
+            });
+        }
+        if let Some(RunCursor { requested, run }) = &self.before {
+            let at = self.moment(*requested);
+            all.push(format!(
+                "r.requested_at <= {at} AND (r.requested_at < {at} OR r.run < {})",
+                self.literals(&[run])
+            ));
+        }
+        all
+    }
+
+    /// Each way in which a run may have failed, as a condition.
+    fn failures(&self) -> Vec<String> {
+        let of = |outcome: Outcome| format!("r.outcome = {}", self.literals(&[outcome.word()]));
+        let ran = of(Outcome::Ran);
+        let unsuccessful = format!(
+            "{ran} AND (r.exit_code IS NULL OR r.exit_code <> 0 OR r.signal_name IS NOT NULL)"
+        );
+        let others = ["r.outcome IS NULL".to_owned(), unsuccessful];
+        FAILURES.into_iter().map(of).chain(others).collect()
+    }
+
+    /// The runs that are meant, and possibly others: the end of a statement.
+    fn selected(&self) -> String {
+        let mut all = self.conditions();
+        if self.filter.only_failed {
+            all.push(format!("({})", self.failures().join(" OR ")));
+        }
+        where_all(&all)
+    }
+
+    fn literals<T: AsRef<str>>(&self, texts: &[T]) -> String {
+        match self.tables.kind() {
+            Kind::MySql => text_literals(texts),
+            Kind::Postgres => postgres_sql::text_literals(texts),
+        }
+    }
+
+    fn ago(&self, span: Duration) -> String {
+        match self.tables.kind() {
+            Kind::MySql => ago(span),
+            Kind::Postgres => postgres_sql::ago(span),
+        }
+    }
+
+    fn moment(&self, micros: i64) -> String {
+        match self.tables.kind() {
+            Kind::MySql => moment(micros),
+            Kind::Postgres => postgres_sql::moment(micros),
+        }
+    }
+}
+
+/// Has MySQL read runs by their outcome.
+const BY_OUTCOME: &str = "FORCE INDEX (by_outcome) ";
+
+const NEWEST_FIRST: &str = "ORDER BY r.requested_at DESC, r.run DESC";
+
+/// A WHERE clause of these conditions, if there are any, and a space.
+fn where_all(conditions: &[String]) -> String {
+    if conditions.is_empty() {
+        return String::new();
+    }
+    format!("WHERE {} ", conditions.join(" AND "))
+}
+
+impl Page<'_> {
+    /// Asks for its runs.
+    pub(super) fn ask(&self) -> Ask<'_, Vec<Entry>> {
+        let sql = match self.tables.kind() {
+            Kind::MySql => self.mysql(),
+            Kind::Postgres => postgres::page(self.tables, &self.selected(), self.limit),
+        };
+        ask("history", sql, move |rows| rows.all(|row| self.entry(row))).up_to(PAGE)
+    }
+
+    fn mysql(&self) -> String {
+        let [tick, requested, acquired, started, ended, now] = [
+            "r.tick",
+            "r.requested_at",
+            "r.acquired_at",
+            "r.started_at",
+            "r.ended_at",
+            "UTC_TIMESTAMP(6)",
+        ]
+        .map(micros);
+        let locks = self.tables.locks();
+        format!(
+            "SELECT {requested} AS requested, {now} AS server_time, r.run, r.name, r.slot, r.slot_name, r.fence, {tick} AS tick, r.attempt, r.host, \
+             r.pid, r.user, r.program, r.connection, {acquired} AS acquired, {started} AS started, {ended} AS ended, r.outcome, r.exit_code, r.signal_name, \
+             r.message, {} AS is_running, \
+             r.ended_at IS NULL AND EXISTS (SELECT 1 FROM {locks} l WHERE l.name = r.name AND l.slot = r.slot AND l.owner = r.run \
+             AND l.kind <> '{}' AND l.expires_at <= UTC_TIMESTAMP(6)) AS has_expired FROM {} {NEWEST_FIRST} LIMIT {}",
+            is_running("r", self.tables),
+            HolderKind::Run.name(),
+            self.source(),
+            self.limit
+        )
+    }
+
+    /// Where the runs come from, with the condition.
+    fn source(&self) -> String {
+        let (filter, runs) = (self.filter, self.tables.runs());
+        let has_other =
+            !filter.names.is_empty() || filter.host.is_some() || filter.result.is_some();
+        if !filter.only_failed || has_other || !self.tables.has_run_keys() {
+            return format!("{runs} r {}{}", self.key(), self.selected());
+        }
+        // Most runs succeed: the failures are read by the key of the outcomes, which has all that tells them, each kind for itself.
+        let of_each = self.failures().into_iter().enumerate().map(|(number, failure)| {
+            let mut all = self.conditions();
+            all.push(failure);
+            format!(
+                "SELECT run, requested_at FROM (SELECT r.run, r.requested_at FROM {runs} r {BY_OUTCOME}{}{NEWEST_FIRST} LIMIT {}) kind{number}",
+                where_all(&all),
+                self.limit
+            )
+        });
+        format!(
+            "(SELECT run FROM ({}) failed ORDER BY requested_at DESC, run DESC LIMIT {}) page STRAIGHT_JOIN {runs} r ON r.run = page.run",
+            of_each.collect::<Vec<_>>().join(" UNION ALL "),
+            self.limit
+        )
+    }
+
+    /// The key that is meant for the conditions. By itself MySQL may read all runs in the order of their time, down to the first that fit.
+    fn key(&self) -> &'static str {
+        let filter = self.filter;
+        if !filter.names.is_empty() || !self.tables.has_run_keys() {
+            return "";
+        }
+        match (&filter.host, filter.result) {
+            (Some(_), _) => "FORCE INDEX (by_host) ",
+            (None, Some(_)) => BY_OUTCOME,
+            (None, None) => "",
+        }
+    }
+
+    fn entry(&self, row: &Row) -> Result<Entry, Fault> {
+        let at = |column| Ok::<_, Fault>(row.get::<Option<i64>>(column)?.map(time));
+        let text = |column| RUNS.text(column, row);
+        let requested: i64 = row.get::<Option<_>>("requested")?.unwrap_or_default();
+        let now = row.get("server_time")?;
+        let ended = at("ended")?;
+        let [is_running, has_expired] = [row.get("is_running")?, row.get("has_expired")?];
+        let state = match ended {
+            Some(_) => RunStatus::Ended(text("outcome")?.unwrap_or_default()),
+            None if is_running => RunStatus::Running,
+            None if has_expired => RunStatus::Expired,
+            None if self.sees_sessions => RunStatus::Vanished,
+            None => RunStatus::Unknown,
+        };
+        Ok(Entry {
+            run: text("run")?.unwrap_or_default(),
+            name: text("name")?.unwrap_or_default(),
+            slot: row.get("slot")?,
+            slot_name: text("slot_name")?,
+            fence: row.get("fence")?,
+            tick: at("tick")?,
+            attempt: row.get("attempt")?,
+            host: text("host")?,
+            pid: row.get("pid")?,
+            user: text("user")?,
+            program: text("program")?,
+            connection: row.get("connection")?,
+            requested: time(requested),
+            acquired: at("acquired")?,
+            started: at("started")?,
+            ended,
+            now: time(now),
+            state,
+            exit_code: row.get("exit_code")?,
+            signal: text("signal_name")?,
+            message: text("message")?,
+        })
+    }
+}
+
+/// The condition that the run in the row with this alias has no end, and still has its session on this server, or its row.
+pub(super) fn is_running(run: &str, tables: &Tables) -> String {
+    format!(
+        "({run}.ended_at IS NULL AND (IS_USED_LOCK(CONCAT('#', {run}.run)) IS NOT NULL OR EXISTS (SELECT 1 FROM {} l \
+         WHERE l.name = {run}.name AND l.slot = {run}.slot AND (l.owner = {run}.run AND l.expires_at > UTC_TIMESTAMP(6) \
+         OR l.command_run = {run}.run AND l.command_until > UTC_TIMESTAMP(6)))))",
+        tables.locks()
+    )
+}
