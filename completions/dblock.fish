@@ -24,7 +24,7 @@ function __fish_dblock_words
             case --
                 set -q words[2]; and set -a dblock_command $words[2..]
                 break
-            case --at --batch --bury-on --claim --conflict-exit-code --connect-timeout --database --defaults-extra-file --defaults-file --defaults-group-suffix --delay --every --grace --hold-at-least --host --if-unreachable --jobs --keep --key --kill-after --limit --max-attempts --max-concurrency --name --next --on-end --on-failure --on-lock-lost --once-at --once-per --owner --password-file --port --priority --protocol --report --retry-delay --schema --server-public-key-path --shards --since --slots --socket --ssl-ca --ssl-cert --ssl-key --ssl-mode --state --time-zone --timeout --token --ttl --url --user --wait -E -j -k -m -n -t -w
+            case --after --at --batch --bury-on --claim --color --conflict-exit-code --connect-timeout --database --defaults-extra-file --defaults-file --defaults-group-suffix --delay --every --grace --hold-at-least --host --if-unreachable --jobs --keep --key --kill-after --limit --max-attempts --max-concurrency --name --next --on --on-end --on-failure --on-lock-lost --once-at --once-per --output --owner --password-file --port --priority --protocol --report --result --retry-delay --schema --server-public-key-path --shards --since --slots --socket --ssl-ca --ssl-cert --ssl-key --ssl-mode --state --time-zone --timeout --token --ttl --until --url --user --wait -E -j -k -m -n -o -t -w
                 # Its value is the next word, whatever that looks like.
                 set -e words[1]
             case '-*'
