@@ -314,7 +314,7 @@ pub fn unstarted(job: &Job, attempt: &Attempt, failure: Failure) -> Concluded {
         end,
         words,
         run_end: None,
-        report: (end == AttemptEnd::Failed).then(|| Box::new(report)),
+        report: Some(Box::new(report)),
     }
 }
 

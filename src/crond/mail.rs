@@ -127,5 +127,6 @@ pub fn send(
         command.env_remove(name);
     }
     let complaint = (job, Level::Error, complaint);
-    Aside::start(command, file, LONGEST, complaint, signals, log)
+    let sendmail = Aside::start(command, file, LONGEST, complaint, signals, log);
+    sendmail.map(Aside::and_goes_on)
 }

@@ -16,9 +16,9 @@ const MOST_NAMED: usize = 100;
 pub struct Rescued {
     /// The first jobs, by their ids; of a block the first one.
     pub jobs: Vec<u64>,
-    /// The largest number of their attempts.
+    /// The largest number of the attempts of these.
     pub attempt: u32,
-    /// Whether any of them is tried again.
+    /// Whether any of these is tried again.
     pub will_retry: bool,
 }
 
@@ -84,7 +84,7 @@ fn return_jobs(tables: &Tables, queue: &Queue, worker: u64) -> Batch<'static, Re
         ),
         "SET @dblock_rescued = ROW_COUNT()".to_owned(),
         format!(
-            "SELECT r.job, r.attempt, {is_used_up} FROM {running} WHERE {of} LIMIT {MOST_NAMED}"
+            "SELECT r.job, r.attempt, {is_used_up} FROM {running} WHERE {of} ORDER BY r.job LIMIT {MOST_NAMED}"
         ),
         format!(
             "UPDATE {running} STRAIGHT_JOIN {jobs} ON j.id = r.job SET j.failed_at = UTC_TIMESTAMP(6), \

@@ -30,7 +30,9 @@ pub struct Aside {
     level: Level,
     /// When it is killed; afterwards, when it must be gone.
     until: Moment,
-    is_killed: bool,
+    /// Why it was killed.
+    killed: Option<&'static str>,
+    goes_on: bool,
 }
 
 impl Aside {
@@ -64,7 +66,8 @@ impl Aside {
                     complaint,
                     level,
                     until: Moment::now() + limit,
-                    is_killed: false,
+                    killed: None,
+                    goes_on: false,
                 })
             }
             // Unlike `spawn`, the parent does not wait until the program is found.
@@ -93,29 +96,45 @@ impl Aside {
     /// When to kill it; afterwards, when it must be gone. `None`: that is over, too.
     pub fn deadline(&self) -> Option<Moment> {
         let is_over = is_over(Some(self.until));
-        (!self.is_killed || !is_over).then_some(self.until)
+        (self.killed.is_none() || !is_over).then_some(self.until)
     }
 
     /// Kills it, with its children, when its time is over. Whether it has ended: then it is reaped, and logged if it failed.
     pub fn has_ended(&mut self, log: Log) -> bool {
-        if !self.is_killed && is_over(Some(self.until)) {
-            self.kill();
+        if self.killed.is_none() && is_over(Some(self.until)) {
+            self.kill("took too long");
         }
         let how = match reap_within(self.pid(), Duration::ZERO) {
             End::Pending => return false,
             End::Ended(Ending::Code(0)) | End::Unknown => return true,
-            End::Ended(Ending::Signal(_)) if self.is_killed => "took too long".to_owned(),
-            end @ End::Ended(_) => end.to_string(),
+            end @ End::Ended(_) => match self.killed {
+                Some(why) => why.to_owned(),
+                None => end.to_string(),
+            },
         };
         log.say(self.level, format_args!("{} {how}", self.complaint));
         true
     }
 
+    /// It may go on when dblock ends.
+    pub fn and_goes_on(mut self) -> Self {
+        self.goes_on = true;
+        self
+    }
+
+    /// dblock is to end at once: kills it, unless it may go on.
+    pub fn end(&mut self) {
+        if !self.goes_on {
+            self.kill("was ended with dblock");
+        }
+    }
+
     /// Kills it, with its children.
-    pub fn kill(&mut self) {
-        if !std::mem::replace(&mut self.is_killed, true) {
+    fn kill(&mut self, why: &'static str) {
+        if self.killed.is_none() {
             self.until = Moment::now() + END;
         }
+        self.killed.get_or_insert(why);
         let _ = killpg(self.pid, Signal::SIGKILL);
     }
 }
@@ -136,7 +155,7 @@ pub fn wait(mut asides: Vec<Aside>, poller: &mut Poller, log: Log) -> io::Result
             if received.signal == Signal::SIGTSTP {
                 poller.signals.stop();
             } else if poller.signals.asks_to_end(received.signal) {
-                asides.iter_mut().for_each(Aside::kill);
+                asides.iter_mut().for_each(Aside::end);
             }
         }
     }

@@ -166,9 +166,9 @@ impl Report {
 
     /// The variables that say how the run ended.
     pub fn variables(&self) -> Vec<Change> {
-        let attempt = self.attempt.map(|attempt| attempt.to_string());
         let exit_code = self.exit_code.map(|code| code.to_string());
-        let retries = attempt
+        let retries = self
+            .attempt
             .is_some()
             .then_some(if self.will_retry { "yes" } else { "no" });
         [
@@ -176,7 +176,6 @@ impl Report {
             ("DBLOCK_RESULT", Some(self.outcome)),
             ("DBLOCK_EXIT_CODE", exit_code.as_deref()),
             ("DBLOCK_SIGNAL", self.signal.as_deref()),
-            ("DBLOCK_ATTEMPT", attempt.as_deref()),
             ("DBLOCK_WILL_RETRY", retries),
         ]
         .map(|(name, value)| change(name, value))

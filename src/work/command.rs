@@ -232,6 +232,8 @@ pub fn start_hooks_for_the_dead(
     let mut changes = vec![
         change("DBLOCK_QUEUE", Some(&spec.queue)),
         change("DBLOCK_JOB_ID", Some(&jobs.join(" "))),
+        change("DBLOCK_ATTEMPT", Some(&rescued.attempt.to_string())),
+        change("DBLOCK_FENCE", None),
     ];
     changes.extend(spec.scrubbed.iter().map(|&name| change(name, None)));
     hook::start(&spec.hooks, &report, &changes, signals, log)

@@ -155,6 +155,10 @@ impl Options {
         } = self;
         let span = |span: &Duration| span.as_micros().to_string();
         let optional = |limit: &Option<Duration>| limit.as_ref().map_or_else(String::new, span);
+        let given = |command: &Option<String>| {
+            let given = command.as_ref().map(|command| format!("= {command}"));
+            given.unwrap_or_default()
+        };
         [
             ("timeout", optional(timeout)),
             ("kill-after", span(kill_after)),
@@ -165,8 +169,8 @@ impl Options {
             ("deadline", optional(deadline)),
             ("overlap", word_of(&OVERLAP, overlap).to_owned()),
             ("jitter", span(jitter)),
-            ("on-failure", format!("{:?}", hooks.on_failure)),
-            ("on-end", format!("{:?}", hooks.on_end)),
+            ("on-failure", given(&hooks.on_failure)),
+            ("on-end", given(&hooks.on_end)),
         ]
     }
 

@@ -8,7 +8,7 @@ use super::daemons::DaemonFacts;
 use super::look::TickRow;
 use super::reasons::too_late;
 use super::statements::{OVER, text};
-use crate::db::{Ask, Batch, ask, batch, named};
+use crate::db::{Ask, Batch, Reply, ask, batch, named};
 use crate::history::Outcome;
 use crate::schema::Tables;
 
@@ -67,12 +67,12 @@ impl Abandon<'_> {
         format!("{}: {why}", self.seen.name)
     }
 
-    /// The statements.
-    pub fn batch(&self) -> Batch<'static, ()> {
+    /// The statements. Whether it was given up by them.
+    pub fn batch(&self) -> Batch<'static, bool> {
         let mut statements = vec!["BEGIN".to_owned()];
         statements.extend(text(self.tables).abandon(self));
         statements.push("COMMIT".to_owned());
-        batch("cron give up", statements)
+        batch("cron give up", statements).read_all(|replies| Ok(has_changed_last(replies)))
     }
 }
 
@@ -114,12 +114,17 @@ impl Finish<'_> {
     }
 }
 
-/// These statements in one transaction.
-pub fn in_transaction(name: &str, statements: Vec<String>) -> Batch<'static, ()> {
+/// These statements in one transaction. Whether the last one has changed a row.
+pub fn in_transaction(name: &str, statements: Vec<String>) -> Batch<'static, bool> {
     let mut all = vec![named(name, "BEGIN")];
     all.extend(statements);
     all.push(named(name, "COMMIT"));
-    Batch::written(all)
+    Batch::written(all).read_all(|replies| Ok(has_changed_last(replies)))
+}
+
+/// Whether the last statement before the commit has changed a row: that of the tick, which only one daemon changes.
+fn has_changed_last(replies: &[Reply]) -> bool {
+    matches!(replies, [.., tick, _commit] if tick.changed > 0)
 }
 
 /// Asks for the state of a run of a job.

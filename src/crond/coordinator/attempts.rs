@@ -98,7 +98,8 @@ impl Coordinator<'_> {
         } = concluded;
         let why = if end == AttemptEnd::Over { "" } else { &*words };
         let ended = attempt.ended(job, end, &cut(why), run_end);
-        if let Some(mut report) = report {
+        // One that could not be started here is no failure of the job's.
+        if let Some(mut report) = report.filter(|_| end != AttemptEnd::Unstarted) {
             report.will_retry = ended.retry.is_some();
             self.start_hooks(job, &attempt, Some(grant), &report);
         }

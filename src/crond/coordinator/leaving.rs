@@ -46,7 +46,10 @@ impl Coordinator<'_> {
             self.runner.log.warning(format_args!(
                 "ends before {rest} for mails, --on-failure or --on-end have ended"
             ));
-            self.runner.asides.clear();
+            self.runner
+                .asides
+                .drain(..)
+                .for_each(|mut aside| aside.end());
             return self.runner.shutdown.take_conclusion();
         }
         None

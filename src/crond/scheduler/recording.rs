@@ -95,8 +95,7 @@ impl Scheduler<'_> {
             .get(&ended.run)
             .is_some_and(OwnTick::may_have_row);
         if !has_lock {
-            let batch = in_transaction("cron finish", all);
-            return Ok(self.ask(|session| session.run_batch(&batch))?.is_some());
+            return Ok(self.finish_unheld(all)?.is_some());
         }
         match self.release(&ended.run, &all) {
             None | Some(Err(Fault::Gone(_))) => Ok(false),
@@ -113,6 +112,15 @@ impl Scheduler<'_> {
                 Ok(false)
             }
         }
+    }
+
+    /// Records the end of a run whose lock is not held here. Whether this has changed the tick's row; `None`: the server has not answered.
+    pub(super) fn finish_unheld(
+        &mut self,
+        statements: Vec<String>,
+    ) -> Result<Option<bool>, Failure> {
+        let batch = in_transaction("cron finish", statements);
+        self.ask(|session| session.run_batch(&batch))
     }
 
     /// Releases the lock of a run whose end cannot be recorded now, with these statements.
@@ -133,7 +141,7 @@ impl Scheduler<'_> {
     }
 
     /// The statements that end an attempt.
-    fn finish_statements(&self, ended: &EndedAttempt) -> Vec<String> {
+    pub(super) fn finish_statements(&self, ended: &EndedAttempt) -> Vec<String> {
         let finish = Finish {
             tables: self.tables,
             name: &ended.name,

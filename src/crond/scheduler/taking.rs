@@ -99,7 +99,7 @@ impl Scheduler<'_> {
         Ok(wake.map(|at| self.view.moment_of(at)))
     }
 
-    /// Abandons a tick whose next attempt is too late. Returns whether the server has answered.
+    /// Abandons a tick whose next attempt is too late. Returns whether that succeeded.
     fn abandon(&mut self, at: usize, tick: &TickRow, why: Option<&str>) -> Result<bool, Failure> {
         let job = &self.view.jobs[at].job;
         let abandon = Abandon {
@@ -112,12 +112,12 @@ impl Scheduler<'_> {
             why,
         }
         .batch();
-        let is_done = self.ask(|session| session.run_batch(&abandon))?.is_some();
-        if !is_done {
+        let abandoned = self.ask(|session| session.run_batch(&abandon))?;
+        if abandoned.is_none() {
             self.timetable.look_again();
         }
         self.view.ticks.retain(|other| other.run != tick.run);
-        Ok(is_done)
+        Ok(abandoned == Some(true))
     }
 
     /// Returns a tick that this daemon has taken without knowing it. Between taking and starting, it has read a file without the job.
@@ -220,13 +220,15 @@ impl Scheduler<'_> {
                 failures,
             } => {
                 let ended = end_of(tick, end, (delay, failures), why.clone());
-                let is_done = self.finish(&ended)?;
+                let finish = self.finish_statements(&ended);
+                let is_done = self.finish_unheld(finish)? == Some(true);
                 self.view.ticks.retain(|other| other.run != tick.run);
                 self.timetable.look_at = self.timetable.look_at.min(Moment::now() + LOOK_AGAIN);
                 (is_done, delay.is_some())
             }
         };
-        if is_done && why.is_some() && !matches!(state, RunState::Ended(AttemptEnd::Returned)) {
+        // What its host has recorded, that has told.
+        if is_done && state == RunState::Gone {
             let died = FromScheduler::Died(self.attempt(at, tick), will_retry);
             self.coordinator.say(died);
         }

@@ -12,7 +12,7 @@ use crate::queue::{JobEnd, Queue, Rescued};
 use crate::supervise::{Cause, Round};
 use std::time::Duration;
 
-/// With more programs than this at the end of commands, and more than there may be commands, no command starts.
+/// No command starts while as many programs run at the end of others, or as many as there may be commands, if that is more.
 const MOST_ASIDES: usize = 16;
 
 impl Coordinator<'_> {

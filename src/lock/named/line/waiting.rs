@@ -104,14 +104,16 @@ impl Request {
         }
     }
 
-    /// Notifies the next one in line, if this one has left the line and that is not done yet.
+    /// Notifies the next one in line, if this one has left the line and that is not done yet. If the server refuses that, the next one finds
+    /// out by itself.
     ///
     /// # Errors
-    /// The session must be dropped.
+    /// [`Fault::Gone`]: the session must be dropped.
     pub fn wake_next(&mut self, session: &mut Session) -> Result<(), Fault> {
-        if let Some(wake) = &self.waking {
-            carry_out(session, wake)?;
-            self.waking = None;
+        if let Some(wake) = self.waking.take()
+            && let Err(fault @ Fault::Gone(_)) = session.run(&wake)
+        {
+            return Err(fault);
         }
         Ok(())
     }

@@ -13,6 +13,10 @@ use crate::lock::Name;
 /// The bits of a caller's own number. Above them is the number of slots that it may use.
 const BITS: u32 = 21;
 
+/// The column of a statement that notifies: its commit waits for no disk and no standby. A notification that is lost costs the next one in
+/// line a moment, as it looks by itself.
+pub const NOT_SYNCED: &str = "set_config('synchronous_commit', 'off', true)";
+
 /// The line of those that wait for a lock and may use as many slots. Others wait in another one: they may wait for longer.
 #[derive(Debug, Clone, Copy)]
 pub struct Line {
@@ -82,7 +86,9 @@ impl Line {
     /// Notifies the head of each line of a lock, from a session that need not hold a lock.
     pub fn wake_heads(name: &Name) -> Ask<'static, ()> {
         let heads = Self::heads(&locks("pid, objid", &Self::of(name, 1).of_lock()));
-        let sql = format!("SELECT pg_notify('dblock_' || head.pid, '') FROM {heads} AS head");
+        let sql = format!(
+            "SELECT {NOT_SYNCED}, pg_notify('dblock_' || head.pid, '') FROM {heads} AS head"
+        );
         command("wake", sql)
     }
 
@@ -136,7 +142,8 @@ impl Line {
 
     /// Notifies the head of each line of the lock, from a session that has left one.
     pub fn wake_after(self) -> Ask<'static, ()> {
-        command("wake next", format!("SELECT {}; UNLISTEN *", self.wake()))
+        let sql = format!("SELECT {}, {NOT_SYNCED}; UNLISTEN *", self.wake());
+        command("wake next", sql)
     }
 
     /// The sessions that wait for a lock, in their order, one line after the other.

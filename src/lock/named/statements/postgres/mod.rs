@@ -13,6 +13,7 @@ use crate::db::{Ask, Fault, Row, TIMELINE, ask, command};
 use crate::lock::named::queue::Step;
 use crate::lock::{Key, Name, kill_ack_lock, kill_request_lock, session_marker_lock};
 pub use line::Line;
+use line::NOT_SYNCED;
 pub use plain::{
     ask_owners, held_keys, kill_session, release_once, set_idle_timeout, take_lock, take_locks_now,
 };
@@ -330,7 +331,7 @@ impl Statements for PostgresStatements {
         // In this order: who is woken finds the slot free.
         let wake = self.line.wake();
         let sql = format!(
-            "SELECT CASE WHEN {unlocked} THEN CASE WHEN {wake} IS NULL THEN 1 ELSE 1 END ELSE 0 END, NULL{mark}"
+            "SELECT CASE WHEN {unlocked} THEN CASE WHEN {wake} IS NULL THEN 1 ELSE 1 END ELSE 0 END, NULL{mark}, {NOT_SYNCED}"
         );
         ask("release", sql, |rows| {
             let was_held = rows.optional(|row| row.at::<u8>(0))?;
