@@ -11,7 +11,8 @@ use crate::run::{Conclusion, Fallback, supervise};
 use crate::settings::cli::CommandLine;
 use crate::settings::{self, IfUnreachable, ReportTo, Run};
 use crate::supervise::{
-    Ended, Inherited, Poller, Report, RunOutcome, RunRecord, Signals, aside, change, hook, of_grant,
+    Asides, Ended, Inherited, Poller, Report, RunOutcome, RunRecord, Signals, change, of_grant,
+    wanted,
 };
 
 /// Runs the command, reports on it if requested, and returns dblock's exit.
@@ -69,8 +70,9 @@ fn report_on(
     environment.extend(job.scrubbed.iter().map(|&name| change(name, None)));
     let waited = Signals::collect_again(inherited).map_err(anyhow::Error::from);
     let waited = waited.and_then(|signals| {
-        let asides = hook::start(&run.hooks, &report, &environment, &signals, log);
-        Ok(aside::wait(asides, &mut Poller::new(signals)?, log)?)
+        let mut asides = Asides::default();
+        asides.add(wanted(&run.hooks, &report, &environment), &signals, log);
+        Ok(asides.finish(&mut Poller::new(signals)?, log)?)
     });
     if let Err(error) = waited {
         log.warning(format_args!("cannot wait: {error:#}"));

@@ -127,6 +127,5 @@ pub fn send(
         command.env_remove(name);
     }
     let complaint = (job, Level::Error, complaint);
-    let sendmail = Aside::start(command, file, LONGEST, complaint, signals, log);
-    sendmail.map(Aside::and_goes_on)
+    Aside::start(command, file, (LONGEST, true), complaint, signals, log)
 }

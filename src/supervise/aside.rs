@@ -7,11 +7,11 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{ForkResult, Pid, fork, setpgid};
 
 use super::inherited::restore_limit_and_dispositions;
-use super::poller::Poller;
 use super::signals::Signals;
 use crate::base::children::{End, reap_within};
 use crate::base::clock::{Moment, is_over};
@@ -36,15 +36,15 @@ pub struct Aside {
 }
 
 impl Aside {
-    /// Starts a program for a run, which reads this file. It may run for so long. If it fails, a line with `complaint` before the reason is
-    /// logged.
+    /// Starts a program for a run, which reads this file. It may run for so long; then, and at dblock's own end unless it `goes_on`, it is
+    /// killed. If it fails, a line with `complaint` before the reason is logged.
     ///
     /// # Errors
     /// The system refused a process.
     pub fn start(
         mut command: Command,
         input: File,
-        limit: Duration,
+        (limit, goes_on): (Duration, bool),
         (run, level, complaint): (&str, Level, String),
         signals: &Signals,
         log: Log,
@@ -67,13 +67,17 @@ impl Aside {
                     level,
                     until: Moment::now() + limit,
                     killed: None,
-                    goes_on: false,
+                    goes_on,
                 })
             }
             // Unlike `spawn`, the parent does not wait until the program is found.
             ForkResult::Child => {
                 // In its own group it gets no Ctrl-C that is meant for dblock, and can be killed together with its children.
                 let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
+                if !goes_on {
+                    // What it has started itself goes on then: only its own process is sure to be known.
+                    let _ = set_pdeathsig(Signal::SIGKILL);
+                }
                 let error = match signals.inherited().restore_mask() {
                     Ok(()) => command.exec(),
                     Err(error) => error,
@@ -116,14 +120,8 @@ impl Aside {
         true
     }
 
-    /// It may go on when dblock ends.
-    pub fn and_goes_on(mut self) -> Self {
-        self.goes_on = true;
-        self
-    }
-
     /// dblock is to end at once: kills it, unless it may go on.
-    pub fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         if !self.goes_on {
             self.kill("was ended with dblock");
         }
@@ -136,27 +134,5 @@ impl Aside {
         }
         self.killed.get_or_insert(why);
         let _ = killpg(self.pid, Signal::SIGKILL);
-    }
-}
-
-/// Waits for the ends of these programs. A signal that asks dblock to end ends them.
-///
-/// # Errors
-/// As [`Poller::wait`].
-pub fn wait(mut asides: Vec<Aside>, poller: &mut Poller, log: Log) -> io::Result<()> {
-    loop {
-        asides.retain_mut(|aside| !aside.has_ended(log));
-        // One that was killed and does not die is left behind.
-        let Some(deadline) = asides.iter().filter_map(Aside::deadline).min() else {
-            return Ok(());
-        };
-        poller.wait(Some(deadline), [])?;
-        while let Some(received) = poller.signals.next()? {
-            if received.signal == Signal::SIGTSTP {
-                poller.signals.stop();
-            } else if poller.signals.asks_to_end(received.signal) {
-                asides.iter_mut().for_each(Aside::end);
-            }
-        }
     }
 }

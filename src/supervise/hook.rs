@@ -22,14 +22,20 @@ use crate::base::text::in_words;
 /// How long such a command may run.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Starts what this run asks for, with these changes of dblock's own environment. What cannot be started is logged.
-pub fn start(
-    hooks: &Hooks,
-    report: &Report,
-    environment: &[Change],
-    signals: &Signals,
-    log: Log,
-) -> Vec<Aside> {
+/// A command that is to be run at the end of a run.
+pub struct Hook {
+    option: &'static str,
+    /// The run's name.
+    run: String,
+    command: String,
+    /// Changes of dblock's own environment.
+    changes: Vec<Change>,
+    /// The report of the run, which it reads.
+    line: String,
+}
+
+/// What this run asks for, with these changes of dblock's own environment.
+pub fn wanted(hooks: &Hooks, report: &Report, environment: &[Change]) -> Vec<Hook> {
     let Some(has_failed) = report.has_failed() else {
         return Vec::new();
     };
@@ -38,28 +44,38 @@ pub fn start(
         ("--on-failure", on_failure),
         ("--on-end", hooks.on_end.as_ref()),
     ];
-    let wanted = wanted
-        .into_iter()
-        .filter_map(|(option, command)| Some((option, command?)));
-    let started = wanted.filter_map(|(option, command)| {
-        let name = report.name();
+    let wanted = wanted.into_iter().filter_map(|(option, command)| {
         let changes = environment.iter().cloned().chain(report.variables());
-        let aside = input(&report.line()).and_then(|input| {
-            let command = shell(command, changes.collect())?;
-            let complaint = format!("{name}: the command of {option}");
-            let complaint = (name, Level::Warning, complaint);
-            Aside::start(command, input, LIMIT, complaint, signals, log)
+        Some(Hook {
+            option,
+            run: report.name().to_owned(),
+            command: command?.clone(),
+            changes: changes.collect(),
+            line: report.line(),
+        })
+    });
+    wanted.collect()
+}
+
+impl Hook {
+    /// Starts it; `None`: it cannot be started, and that was logged.
+    pub fn start(self, signals: &Signals, log: Log) -> Option<Aside> {
+        let Self { option, run, .. } = &self;
+        let started = input(&self.line).and_then(|input| {
+            let command = shell(&self.command, &self.changes)?;
+            let complaint = format!("{run}: the command of {option}");
+            let complaint = (&**run, Level::Warning, complaint);
+            Aside::start(command, input, (LIMIT, false), complaint, signals, log)
         });
-        aside
+        started
             .inspect_err(|error| {
                 let why = in_words(error);
                 log.warning(format_args!(
-                    "{name}: cannot start the command of {option}: {why}"
+                    "{run}: cannot start the command of {option}: {why}"
                 ));
             })
             .ok()
-    });
-    started.collect()
+    }
 }
 
 /// A file with this text.
@@ -71,7 +87,7 @@ fn input(text: &str) -> io::Result<File> {
 }
 
 /// The command, in a shell. Its stdout goes to stderr: dblock's stdout is that of the run's command.
-fn shell(command: &str, changes: Vec<Change>) -> io::Result<Command> {
+fn shell(command: &str, changes: &[Change]) -> io::Result<Command> {
     let mut shell = Command::new("/bin/sh");
     shell.arg("-c").arg(command);
     shell.stdout(if was_closed(libc::STDERR_FILENO) {

@@ -2,12 +2,13 @@
 //! for a server. It changes nothing in its process that another supervisor in the same process tree could notice: a command's environment is
 //! made in the command's process.
 
-pub mod aside;
+mod aside;
+mod asides;
 mod child;
 mod command;
 mod environment;
 mod grace;
-pub mod hook;
+mod hook;
 mod inherited;
 mod leash;
 mod output;
@@ -23,9 +24,11 @@ mod started;
 mod termination;
 
 pub use aside::Aside;
+pub use asides::Asides;
 pub use child::{Child, Surroundings, check_program, program_of};
 pub use command::{Cause, Command};
 pub use environment::{Change, change, of_grant};
+pub use hook::{Hook, wanted};
 pub use inherited::was_closed;
 pub use output::{Kept, Outlet, Output, Round, Sink, Tail, pipe};
 pub use plan::{Plan, RunnerOf};

@@ -7,7 +7,6 @@ use nix::sys::signal::Signal;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::aside;
 use super::output::{Output, Round};
 use super::poller::Source;
 use super::runner::Runner;
@@ -101,7 +100,7 @@ pub trait Plan: Sized {
                 let runner = self.runner();
                 runner.peer.end();
                 let asides = std::mem::take(&mut runner.asides);
-                if let Err(error) = aside::wait(asides, &mut runner.poller, runner.log) {
+                if let Err(error) = asides.finish(&mut runner.poller, runner.log) {
                     runner
                         .log
                         .warning(format_args!("cannot wait: {}", in_words(&error)));
@@ -213,8 +212,8 @@ pub trait Plan: Sized {
         }
         let runner = self.runner();
         let log = runner.log;
-        runner.asides.retain_mut(|aside| !aside.has_ended(log));
-        let asides = runner.asides.iter().map(|aside| Some(aside.pid()));
+        runner.asides.tend(&runner.poller.signals, log);
+        let asides = runner.asides.pids().map(Some);
         let commands = runner.commands.iter();
         let own: Vec<Option<i32>> = commands
             .map(|command| Some(command.running.child.processes.pid))

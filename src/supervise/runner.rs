@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::aside::Aside;
+use super::asides::Asides;
 use super::command::Cause;
 use super::grace::Grace;
 use super::output::Outlet;
@@ -38,8 +38,8 @@ pub struct Runner<Purpose, Rest, Sent, Received> {
     pub commands: Vec<Started<Purpose>>,
     /// Their output, and that of those that have ended.
     pub outputs: Outputs<Rest>,
-    /// Programs that were started when a command had ended.
-    pub asides: Vec<Aside>,
+    /// Programs beside the commands, which are started when one has ended.
+    pub asides: Asides,
     /// Once it has begun, no more commands start.
     pub shutdown: Shutdown,
     /// After a sleep of this process.
@@ -72,7 +72,7 @@ where
             peer: Peer::new(name, peer),
             commands: Vec::new(),
             outputs: Outputs::new(),
-            asides: Vec::new(),
+            asides: Asides::default(),
             shutdown: Shutdown::default(),
             grace: Grace::default(),
             begun: Some(Moment::now()),
@@ -147,10 +147,9 @@ where
         let commands = self.commands.iter();
         let commands = commands.filter_map(|command| command.running.deadline());
         let end = self.shutdown.until.filter(|_| !self.are_all_ending());
-        let asides = self.asides.iter().filter_map(Aside::deadline);
         commands
             .chain(end)
-            .chain(asides)
+            .chain(self.asides.deadline())
             .chain(self.peer.restarts.next())
             .min()
     }

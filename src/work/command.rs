@@ -10,13 +10,12 @@ use super::payload::{self, Payload};
 use crate::base::clock::Moment;
 use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
 use crate::base::hooks::Hooks;
-use crate::base::log::Log;
 use crate::base::text::shown;
 use crate::keeper::Place;
 use crate::queue::{JobEnd, LONGEST_ERROR, Queue, Rescued, WORKER_DIED, retry_delay};
 use crate::supervise::{
-    Aside, Cause, Change, Child, Command, Ended, Output, Report, RunOutcome, RunRecord, Signals,
-    Sink, Started, Surroundings, Tail, change, hook, pipe, program_of,
+    Cause, Change, Child, Command, Ended, Hook, Output, Report, RunOutcome, RunRecord, Signals,
+    Sink, Started, Surroundings, Tail, change, pipe, program_of, wanted,
 };
 
 /// Longest argument in bytes, with its final NUL (execve(2)).
@@ -170,14 +169,8 @@ impl JobCommand {
         (each.collect(), ending)
     }
 
-    /// Starts what is to be run at its end, which has these outcomes.
-    pub fn start_hooks(
-        &mut self,
-        spec: &Spec,
-        outcomes: &[(Task, JobEnd)],
-        exit: Ending,
-        (signals, log): (&Signals, Log),
-    ) -> Vec<Aside> {
+    /// What is to be run at its end, which has these outcomes.
+    pub fn hooks(&mut self, spec: &Spec, outcomes: &[(Task, JobEnd)], exit: Ending) -> Vec<Hook> {
         let is_over =
             |end: &JobEnd| matches!(end, JobEnd::Done | JobEnd::Retry(..) | JobEnd::Dead(_));
         if spec.hooks == Hooks::default() || !outcomes.iter().any(|(_, end)| is_over(end)) {
@@ -203,16 +196,12 @@ impl JobCommand {
         report.will_retry = outcomes
             .iter()
             .any(|(_, end)| matches!(end, JobEnd::Retry(..)));
-        hook::start(&spec.hooks, &report, &changes(spec, &tasks), signals, log)
+        wanted(&spec.hooks, &report, &changes(spec, &tasks))
     }
 }
 
-/// Starts what is to be run after the jobs of a dead worker.
-pub fn start_hooks_for_the_dead(
-    spec: &Spec,
-    rescued: &Rescued,
-    (signals, log): (&Signals, Log),
-) -> Vec<Aside> {
+/// What is to be run after the jobs of a dead worker.
+pub fn hooks_for_the_dead(spec: &Spec, rescued: &Rescued) -> Vec<Hook> {
     let record = RunRecord::begin();
     let mut report = Report::of_the_dead(
         Ended {
@@ -236,7 +225,7 @@ pub fn start_hooks_for_the_dead(
         change("DBLOCK_FENCE", None),
     ];
     changes.extend(spec.scrubbed.iter().map(|&name| change(name, None)));
-    hook::start(&spec.hooks, &report, &changes, signals, log)
+    wanted(&spec.hooks, &report, &changes)
 }
 
 /// The outcome of a failed attempt.

@@ -316,11 +316,15 @@ fn why_refused(option: &str) -> String {
 /// The words of a text. White space in single or double quotes is part of a word.
 ///
 /// # Errors
-/// A quote does not end; with the end of a line.
+/// A quote does not end, or a backslash stands in front of one; with the end of a line.
 pub fn words(text: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;
+    if text.contains("\\\"") || text.contains("\\'") {
+        let line = "a backslash is no escape: a text with \" in it stands between two ', and one with ' between two \"";
+        return Err(line.to_owned());
+    }
     for letter in text.chars() {
         match (quote, letter) {
             (Some(open), letter) if letter == open => quote = None,
@@ -476,5 +480,9 @@ mod tests {
             assert_eq!(parsed(text).unwrap_err(), mistakes, "{text}");
         }
         assert_eq!(words("a 'b").unwrap_err(), "a quote, ', has no end");
+        for escaped in [r#"a "say \"b\"""#, r"a 'it\'s'"] {
+            let wrong = words(escaped).unwrap_err();
+            assert!(wrong.starts_with("a backslash is no escape"), "{wrong}");
+        }
     }
 }

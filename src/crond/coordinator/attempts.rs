@@ -16,7 +16,7 @@ use crate::base::text::{in_words, shown};
 use crate::cron::{AttemptEnd, Job, retry};
 use crate::isolated::link::cut;
 use crate::lock::{Grant, Lease};
-use crate::supervise::{Output, Report, Round, Sink, Started, hook, of_grant};
+use crate::supervise::{Output, Report, Round, Sink, Started, of_grant, wanted};
 
 impl Coordinator<'_> {
     /// Starts an attempt, unless it runs already.
@@ -122,8 +122,8 @@ impl Coordinator<'_> {
         environment.extend(of_grant(&job.name, &[], grant, tick));
         let hooks = job.options.hooks.or(&self.spec.hooks);
         let (signals, log) = (&self.runner.poller.signals, self.runner.log);
-        let asides = hook::start(&hooks, report, &environment, signals, log);
-        self.runner.asides.extend(asides);
+        let hooks = wanted(&hooks, report, &environment);
+        self.runner.asides.add(hooks, signals, log);
     }
 
     /// The host of an attempt has died. This one tells what is to be run then, as it was the first to record it.

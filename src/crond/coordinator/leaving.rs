@@ -7,6 +7,7 @@ use super::Coordinator;
 use crate::base::clock::{Moment, is_over};
 use crate::base::exit::Ending;
 use crate::base::text::counted;
+use crate::supervise::Asides;
 
 /// How long the scheduler of an ending daemon may take between two records.
 const LEAVE: Duration = Duration::from_secs(3);
@@ -46,10 +47,8 @@ impl Coordinator<'_> {
             self.runner.log.warning(format_args!(
                 "ends before {rest} for mails, --on-failure or --on-end have ended"
             ));
-            self.runner
-                .asides
-                .drain(..)
-                .for_each(|mut aside| aside.end());
+            self.runner.asides.end();
+            self.runner.asides = Asides::default();
             return self.runner.shutdown.take_conclusion();
         }
         None

@@ -8,7 +8,7 @@ use crate::base::clock::{Moment, is_over};
 use crate::base::exit::{Ending, Failure};
 use crate::base::text::{counted, shown};
 use crate::lock::Lease;
-use crate::supervise::{Aside, Cause, Plan, Received, Round, RunnerOf};
+use crate::supervise::{Cause, Plan, Received, Round, RunnerOf};
 use nix::sys::signal::Signal;
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -49,7 +49,7 @@ impl Plan for Coordinator<'_> {
                 self.runner.kill_ending();
             }
             if again {
-                self.runner.asides.iter_mut().for_each(Aside::end);
+                self.runner.asides.end();
                 return self.stop(Duration::ZERO, Ok(Ending::Code(0)));
             }
             self.runner.say_end(signal, "jobs", self.spec.grace);

@@ -2,7 +2,7 @@
 
 use super::super::Until;
 use super::super::ahead::STALLED;
-use super::super::command::{JobCommand, Task, Unstarted, failed, start, start_hooks_for_the_dead};
+use super::super::command::{JobCommand, Task, Unstarted, failed, hooks_for_the_dead, start};
 use super::Coordinator;
 use crate::base::clock::{Moment, is_over};
 use crate::base::exit::{Failure, Reason};
@@ -11,9 +11,6 @@ use crate::lock::Lease;
 use crate::queue::{JobEnd, Queue, Rescued};
 use crate::supervise::{Cause, Round};
 use std::time::Duration;
-
-/// No command starts while as many programs run at the end of others, or as many as there may be commands, if that is more.
-const MOST_ASIDES: usize = 16;
 
 impl Coordinator<'_> {
     /// Notes the outcomes of a command's jobs, and reaps it.
@@ -34,9 +31,9 @@ impl Coordinator<'_> {
         if let Some((queue, _)) = self.registered.clone() {
             let (outcomes, ended) = command.outcome(self.spec, &queue, is_stopping);
             ending = Some(ended);
-            let tools = (&self.runner.poller.signals, self.runner.log);
-            let asides = command.start_hooks(self.spec, &outcomes, ended, tools);
-            self.runner.asides.extend(asides);
+            let hooks = command.hooks(self.spec, &outcomes, ended);
+            let (signals, log) = (&self.runner.poller.signals, self.runner.log);
+            self.runner.asides.add(hooks, signals, log);
             for (task, outcome) in outcomes {
                 self.say_outcome(&task, &outcome, took);
                 self.claims.note_outcome(&task, outcome);
@@ -57,8 +54,8 @@ impl Coordinator<'_> {
     /// Starts what is to be run after the jobs of a dead worker.
     pub(super) fn tell_of_the_dead(&mut self, rescued: &Rescued) {
         let (signals, log) = (&self.runner.poller.signals, self.runner.log);
-        let asides = start_hooks_for_the_dead(self.spec, rescued, (signals, log));
-        self.runner.asides.extend(asides);
+        let hooks = hooks_for_the_dead(self.spec, rescued);
+        self.runner.asides.add(hooks, signals, log);
     }
 
     pub(super) fn say_outcome(&self, task: &Task, outcome: &JobEnd, took: Duration) {
@@ -112,7 +109,7 @@ impl Coordinator<'_> {
         let most = self.spec.jobs_of_command() as usize;
         self.runner.commands.len() < self.spec.jobs as usize
             // What is run at the end of commands may be slower than these.
-            && self.runner.asides.len() < MOST_ASIDES.max(self.spec.jobs as usize)
+            && !self.runner.asides.are_full()
             && !self.claims.buffer.is_empty()
             && (self.claims.buffer.len() >= most || self.turns.nothing_due)
             && self.may_start()
