@@ -425,7 +425,7 @@ mod tests {
 
     #[test]
     fn everything_that_is_wrong_is_told() {
-        let all = "--timeout, --kill-after, --ttl, --retries, --retry-delay, --missed, --deadline, --overlap, --jitter";
+        let all = "--timeout, --kill-after, --ttl, --retries, --retry-delay, --missed, --deadline, --overlap, --jitter, --on-failure, --on-end";
         let none = format!("is no option of a job; those are {all}");
         for (text, mistakes) in [
             ("--timout 3", &[format!("--timout {none}")][..]),
