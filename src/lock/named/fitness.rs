@@ -142,8 +142,13 @@ pub fn number_of_shared(timeline: &mut u32, session: &mut Session) -> Result<u64
     Ok(number)
 }
 
+/// What the control file says is that of the last checkpoint, which after a promotion is still to come.
 fn ask_timeline() -> Ask<'static, Option<u32>> {
-    ask_value("timeline", format!("SELECT timeline_id FROM {TIMELINE}()"))
+    let sql = format!(
+        "SELECT CASE WHEN pg_is_in_recovery() THEN (SELECT timeline_id FROM {TIMELINE}()) \
+         ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int END"
+    );
+    ask_value("timeline", sql)
 }
 
 /// The server's traits, from the answer to a session's first step. A missing value counts as fit.
