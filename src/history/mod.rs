@@ -2,6 +2,7 @@
 //! says how long ago something was, and the server subtracts that from its own clock.
 
 mod cursor;
+mod entry;
 mod journal;
 mod kept;
 mod latest;
@@ -21,8 +22,9 @@ use nix::unistd::{Pid, gethostname};
 use serde::{Deserialize, Serialize};
 
 pub use cursor::RunCursor;
+pub use entry::{Entry, Filter, RESULTS, RUNNING, RunStatus, TimeBound, UNKNOWN};
 pub use latest::latest_successes;
-pub use list::{Entry, Filter, RESULTS, RUNNING, RunStatus, TimeBound, UNKNOWN, list, reach};
+pub use list::{list, reach};
 pub use success::{LastSuccess, Successes, ask_last_success};
 pub use token_end::{EXPIRED, KILLED, recorder_of_token_ends};
 

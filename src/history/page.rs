@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::list::{Entry, FAILURES, Filter, PAGE, RUNNING, RunStatus, TimeBound, UNKNOWN};
+use super::entry::{Entry, FAILURES, Filter, PAGE, RUNNING, RunStatus, TimeBound, UNKNOWN};
 use super::{Outcome, RunCursor, postgres};
 use crate::db::sql::{ago, micros, moment, text_literals, time};
 use crate::db::{Ask, Fault, Kind, Row, ask, postgres_sql};

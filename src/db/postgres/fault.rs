@@ -10,8 +10,15 @@ use crate::base::text::printable;
 use crate::db::fault::Fault;
 use crate::db::wire::Code;
 
-/// The function that tells a server's timeline.
-pub const TIMELINE: &str = "pg_control_checkpoint";
+/// A server's timeline, in the place of a variable.
+pub const TIMELINE: &str = "timeline";
+
+/// The functions that tell it: see [`super::sql::TIMELINE`].
+const OF_TIMELINE: [&str; 3] = [
+    "pg_control_checkpoint",
+    "pg_walfile_name",
+    "pg_current_wal_lsn",
+];
 
 /// No such table, schema, column or database.
 pub const NO_TABLE: [&[u8; 5]; 4] = [b"42P01", b"3F000", b"42703", b"3D000"];
@@ -98,7 +105,7 @@ impl Refusal {
             return Fault::Gone(self.to_string());
         }
         // Not every server has it, or lets everybody ask.
-        if self.message.contains(TIMELINE) {
+        if OF_TIMELINE.iter().any(|name| self.message.contains(name)) {
             return Fault::NoSuchVariable(TIMELINE.to_owned());
         }
         match &*self.state {

@@ -11,6 +11,11 @@ pub const NOW: &str = "clock_timestamp()";
 /// for all rows, so a key can be searched for it, and the planner knows how many rows that are.
 pub const ASKED: &str = "statement_timestamp()";
 
+/// The server's timeline, which grows with each fail-over. What the control file has is that of the last checkpoint, and after a promotion
+/// that is still to come.
+pub const TIMELINE: &str = "CASE WHEN pg_is_in_recovery() THEN (SELECT timeline_id FROM pg_control_checkpoint()) \
+     ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int END";
+
 /// The server's dates end with the year 294276.
 const LONGEST: Duration = Duration::from_secs(1000 * 365 * 24 * 3600);
 

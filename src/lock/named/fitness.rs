@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::base::exit::{Failure, Reason};
 use crate::db::cluster::is_wsrep;
-use crate::db::{Ask, Fault, Kind, Session, TIMELINE, ask_session_info, ask_value};
+use crate::db::{Ask, Fault, Kind, Session, ask_session_info, ask_value, postgres_sql};
 
 /// A server must keep an idle session at least this long: whole seconds, with room for a renewal and for the command's end.
 const SHORTEST_IDLE_LIMIT: Duration = Duration::from_secs(4);
@@ -142,13 +142,8 @@ pub fn number_of_shared(timeline: &mut u32, session: &mut Session) -> Result<u64
     Ok(number)
 }
 
-/// What the control file says is that of the last checkpoint, which after a promotion is still to come.
 fn ask_timeline() -> Ask<'static, Option<u32>> {
-    let sql = format!(
-        "SELECT CASE WHEN pg_is_in_recovery() THEN (SELECT timeline_id FROM {TIMELINE}()) \
-         ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int END"
-    );
-    ask_value("timeline", sql)
+    ask_value("timeline", format!("SELECT {}", postgres_sql::TIMELINE))
 }
 
 /// The server's traits, from the answer to a session's first step. A missing value counts as fit.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::Statements;
 use super::answers::{Asked, KILLED, KillMarker, Opened, ReacquireAnswer, Released};
-use crate::db::{Ask, Fault, Row, TIMELINE, ask, command};
+use crate::db::{Ask, Fault, Row, TIMELINE, ask, command, postgres_sql};
 use crate::lock::named::queue::Step;
 use crate::lock::{Key, Name, kill_ack_lock, kill_request_lock, session_marker_lock};
 pub use line::Line;
@@ -95,7 +95,7 @@ impl PostgresStatements {
     /// loaded what can make it one node of several, and its timeline. A new session reads most tables slowly, so it reads none.
     fn traits(&self) -> String {
         let timeline = if self.tells_timeline {
-            format!("(SELECT timeline_id FROM {TIMELINE}())")
+            postgres_sql::TIMELINE.to_owned()
         } else {
             "NULL".to_owned()
         };
