@@ -109,6 +109,10 @@ pub fn kill_session(pid: u64, lock: &str) -> Ask<'static, ()> {
     )
 }
 
+/// The longest idle timeout: the server counts it in milliseconds, up to 2^31 - 1 of them. The lock of a token lasts up to 30 days, but needs
+/// no session.
+const LONGEST_IDLE: Duration = Duration::from_secs(24 * 24 * 3600);
+
 /// Columns that prepare a session to hold a lock: no time limit on its statements, and the TTL as its idle timeout. None of them waits for
 /// another session's lock; those on rows that may follow have a limit on that.
 pub fn keep_session(ttl: Duration) -> String {
@@ -120,13 +124,13 @@ pub fn keep_session(ttl: Duration) -> String {
 pub fn idle_timeout(limit: Duration) -> String {
     format!(
         "set_config('idle_session_timeout', '{}ms', false)",
-        limit.as_millis()
+        limit.min(LONGEST_IDLE).as_millis()
     )
 }
 
-/// A time of whole seconds, as the server shows a setting: in the largest unit of which it is a whole number.
-pub fn as_shown(time: Duration) -> String {
-    let seconds = time.as_secs();
+/// An idle timeout of whole seconds, as the server shows it: in the largest unit of which it is a whole number.
+pub fn as_shown(limit: Duration) -> String {
+    let seconds = limit.min(LONGEST_IDLE).as_secs();
     let units = [(24 * 3600, "d"), (3600, "h"), (60, "min"), (1, "s")];
     let unit = units
         .into_iter()
