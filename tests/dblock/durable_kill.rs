@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    Dblock, Frozen, Kind, Output, Records, Running, SOON, Server, Tables, both_servers_with_tables,
+    Dblock, Frozen, Output, Records, Running, SOON, Server, Tables, all_servers_with_tables,
     eventually, is_stopped, runs, slack, unique,
 };
 
@@ -54,12 +53,11 @@ fn token(server: &Server, name: &str, args: &[&str]) -> String {
 /// An account that may use the tables, and end no session but its own.
 fn other_account(server: &Server) -> String {
     let account = server.account();
-    let grant = format!("GRANT SELECT, INSERT, UPDATE, DELETE ON dblock.* TO '{account}'@'%'");
-    server.admin().query_drop(grant).unwrap();
+    server.grant("SELECT, INSERT, UPDATE, DELETE", "dblock", "*", &account);
     account
 }
 
-both_servers_with_tables! {
+all_servers_with_tables! {
     fn a_holder_is_ended_with_its_command_whatever_its_policy(server) {
         for policy in ["reacquire", "terminate", "ignore"] {
             let name = unique("kill");
@@ -211,9 +209,8 @@ both_servers_with_tables! {
         let name = unique("history");
         let (mut dblock, _) = holder(server, &name, &[]);
         let account = server.account();
-        for grant in ["SELECT ON dblock.*", "INSERT, UPDATE, DELETE ON dblock.dblock_locks"] {
-            server.admin().query_drop(format!("GRANT {grant} TO '{account}'@'%'")).unwrap();
-        }
+        server.grant("SELECT", "dblock", "*", &account);
+        server.grant("INSERT, UPDATE, DELETE", "dblock", "dblock_locks", &account);
         let told = kill(server, &name).user(&account).arg("--force").output();
         told.expect_code(0).expect_said(["the kill is not in the history, and a tick of the crontab may be tried again: ", "dblock_runs"]);
         assert!(told.stdout.contains(": taken from "), "{told:#?}");
@@ -410,20 +407,16 @@ both_servers_with_tables! {
         let name = unique("named");
         let client = server.hold(&name);
         let told = kill(server, &name).arg("-vv").output();
-        let asked = told.stderr.lines().filter(|line| line.contains("dblock_")).count();
+        let asked = told.stderr.lines().filter(|line| line.contains(".dblock_")).count();
         assert!(asked > 1, "{told:#?}");
         drop(client);
         let account = server.account();
         let _client = server.hold(&name);
-        server.admin().query_drop(if server.kind == Kind::MySql {
-            format!("GRANT CONNECTION_ADMIN ON *.* TO '{account}'@'%'")
-        } else {
-            format!("GRANT CONNECTION ADMIN ON *.* TO '{account}'@'%'")
-        }).unwrap();
+        server.may_end_sessions(&account);
         let told = kill(server, &name).user(&account).arg("-vv").output();
         told.expect_code(0);
         assert!(told.stdout.contains("which is no dblock"), "{told:#?}");
-        let asked = told.stderr.lines().filter(|line| line.contains("dblock_")).count();
+        let asked = told.stderr.lines().filter(|line| line.contains(".dblock_")).count();
         assert_eq!(asked, 1, "one statement is refused: {told:#?}");
     }
 }

@@ -4,12 +4,11 @@ use std::fs;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::schema::follows;
 use crate::harness::{
-    Dblock, Kind, Proxy, Records, Running, SOON, Server, Tables, both_servers, eventually,
+    Dblock, Kind, Proxy, Records, Running, SOON, Server, Tables, Watcher, all_servers, eventually,
     is_stopped, runs, send, slack, unique,
 };
 
@@ -34,10 +33,10 @@ fn end_of(server: &Server, name: &str) -> (String, Option<u8>, Option<String>) {
 /// The same of all of this name.
 fn ends_of(server: &Server, name: &str) -> Vec<(String, Option<u8>, Option<String>)> {
     let query = "SELECT outcome, exit_code, message FROM dblock.dblock_runs WHERE name = ?";
-    server.admin().exec(query, (name,)).unwrap()
+    server.watcher().exec(query, (name,)).unwrap()
 }
 
-both_servers! {
+all_servers! {
     fn a_tick_is_run_once_across_hosts(shared) {
         let server = Server::durable(shared.kind);
         for durable in [&[][..], &["--durable"]] {
@@ -74,7 +73,7 @@ both_servers! {
         let output = run(server, &name, &["--once-at", "0 0 1 1 *", "--time-zone", "Europe/Berlin"]).sh("echo $DBLOCK_TICK").output();
         let tick = output.expect_code(0).stdout.trim().to_owned();
         assert!(tick.ends_with("-01-01T00:00:00+01:00"), "{tick}");
-        let stored: Option<String> = server.admin()
+        let stored: Option<String> = server.watcher()
             .exec_first("SELECT DATE_FORMAT(tick, '%m-%d %H:%i') FROM dblock.dblock_successes WHERE name = ?", (&name,)).unwrap();
         assert_eq!(stored.as_deref(), Some("12-31 23:00"), "in UTC");
     }
@@ -91,7 +90,7 @@ both_servers! {
             // Once the lock was taken, once the tick had run.
             run(server, &name, &YEARLY).args(durable).command(["true"]).output().expect_code(75);
             let query = "SELECT outcome, DATE_FORMAT(tick, '%m-%d %H:%i') FROM dblock.dblock_runs WHERE name = ? ORDER BY requested_at";
-            let found: Vec<(String, Option<String>)> = server.admin().exec(query, (&name,)).unwrap();
+            let found: Vec<(String, Option<String>)> = server.watcher().exec(query, (&name,)).unwrap();
             let expected = ["ran", "skipped", "skipped"].map(|outcome| (outcome.to_owned(), Some("01-01 00:00".to_owned())));
             assert_eq!(found, expected, "{durable:?}");
         }
@@ -102,7 +101,7 @@ both_servers! {
         let name = unique("later");
         run(server, &name, &YEARLY).command(["true"]).output().expect_code(0);
         let back = "UPDATE dblock.dblock_successes SET tick = tick - INTERVAL 1 YEAR WHERE name = ?";
-        server.admin().exec_drop(back, (&name,)).unwrap();
+        server.watcher().exec_drop(back, (&name,)).unwrap();
         run(server, &name, &YEARLY).command(["true"]).output().expect_code(0);
         run(server, &name, &YEARLY).command(["true"]).output().expect_code(75);
     }
@@ -116,8 +115,8 @@ both_servers! {
         let skip = run(server, &name, &hourly).command(["true"]).output();
         skip.expect_code(75).expect_one_line("and runs once per 1h; not run");
         for (minutes, code) in [(59, 75), (61, 0)] {
-            let back = "UPDATE dblock.dblock_successes SET started_at = UTC_TIMESTAMP(6) - INTERVAL ? MINUTE WHERE name = ?";
-            server.admin().exec_drop(back, (minutes, &name)).unwrap();
+            let back = format!("UPDATE dblock.dblock_successes SET started_at = UTC_TIMESTAMP(6) - INTERVAL {minutes} MINUTE WHERE name = ?");
+            server.watcher().exec_drop(back, (&name,)).unwrap();
             run(server, &name, &hourly).command(["true"]).output().expect_code(code);
         }
     }
@@ -130,7 +129,7 @@ both_servers! {
             begun.wait_line("began", SOON);
             let outcome = |server: &Server| -> Vec<(Option<String>, Option<u8>, Option<String>)> {
                 let query = "SELECT outcome, exit_code, signal_name FROM dblock.dblock_runs WHERE name = ? ORDER BY requested_at";
-                server.admin().exec(query, (&name,)).unwrap()
+                server.watcher().exec(query, (&name,)).unwrap()
             };
             assert_eq!(outcome(server), [(None, None, None)], "it runs");
             run(server, &name, &[option]).command(["true"]).output().expect_code(75);
@@ -187,7 +186,7 @@ both_servers! {
         };
         let lose = |name: &str| {
             let delete = "DELETE FROM dblock.dblock_locks WHERE name = ?";
-            server.admin().exec_drop(delete, (name,)).unwrap();
+            server.watcher().exec_drop(delete, (name,)).unwrap();
         };
         let name = unique("gone");
         let mut begun = start(&name, &["--durable"]);
@@ -209,7 +208,7 @@ both_servers! {
                 lose(&name);
             } else {
                 let session = server.holder(&name).unwrap();
-                server.admin().query_drop(format!("KILL {session}")).unwrap();
+                server.watcher().end_session(session);
             }
             begun.wait_stderr("the command continues without it", SOON);
             drop(begun.take_stdin());
@@ -264,27 +263,26 @@ both_servers! {
             .stdin(std::process::Stdio::piped()).sh("echo began; cat").spawn();
         begun.wait_line("began", SOON);
         let session = server.holder(&name).unwrap();
-        server.admin().query_drop(format!("KILL {session}")).unwrap();
+        server.watcher().end_session(session);
         begun.wait_stderr("was lost", SOON);
         drop(begun.take_stdin());
         begun.wait_within(SOON).expect_code(0);
         let ended = "SELECT outcome FROM dblock.dblock_runs WHERE name = ?";
-        let outcome: Option<String> = server.admin().exec_first(ended, (&name,)).unwrap();
+        let outcome: Option<String> = server.watcher().exec_first(ended, (&name,)).unwrap();
         assert_eq!(outcome.as_deref(), Some("ran"));
     }
 
     fn ordinary_runs_keep_the_history_as_short_as_it_is_to_be(shared) {
         let tables = Tables::with(shared, &["--keep", "1d,5"]);
-        let mut admin = tables.admin();
         // Of a name that runs, and of one that does not any more.
-        for number in 0..500 {
+        let rows = (0..500).map(|number| {
             let name = if number < 250 { "runs" } else { "rests" };
-            let insert = format!(
-                "INSERT INTO dblock_runs (run, name, requested_at, ended_at, outcome) VALUES (LEFT(SHA2('{number}', 256), 32), '{name}', \
-                 UTC_TIMESTAMP(6) - INTERVAL 2 DAY - INTERVAL {number} SECOND, UTC_TIMESTAMP(6), 'skipped')"
-            );
-            admin.query_drop(insert).unwrap();
-        }
+            let ago = format!("UTC_TIMESTAMP(6) - INTERVAL 2 DAY - INTERVAL {number} SECOND");
+            format!("('{number:032x}', '{name}', {ago}, UTC_TIMESTAMP(6), 'skipped')")
+        });
+        let rows = rows.collect::<Vec<_>>().join(", ");
+        tables.sql(&format!("INSERT INTO dblock_runs (run, name, requested_at, ended_at, outcome) VALUES {rows}"));
+        let mut admin = tables.client();
         let mut old = |name: &str| -> u64 {
             let count = "SELECT COUNT(*) FROM dblock_runs WHERE name = ? AND requested_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY";
             admin.exec_first(count, (name,)).unwrap().unwrap()
@@ -360,7 +358,7 @@ both_servers! {
             let name = unique("held-on");
             let held = run(server, &name, &["--once-per", "1h", "--hold-at-least", "1h"]).args(durable).command(["true"]).spawn();
             let recorded = "SELECT COUNT(*) FROM dblock.dblock_successes WHERE name = ?";
-            let mut admin = server.admin();
+            let mut admin = server.watcher();
             eventually("it is recorded", SOON, || admin.exec_first(recorded, (&name,)).unwrap() == Some(1));
             held.signal(Signal::SIGTERM);
             held.wait().expect_code(0);
@@ -455,7 +453,7 @@ fn a_schedule_in_an_option_file_is_that_of_the_host() {
     dblock().command(["true"]).output().expect_code(75);
     eventually("both are recorded", SOON, || {
         let count = "SELECT COUNT(*) FROM dblock.dblock_runs WHERE name = ?";
-        server.admin().exec_first(count, (&name,)).unwrap() == Some(2)
+        server.watcher().exec_first(count, (&name,)).unwrap() == Some(2)
     });
 }
 
@@ -470,7 +468,7 @@ fn a_server_that_has_answered_is_not_out_of_reach_while_its_history_is_locked() 
             .args(["--name", &name, "--record", "--if-unreachable", "run"]);
         run.args(["--connect-timeout", "1"]).sh("echo ran").output()
     };
-    let mut locks = tables.admin();
+    let mut locks = tables.client();
     locks.query_drop("LOCK TABLES dblock_runs WRITE").unwrap();
     run()
         .expect_code(69)
@@ -499,7 +497,7 @@ fn a_server_whose_rows_are_locked_is_not_out_of_reach() {
         run.args(["--connect-timeout", "4"]).sh("echo ran").output()
     };
     run().expect_code(0).expect_stdout("ran\n");
-    let mut locks = tables.admin();
+    let mut locks = tables.client();
     locks.query_drop("LOCK TABLES dblock_locks READ").unwrap();
     run()
         .expect_code(69)
@@ -555,7 +553,7 @@ fn a_run_whose_lock_was_reacquired_is_recorded_also_where_a_session_commits_noth
     drop(begun.take_stdin());
     begun.wait_within(SOON).expect_code(0);
     let ended = "SELECT outcome FROM dblock_runs WHERE name = ?";
-    let outcome: Option<String> = tables.admin().exec_first(ended, (&name,)).unwrap();
+    let outcome: Option<String> = tables.client().exec_first(ended, (&name,)).unwrap();
     assert_eq!(outcome.as_deref(), Some("ran"));
 }
 

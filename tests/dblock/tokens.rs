@@ -2,18 +2,18 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use mysql::Conn;
-use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::harness::{
-    Dblock, Frozen, Proxy, Records, SOON, Server, both_servers_with_tables, eventually,
-    eventually_gone, processes_with, slack, unique, within,
+    Client, Dblock, Frozen, Kind, Proxy, Records, SOON, Server, Texts, Watcher,
+    all_servers_with_tables, eventually, eventually_gone, processes_with, slack, unique, url_of,
+    url_of_kind, within,
 };
 
 /// `dblock acquire --name NAME`.
@@ -98,7 +98,7 @@ fn owner_by(token: &str) -> String {
 }
 
 /// The owner that a slot's row has; `None`: nobody holds it.
-fn owner(admin: &mut Conn, name: &str, slot: u32) -> Option<String> {
+fn owner(admin: &mut Client, name: &str, slot: u32) -> Option<String> {
     let row: Option<Option<String>> = admin
         .exec_first(
             "SELECT owner FROM dblock.dblock_locks WHERE name = ? AND slot = ?",
@@ -109,7 +109,7 @@ fn owner(admin: &mut Conn, name: &str, slot: u32) -> Option<String> {
 }
 
 /// How many seconds from now on slot 0 is held, by the server's clock.
-fn held_for(admin: &mut Conn, name: &str) -> f64 {
+fn held_for(admin: &mut Client, name: &str) -> f64 {
     let micros: i64 = admin
         .exec_first(
             "SELECT TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), expires_at) FROM dblock.dblock_locks
@@ -122,7 +122,7 @@ fn held_for(admin: &mut Conn, name: &str) -> f64 {
 }
 
 /// When slot 0 expires, in microseconds since 1970.
-fn expires_at(admin: &mut Conn, name: &str) -> i64 {
+fn expires_at(admin: &mut Client, name: &str) -> i64 {
     admin
         .exec_first(
             "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', expires_at) FROM dblock.dblock_locks
@@ -134,14 +134,14 @@ fn expires_at(admin: &mut Conn, name: &str) -> i64 {
 }
 
 /// Somebody else acquires slot 0, whoever holds it.
-fn give_to_another(admin: &mut Conn, name: &str) {
+fn give_to_another(admin: &mut Client, name: &str) {
     let update = "UPDATE dblock.dblock_locks SET owner = REPEAT('0', 32), fence = fence + 1,
                   expires_at = UTC_TIMESTAMP(6) + INTERVAL 1 HOUR WHERE name = ? AND slot = 0";
     admin.exec_drop(update, (name,)).unwrap();
 }
 
 /// The time of slot 0 is over.
-fn expire(admin: &mut Conn, name: &str) {
+fn expire(admin: &mut Client, name: &str) {
     let update = "UPDATE dblock.dblock_locks SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND
                   WHERE name = ? AND slot = 0";
     admin.exec_drop(update, (name,)).unwrap();
@@ -150,17 +150,11 @@ fn expire(admin: &mut Conn, name: &str) {
 /// An account of its own, by which its sessions are known.
 fn account(server: &Server) -> String {
     let account = server.account();
-    let grant = format!("GRANT SELECT, INSERT, UPDATE, DELETE ON dblock.* TO '{account}'@'%'");
-    server.admin().query_drop(grant).unwrap();
+    server.grant("SELECT, INSERT, UPDATE, DELETE", "dblock", "*", &account);
     account
 }
 
-fn sessions_of(admin: &mut Conn, account: &str) -> u64 {
-    let query = "SELECT COUNT(*) FROM information_schema.processlist WHERE user = ?";
-    admin.exec_first(query, (account,)).unwrap().unwrap()
-}
-
-both_servers_with_tables! {
+all_servers_with_tables! {
     fn a_token_is_one_word_whatever_the_name_is(server) {
         let odd = [
             "two words".to_owned(),
@@ -223,7 +217,7 @@ both_servers_with_tables! {
     }
 
     fn the_history_says_why_a_script_has_lost_its_lock(server) {
-        let (name, mut admin) = (unique("why"), server.admin());
+        let (name, mut admin) = (unique("why"), server.watcher());
         let owned = || acquire(server, &name).args(["--owner", "me"]);
         let told = |at: usize| history(server, &name)[at].clone();
         let lost = |at: usize, why: &str| {
@@ -293,7 +287,7 @@ both_servers_with_tables! {
     }
 
     fn a_command_whose_host_has_died_keeps_its_token_no_longer_than_its_lease(server) {
-        let (name, mut admin) = (unique("died"), server.admin());
+        let (name, mut admin) = (unique("died"), server.watcher());
         let first = token(acquire(server, &name).args(["--ttl", "1h"]));
         let mut dead = run(server, &first).without_terminal().sh("echo shell $$; exec sleep 600").spawn();
         let command = dead.wait_pid("shell");
@@ -306,10 +300,10 @@ both_servers_with_tables! {
         // It may live.
         run(server, &first).sh("echo ran").output().expect_code(75).expect_stdout("");
         renew(server, &first).args(["--ttl", "4s"]).output().expect_code(0);
-        assert!(held_for(&mut server.admin(), &name) > 3000.0);
+        assert!(held_for(&mut server.watcher(), &name) > 3000.0);
         run_until("- INTERVAL 1 SECOND");
         renew(server, &first).args(["--ttl", "40s"]).output().expect_code(0);
-        let left = held_for(&mut server.admin(), &name);
+        let left = held_for(&mut server.watcher(), &name);
         assert!(left <= 40.0 && left > 30.0, "{left}");
         let status = Dblock::at(server, "status").args(["--json", &name]).output();
         assert!(status.stdout.contains("\"kind\": \"token\""), "{status:?}");
@@ -319,7 +313,7 @@ both_servers_with_tables! {
         drop(stopped);
         let session = server.holder(&format!("#{}", owner_by(&first)));
         if let Some(session) = session {
-            let _ = server.admin().query_drop(format!("KILL {session}"));
+            server.watcher().end_session(session);
         }
         dead.wait_within(SOON).expect_code(74).expect_said(["its row says that it is held by"]);
         drop(next.take_stdin());
@@ -344,7 +338,7 @@ both_servers_with_tables! {
     }
 
     fn who_waits_gets_it_when_its_ttl_is_over(server) {
-        let (name, mut admin) = (unique("expires"), server.admin());
+        let (name, mut admin) = (unique("expires"), server.watcher());
         let first = token(acquire(server, &name).args(["--ttl", "4s"]));
         let end = expires_at(&mut admin, &name);
         let second = acquire(server, &name).args(["--wait", "50", "--ttl", "1h"]).output();
@@ -472,7 +466,7 @@ both_servers_with_tables! {
     }
 
     fn a_ttl_is_4s_to_30d_and_10m_if_not_given(server) {
-        let (name, mut admin) = (unique("ttl"), server.admin());
+        let (name, mut admin) = (unique("ttl"), server.watcher());
         for wrong in ["3s", "0", "4.5s", "31d", "30d 1s", "forever"] {
             let output = acquire(server, &name).args(["--ttl", wrong]).output();
             output.expect_code(64).expect_one_line("--ttl: ");
@@ -490,7 +484,7 @@ both_servers_with_tables! {
     }
 
     fn a_renewal_lasts_as_long_as_it_says_or_as_the_lock_was_acquired(server) {
-        let (name, mut admin) = (unique("renew"), server.admin());
+        let (name, mut admin) = (unique("renew"), server.watcher());
         let first = token(acquire(server, &name).args(["--ttl", "100s"]));
         for (args, seconds) in [(vec![], 100.0), (vec!["--ttl", "1h"], 3600.0), (vec![], 3600.0), (vec!["--ttl", "10s"], 10.0)] {
             expire_in(&mut admin, &name, 5);
@@ -511,7 +505,7 @@ both_servers_with_tables! {
     }
 
     fn a_release_is_74_the_second_time(server) {
-        let (name, mut admin) = (unique("release"), server.admin());
+        let (name, mut admin) = (unique("release"), server.watcher());
         let first = token(acquire(server, &name));
         release(server, &first).output().expect_code(0).expect_silence();
         assert_eq!(owner(&mut admin, &name, 0), None);
@@ -524,7 +518,7 @@ both_servers_with_tables! {
     }
 
     fn a_release_frees_a_lock_whose_holder_is_to_be_ended(server) {
-        let (name, mut admin) = (unique("release"), server.admin());
+        let (name, mut admin) = (unique("release"), server.watcher());
         let first = token(acquire(server, &name));
         let update = "UPDATE dblock.dblock_locks SET kill_requested_at = UTC_TIMESTAMP(6), kill_requested_by = 'web9' WHERE name = ?";
         admin.exec_drop(update, (&name,)).unwrap();
@@ -560,7 +554,7 @@ both_servers_with_tables! {
     }
 
     fn a_token_of_another_lock_or_grant_is_void(server) {
-        let (one, other, mut admin) = (unique("one"), unique("other"), server.admin());
+        let (one, other, mut admin) = (unique("one"), unique("other"), server.watcher());
         let first = token(acquire(server, &one));
         let second = token(acquire(server, &other));
         is_void(server, &first.replacen(&one, &other, 1));
@@ -603,7 +597,7 @@ both_servers_with_tables! {
     }
 
     fn whoever_reads_the_tables_the_history_or_the_status_has_no_token(server) {
-        let (name, mut admin) = (unique("secret"), server.admin());
+        let (name, mut admin) = (unique("secret"), server.watcher());
         let first = token(acquire(server, &name));
         let mut running = run(server, &first).sh("echo runs; read line").stdin(std::process::Stdio::piped()).spawn();
         running.wait_line("runs", SOON);
@@ -620,7 +614,7 @@ both_servers_with_tables! {
         told.push(shown("history", &["-n", "1", "-vv"]));
         told.push(shown("kill", &["--dry-run", "-vv"]));
         for table in ["dblock_locks", "dblock_runs", "dblock_successes"] {
-            let rows: Vec<mysql::Row> = admin.exec(format!("SELECT * FROM dblock.{table} WHERE name = ?"), (&name,)).unwrap();
+            let rows: Vec<Texts> = admin.exec(format!("SELECT * FROM dblock.{table} WHERE name = ?"), (&name,)).unwrap();
             told.push(format!("{rows:?}"));
         }
         let all = told.join("\n");
@@ -641,7 +635,7 @@ both_servers_with_tables! {
     }
 
     fn a_command_runs_under_a_token_and_does_not_release_it(server) {
-        let (name, mut admin) = (unique("under"), server.admin());
+        let (name, mut admin) = (unique("under"), server.watcher());
         let token = token(acquire(server, &name));
         let output = run(server, &token).sh("echo $DBLOCK_NAME $DBLOCK_SLOT $DBLOCK_FENCE; exit 7").output();
         output.expect_code(7).expect_silence().expect_stdout(&format!("{name} 0 {}\n", fence(&token)));
@@ -660,7 +654,7 @@ both_servers_with_tables! {
     }
 
     fn the_lock_is_renewed_while_the_command_runs(server) {
-        let (name, mut admin) = (unique("renewed"), server.admin());
+        let (name, mut admin) = (unique("renewed"), server.watcher());
         let token = token(acquire(server, &name).args(["--ttl", "4s"]));
         let begun = expires_at(&mut admin, &name);
         let mut running = run(server, &token).sh("echo runs; read line").stdin(std::process::Stdio::piped()).spawn();
@@ -684,7 +678,7 @@ both_servers_with_tables! {
     }
 
     fn a_renewal_takes_no_time_from_a_command(server) {
-        let (name, mut admin) = (unique("shorter"), server.admin());
+        let (name, mut admin) = (unique("shorter"), server.watcher());
         let token = token(acquire(server, &name).args(["--ttl", "1h"]));
         let mut running = run(server, &token).sh("echo runs; read line").stdin(std::process::Stdio::piped()).spawn();
         running.wait_line("runs", SOON);
@@ -701,7 +695,7 @@ both_servers_with_tables! {
     }
 
     fn a_command_is_ended_when_its_token_is_void(server) {
-        let (name, mut admin) = (unique("lost"), server.admin());
+        let (name, mut admin) = (unique("lost"), server.watcher());
         let token = token(acquire(server, &name).args(["--ttl", "4s"]));
         let mut running = run(server, &token).sh("echo runs $$; exec sleep 600").spawn();
         let command = running.wait_pid("runs");
@@ -725,13 +719,13 @@ both_servers_with_tables! {
     }
 
     fn a_killed_session_ends_no_command_under_a_token(server) {
-        let (name, mut admin) = (unique("session"), server.admin());
+        let (name, mut admin) = (unique("session"), server.watcher());
         let token = token(acquire(server, &name).args(["--ttl", "8s"]));
         let mut running = run(server, &token).sh("echo runs $DBLOCK_CONNECTION_ID; read line; exit 5")
             .stdin(std::process::Stdio::piped()).spawn();
         let connection = running.wait_pid("runs");
         let before = expires_at(&mut admin, &name);
-        admin.query_drop(format!("KILL {connection}")).unwrap();
+        admin.end_session(connection.try_into().unwrap());
         eventually("it is renewed on another session", SOON, || expires_at(&mut admin, &name) > before + 100_000);
         drop(running.take_stdin());
         running.wait().expect_code(5).expect_silence();
@@ -739,7 +733,7 @@ both_servers_with_tables! {
     }
 
     fn a_killed_dblock_takes_its_command_along_and_leaves_the_token(server) {
-        let (name, mut admin) = (unique("sigkill"), server.admin());
+        let (name, mut admin) = (unique("sigkill"), server.watcher());
         let token = token(acquire(server, &name));
         let mut running = run(server, &token).sh("echo runs $$; exec sleep 600").spawn();
         let command = running.wait_pid("runs");
@@ -751,7 +745,7 @@ both_servers_with_tables! {
     }
 
     fn a_signal_at_any_moment_leaves_nothing_or_a_token(server) {
-        let (name, account, mut admin) = (unique("signal"), account(server), server.admin());
+        let (name, account, mut admin) = (unique("signal"), account(server), server.watcher());
         let mut printed = 0;
         // Longer than it takes here.
         let begun = Instant::now();
@@ -766,7 +760,7 @@ both_servers_with_tables! {
                 running.signal(signal);
             }
             let output = running.wait();
-            eventually("its session has ended", SOON, || sessions_of(&mut admin, &account) == 0);
+            eventually("its session has ended", SOON, || server.sessions_of(&account) == 0);
             if let Some(token) = output.stdout.strip_suffix('\n') {
                 printed += 1;
                 let released = release(server, token).output();
@@ -801,7 +795,7 @@ both_servers_with_tables! {
     }
 
     fn a_signal_ends_the_wait_and_leaves_nothing(server) {
-        let (name, account, mut admin) = (unique("signal"), account(server), server.admin());
+        let (name, account) = (unique("signal"), account(server));
         let token = token(acquire(server, &name));
         for round in 0..30 {
             let signal = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGKILL][round % 3];
@@ -810,7 +804,7 @@ both_servers_with_tables! {
             assert!(waiting.is_running());
             waiting.signal(signal);
             waiting.wait().expect_signal(signal).expect_stdout("");
-            eventually("its session has ended", SOON, || sessions_of(&mut admin, &account) == 0);
+            eventually("its session has ended", SOON, || server.sessions_of(&account) == 0);
         }
         assert_eq!(server.holder(&name), None);
         let none = || processes_with(&format!("--name={name}")).is_empty();
@@ -821,7 +815,7 @@ both_servers_with_tables! {
     }
 
     fn a_token_that_cannot_be_printed_holds_nothing(server) {
-        let (name, mut admin) = (unique("print"), server.admin());
+        let (name, mut admin) = (unique("print"), server.watcher());
         let full = || File::options().write(true).open("/dev/full").unwrap();
         let (reader, broken) = io::pipe().unwrap();
         drop(reader);
@@ -852,7 +846,8 @@ both_servers_with_tables! {
     fn no_server_is_69(server) {
         let name = unique("unreachable");
         let token = token(acquire(server, &name));
-        let nowhere = |dblock: Dblock| dblock.env("DBLOCK_URL", "mysql://dblock@127.0.0.1:1/").args(["--connect-timeout", "1"]);
+        let nowhere = url_of_kind(server.kind, Ipv4Addr::LOCALHOST, 1);
+        let nowhere = |dblock: Dblock| dblock.env("DBLOCK_URL", &nowhere).args(["--connect-timeout", "1"]);
         for dblock in [acquire(server, &name), renew(server, &token), release(server, &token), run(server, &token).sh("echo ran")] {
             let output = nowhere(dblock).output();
             output.expect_code(69).expect_stdout("").expect_one_line("no server could be reached within 1s: ");
@@ -864,12 +859,16 @@ both_servers_with_tables! {
         let token = token(acquire(server, &name));
         let all = || [acquire(server, &name), renew(server, &token), release(server, &token), run(server, &token).sh("echo ran")];
         let account = server.account();
+        let needs = match server.kind {
+            Kind::Postgres => "dblock needs USAGE on the schema \"dblock\", and SELECT, INSERT, UPDATE and DELETE on its tables",
+            Kind::MariaDb | Kind::MySql => "dblock needs SELECT, INSERT, UPDATE and DELETE on `dblock`.*",
+        };
         for dblock in all() {
             let dblock = dblock.user(&account);
-            dblock.output().expect_code(77).expect_stdout("").expect_one_line("dblock needs SELECT, INSERT, UPDATE and DELETE on `dblock`.*");
+            dblock.output().expect_code(77).expect_stdout("").expect_one_line(needs);
         }
         for dblock in all() {
-            let dblock = dblock.user("admin").env("DBLOCK_PASSWORD", "admin-secret").env("DBLOCK_DATABASE", "nowhere");
+            let dblock = dblock.user("admin").env("DBLOCK_PASSWORD", "admin-secret").env(server.kind.place(), "nowhere");
             dblock.output().expect_code(78).expect_stdout("").expect_one_line("create them with dblock init");
         }
         renew(server, &token).output().expect_code(0);
@@ -901,15 +900,14 @@ both_servers_with_tables! {
         assert_eq!(records.assert_no_overlap().order().len(), 48);
         let fences: Vec<u64> = fs::read_to_string(fences).unwrap().lines().map(|line| line.parse().unwrap()).collect();
         assert!(fences.is_sorted_by(|one, next| one < next) && fences.len() == 48, "{fences:?}");
-        let mut admin = server.admin();
+        let mut admin = server.watcher();
         assert_eq!(owner(&mut admin, &name, 0), None);
-        eventually("all sessions have ended", SOON, || sessions_of(&mut admin, &account) == 0);
+        eventually("all sessions have ended", SOON, || server.sessions_of(&account) == 0);
     }
 
     fn a_token_outlives_the_server(server) {
         // What a killed server has committed is to be there afterwards.
-        let flushing = ["--innodb-flush-log-at-trx-commit=1"];
-        let server = Server::private_with(server.kind, &flushing).with_durable_runs();
+        let server = Server::private_that_keeps(server.kind).with_durable_runs();
         let name = unique("restart");
         let token = token(acquire(&server, &name));
         server.kill();
@@ -932,7 +930,7 @@ both_servers_with_tables! {
         let reader = Server::private(server.kind).with_durable_runs();
         reader.set_read_only(true);
         let name = unique("read-only");
-        let url = format!("mysql://dblock@127.0.0.1:{},127.0.0.1:{}/", reader.port, writer.port);
+        let url = url_of([&reader, &writer]);
         let at = |dblock: Dblock| dblock.env("DBLOCK_URL", &url);
         let token = token(at(acquire(&writer, &name)));
         at(renew(&writer, &token)).output().expect_code(0).expect_silence();
@@ -958,10 +956,9 @@ both_servers_with_tables! {
         let mut waiting = acquire(&server, &name).args(["--wait", "forever", "--connect-timeout", "2", "-v"]).spawn();
         waiting.wait_stderr("waiting", SOON);
         server.set_read_only(true);
-        let mut admin = server.admin();
-        let sessions: Vec<u64> = admin.query("SELECT id FROM information_schema.processlist WHERE user = 'dblock'").unwrap();
-        for session in sessions {
-            let _ = admin.query_drop(format!("KILL {session}"));
+        let mut admin = server.watcher();
+        for (session, _) in admin.sessions() {
+            admin.end_session(session);
         }
         waiting.wait_stderr("is read-only", SOON);
         assert!(!within(Duration::from_secs(3), || !waiting.is_running()), "it does not wait for a server that takes writes");
@@ -987,7 +984,7 @@ both_servers_with_tables! {
     }
 
     fn a_token_that_comes_too_late_is_not_printed(server) {
-        let (name, mut admin) = (unique("late"), server.admin());
+        let (name, mut admin) = (unique("late"), server.watcher());
         let proxy = Proxy::to(server);
         // Its row is there.
         let first = token(acquire(server, &name));
@@ -1005,7 +1002,7 @@ both_servers_with_tables! {
     }
 
     fn what_was_granted_to_a_dblock_that_is_gone_is_released(server) {
-        let (name, account, mut admin) = (unique("gone"), account(server), server.admin());
+        let (name, account, mut admin) = (unique("gone"), account(server), server.watcher());
         // Its row is there.
         let first = token(acquire(server, &name));
         release(server, &first).output().expect_code(0);
@@ -1019,7 +1016,7 @@ both_servers_with_tables! {
             running.signal(signal);
             running.wait().expect_signal(signal).expect_stdout("");
             eventually("it has been granted and released", SOON, || {
-                sessions_of(&mut admin, &account) == 0 && owner(&mut admin, &name, 0).is_none()
+                server.sessions_of(&account) == 0 && owner(&mut admin, &name, 0).is_none()
             });
             assert!(history(server, &name).iter().all(|run| !run["ended"].is_null()), "{:#?}", history(server, &name));
         }
@@ -1028,7 +1025,7 @@ both_servers_with_tables! {
     }
 
     fn a_grant_whose_answer_is_lost_keeps_nobody_out(server) {
-        let (name, mut admin) = (unique("answer"), server.admin());
+        let (name, mut admin) = (unique("answer"), server.watcher());
         let proxy = Proxy::to(server);
         proxy.delay(Duration::from_millis(300));
         let first = acquire(server, &name).args(["--wait", "50", "--ttl", "1h"]).env("DBLOCK_URL", proxy.url()).spawn();
@@ -1055,7 +1052,7 @@ both_servers_with_tables! {
     }
 
     fn a_grant_whose_answer_is_lost_is_not_kept_besides_another(server) {
-        let (name, mut admin) = (unique("answer"), server.admin());
+        let (name, mut admin) = (unique("answer"), server.watcher());
         let proxy = Proxy::to(server);
         proxy.delay(Duration::from_millis(300));
         let acquiring = acquire(server, &name).args(["-m", "2"]).env("DBLOCK_URL", proxy.url()).spawn();
@@ -1083,7 +1080,7 @@ fn takes_row(proxy: &Proxy, before: usize) -> bool {
 }
 
 /// What is left of the time of slot 0, in seconds.
-fn expire_in(admin: &mut Conn, name: &str, seconds: u32) {
+fn expire_in(admin: &mut Client, name: &str, seconds: u32) {
     let update = format!(
         "UPDATE dblock.dblock_locks SET expires_at = UTC_TIMESTAMP(6) + INTERVAL {seconds} SECOND WHERE name = ? AND slot = 0"
     );

@@ -13,6 +13,7 @@ use mysql::{Conn, OptsBuilder};
 use nix::sys::signal::Signal;
 
 use super::namespace::Network;
+use super::postgres::DATABASE;
 use super::server::Setup;
 use super::{Kind, Server, eventually, in_time, send};
 
@@ -439,10 +440,13 @@ fn group_member(
 
 /// What a user gives as `--url` for several hosts, in this order.
 pub fn url_of<'a>(servers: impl IntoIterator<Item = &'a Server>) -> String {
-    let hosts = servers
-        .into_iter()
-        .map(|server| format!("{}:{}", server.address, server.port));
-    format!("mysql://dblock@{}/", hosts.collect::<Vec<_>>().join(","))
+    let servers: Vec<&Server> = servers.into_iter().collect();
+    let host = |server: &&Server| format!("{}:{}", server.address, server.port);
+    let hosts = servers.iter().map(host).collect::<Vec<_>>().join(",");
+    match servers.first().map(|server| server.kind) {
+        Some(Kind::Postgres) => format!("postgres://dblock@{hosts}/{DATABASE}"),
+        _ => format!("mysql://dblock@{hosts}/"),
+    }
 }
 
 /// A port that nobody listens on, below the range from which the system takes ports for outgoing connections.

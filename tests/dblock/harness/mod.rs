@@ -21,6 +21,7 @@ pub mod pty;
 mod records;
 pub mod schema;
 mod server;
+mod statements;
 mod tables;
 mod texts;
 
@@ -49,6 +50,7 @@ pub use server::{
     url_of_port, waiters,
 };
 pub use tables::{OF_CRON, OF_QUEUES, Tables};
+pub use texts::Texts;
 
 /// The password of the account `dblock` on every test server.
 pub const PASSWORD: &str = "dblock-secret";
@@ -253,8 +255,8 @@ macro_rules! each_way {
 }
 pub(crate) use each_way;
 
-/// Makes two tests of each function, `name::mariadb` and `name::mysql`, on the shared servers with dblock's tables.
-macro_rules! both_servers_with_tables {
+/// Makes three tests of each function, `name::mariadb`, `name::mysql` and `name::postgres`, on the shared servers with dblock's tables.
+macro_rules! all_servers_with_tables {
     ($($(#[$attribute:meta])* fn $name:ident($server:ident) $body:block)*) => {$(
         mod $name {
             #[allow(unused_imports, reason = "not every test needs all that its file imports")]
@@ -272,10 +274,15 @@ macro_rules! both_servers_with_tables {
             fn mysql() {
                 check(crate::harness::Server::durable(crate::harness::Kind::MySql));
             }
+
+            #[test]
+            fn postgres() {
+                check(crate::harness::Server::durable(crate::harness::Kind::Postgres));
+            }
         }
     )*};
 }
-pub(crate) use both_servers_with_tables;
+pub(crate) use all_servers_with_tables;
 
 /// Fails for want of a program of the package of its name.
 #[track_caller]

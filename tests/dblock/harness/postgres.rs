@@ -67,7 +67,8 @@ impl Postgres {
             notifications: VecDeque::new(),
         };
         session.write(|out| {
-            frontend::startup_message([("user", user), ("database", database)], out)
+            let settings = [("user", user), ("database", database), ("TimeZone", "UTC")];
+            frontend::startup_message(settings, out)
         })?;
         let mut scram = None;
         loop {
@@ -206,6 +207,9 @@ fn refused(body: &ErrorResponseBody) -> Refused {
 pub fn in_its_words(sql: &str) -> String {
     let sql = sql.replace("UTC_TIMESTAMP(6)", "clock_timestamp()");
     let sql = sql.replace(" user,", " \"user\",");
+    let sql = sql
+        .replace("DATE_FORMAT(", "to_char(")
+        .replace("'%m-%d %H:%i'", "'MM-DD HH24:MI'");
     let mut parts = sql.split("INTERVAL ");
     let first = parts.next().unwrap_or_default().to_owned();
     let spans = parts.map(|part| {
@@ -214,7 +218,16 @@ pub fn in_its_words(sql: &str) -> String {
         let (unit, rest) = rest.split_at(end.unwrap_or(rest.len()));
         format!("interval '{number} {unit}'{rest}")
     });
-    first + &spans.collect::<String>()
+    let sql = first + &spans.collect::<String>();
+    // Two moments without a comma in them.
+    let mut parts = sql.split("TIMESTAMPDIFF(MICROSECOND, ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    let differences = parts.map(|part| {
+        let (from, part) = part.split_once(", ").expect("a moment");
+        let (to, rest) = part.split_once(')').expect("another one");
+        format!("(1000000 * extract(epoch FROM {to} - {from}))::bigint{rest}")
+    });
+    first + &differences.collect::<String>()
 }
 
 /// A string as SQL has it.

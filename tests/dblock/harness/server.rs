@@ -32,6 +32,16 @@ impl fmt::Display for Kind {
     }
 }
 
+impl Kind {
+    /// The variable that names the database of dblock's tables there, or their schema.
+    pub fn place(self) -> &'static str {
+        match self {
+            Self::Postgres => "DBLOCK_SCHEMA",
+            Self::MariaDb | Self::MySql => "DBLOCK_DATABASE",
+        }
+    }
+}
+
 /// A running server. It ends, and its folder goes, when this is dropped or the test process ends, however it ends: its
 /// script reads a pipe that only this process holds open.
 #[derive(Debug)]
@@ -132,7 +142,7 @@ impl Server {
     pub fn owner(&self, name: &str, slot: u32) -> Option<String> {
         let query = "SELECT owner FROM dblock.dblock_locks WHERE name = ? AND slot = ?";
         let row: Option<Option<String>> = self
-            .admin()
+            .watcher()
             .exec_first(query, (name, slot))
             .expect("the table");
         row.flatten()
@@ -147,16 +157,19 @@ impl Server {
              VALUES ('{name}', {slot}, 7, '{owner:032x}', 1, 'run', 60, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6),
                      UTC_TIMESTAMP(6) + INTERVAL {expires_in} SECOND)"
         );
-        self.admin().query_drop(insert).expect("a new row");
+        self.watcher().query_drop(insert).expect("a new row");
     }
 
     /// Has the history say whose the run is that holds a slot: web2, pid 4711, user app, program report.
     pub fn name_run(&self, name: &str) {
         let run = self.owner(name, 0).expect("somebody holds it");
-        let replace = "REPLACE INTO dblock.dblock_runs (run, name, host, pid, user, program, connection, requested_at)
-                       VALUES (?, ?, 'web2', 4711, 'app', 'report', 99999999, UTC_TIMESTAMP(6))";
-        self.admin()
-            .exec_drop(replace, (run, name))
+        let mut admin = self.watcher();
+        let delete = "DELETE FROM dblock.dblock_runs WHERE run = ?";
+        admin.exec_drop(delete, (&run,)).expect("the history");
+        let insert = "INSERT INTO dblock.dblock_runs (run, name, host, pid, user, program, connection, requested_at)
+                      VALUES (?, ?, 'web2', 4711, 'app', 'report', 99999999, UTC_TIMESTAMP(6))";
+        admin
+            .exec_drop(insert, (run, name))
             .expect("a row of the history");
     }
 

@@ -4,7 +4,7 @@ use mysql::Conn;
 use mysql::prelude::Queryable;
 
 use super::postgres::{Postgres, in_its_words};
-use super::texts::{FromTexts, of_mysql};
+use super::texts::FromTexts;
 use super::{Client, Dblock, Kind, Server, unique};
 
 /// The tables that version 2 brought, for queues, without `dblock_`.
@@ -74,13 +74,9 @@ impl<'a> Tables<'a> {
         self.server.kind
     }
 
-    /// Gives an account of the server these privileges on the database, which need not exist.
+    /// Gives an account of the server these privileges on the database, which need not exist, or on all that is in the schema.
     pub fn grant(&self, privileges: &str, account: &str) {
-        // In a grant `_` and `%` stand for any characters.
-        let database = self.quoted().replace('_', "\\_").replace('%', "\\%");
-        let grant = format!("GRANT {privileges} ON {database}.* TO '{account}'@'%'");
-        let mut admin = self.server.admin();
-        admin.query_drop(grant).expect("the admin may do that");
+        self.server.grant(privileges, &self.database, "*", account);
     }
 
     /// The name of the database, quoted.
@@ -103,11 +99,7 @@ impl<'a> Tables<'a> {
 
     /// `dblock COMMAND`, which uses the tables.
     pub fn at(&self, command: &str) -> Dblock {
-        let place = match self.server.kind {
-            Kind::Postgres => "DBLOCK_SCHEMA",
-            Kind::MariaDb | Kind::MySql => "DBLOCK_DATABASE",
-        };
-        Dblock::at(self.server, command).env(place, &self.database)
+        Dblock::at(self.server, command).env(self.server.kind.place(), &self.database)
     }
 
     /// A plain client with every privilege, in the database, which must exist.
@@ -125,13 +117,18 @@ impl<'a> Tables<'a> {
         admin
     }
 
+    /// A session of either kind with every privilege, there.
+    pub fn client(&self) -> Client {
+        match self.server.kind {
+            Kind::Postgres => Client::Postgres(self.postgres()),
+            Kind::MariaDb | Kind::MySql => Client::MySql(self.admin()),
+        }
+    }
+
     /// Carries out a statement of MySQL's there, with every privilege.
     #[track_caller]
     pub fn sql(&self, statement: &str) {
-        if self.server.kind == Kind::Postgres {
-            return self.postgres().run(&in_its_words(statement));
-        }
-        let done = self.admin().query_drop(statement);
+        let done = self.client().query_drop(statement);
         done.unwrap_or_else(|error| panic!("{statement}: {error}"));
     }
 
@@ -150,29 +147,16 @@ impl<'a> Tables<'a> {
     /// Locks rows of a table, until this is dropped.
     #[track_caller]
     pub fn lock(&self, rows: &str) -> Client {
-        let query = format!("SELECT * FROM {rows} FOR UPDATE");
-        if self.server.kind == Kind::Postgres {
-            let mut session = self.postgres();
-            session.run("BEGIN");
-            session.run(&query);
-            return Client::Postgres(session);
-        }
-        let mut session = self.admin();
-        session.query_drop("START TRANSACTION").unwrap();
-        session.query_drop(query).unwrap();
-        Client::MySql(session)
+        let mut session = self.client();
+        session.lock(rows);
+        session
     }
 
     /// The rows of a query of MySQL's, with every privilege.
     #[track_caller]
     pub fn rows<T: FromTexts>(&self, query: &str) -> Vec<T> {
-        let rows = if self.server.kind == Kind::Postgres {
-            self.postgres().query(&in_its_words(query))
-        } else {
-            let rows = self.admin().query_map(query, of_mysql);
-            rows.unwrap_or_else(|error| panic!("{query}: {error}"))
-        };
-        rows.into_iter().map(T::from_texts).collect()
+        let rows = self.client().query(query);
+        rows.unwrap_or_else(|error| panic!("{query}: {error}"))
     }
 }
 

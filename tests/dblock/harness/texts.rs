@@ -44,7 +44,7 @@ macro_rules! parsed {
     )*};
 }
 
-parsed!(String u8 u32 u64 i32 i64 f64);
+parsed!(String u8 u32 u64 usize i32 i64 f64);
 
 impl FromText for bool {
     fn from_text(text: Option<String>) -> Self {
@@ -61,6 +61,12 @@ impl<T: FromText> FromText for Option<T> {
 impl<T: FromText> FromTexts for T {
     fn from_texts(mut texts: Texts) -> Self {
         T::from_text(texts.swap_remove(0))
+    }
+}
+
+impl FromTexts for Texts {
+    fn from_texts(texts: Texts) -> Self {
+        texts
     }
 }
 
