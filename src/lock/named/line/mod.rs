@@ -15,7 +15,7 @@ mod waiting;
 /// What to do next on the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ask {
-    /// Have what others send to this session notified.
+    /// Have what others send to this session notified from here on. What was sent before was for another number.
     Listen,
     /// Find out the largest number, and how many are ahead.
     Stand,
@@ -69,8 +69,6 @@ impl Place {
             (Ask::TrySlots, Answer::Slot(slot)) => self.slot = slot,
             (Ask::Leave(_), _) => self.number = 0,
             (Ask::Stand, Answer::Standing { ahead: 0, .. }) => self.is_head = self.number > 0,
-            // Only the head is notified.
-            (Ask::Idle { .. }, Answer::Awake { is_notified: true }) => self.is_head = true,
             _ => {}
         }
         match (asked, answer) {
@@ -79,6 +77,7 @@ impl Place {
             (Ask::Stand, Answer::Standing { largest, .. }) if self.number == 0 => {
                 Ask::Take(largest.map_or(1, |largest| largest.saturating_add(1)))
             }
+            // Only the head is notified, but anybody may notify any session: so one that has tried for it then finds out where it stands.
             (Ask::Stand, Answer::Standing { ahead: 0, .. })
             | (Ask::Idle { ahead: 0 }, _)
             | (Ask::Idle { .. }, Answer::Awake { is_notified: true }) => Ask::TrySlots,

@@ -20,11 +20,22 @@ enum Doing {
     Gone,
 }
 
+/// Whether a caller may try the slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Tries {
+    Not,
+    /// It was notified.
+    Once,
+    /// It has found out that it is the head.
+    AsHead,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Caller {
     doing: Doing,
     listens: bool,
     is_notified: bool,
+    tries: Tries,
     number: Option<u32>,
     slot: Option<u32>,
 }
@@ -35,6 +46,7 @@ impl Caller {
             doing,
             listens: false,
             is_notified: false,
+            tries: Tries::Not,
             number: None,
             slot: None,
         }
@@ -49,6 +61,8 @@ struct World {
     deaths: u32,
     /// How many may still find that the time to wait is over.
     lates: u32,
+    /// How many notifications may still come to somebody from others than these.
+    strays: u32,
     /// Whether nobody needs to look from time to time: all who free a slot live to notify the head.
     only_notified: bool,
 }
@@ -60,6 +74,8 @@ enum Event {
     Look(usize),
     /// The time of a caller is over.
     Late(usize),
+    /// Another program notifies a session, or it was notified for a number that it does not have any more.
+    Stray(usize),
     Free(usize),
     Die(usize),
 }
@@ -76,8 +92,13 @@ impl World {
             slots,
             deaths,
             lates,
+            strays: 0,
             only_notified: deaths == 0,
         }
+    }
+
+    fn with_strays(self, strays: u32) -> Self {
+        Self { strays, ..self }
     }
 
     fn numbers(&self) -> Vec<u32> {
@@ -102,11 +123,15 @@ impl World {
         match ask {
             Ask::Listen => {
                 self.callers[at].listens = true;
+                self.callers[at].is_notified = false;
                 Answer::Done
             }
             Ask::Stand => {
                 let (numbers, own) = (self.numbers(), self.callers[at].number);
                 let ahead = numbers.iter().filter(|number| Some(**number) < own).count();
+                if own.is_some() && ahead == 0 {
+                    self.callers[at].tries = Tries::AsHead;
+                }
                 Answer::Standing {
                     largest: numbers.last().copied(),
                     ahead: ahead as u64,
@@ -121,11 +146,20 @@ impl World {
             }
             Ask::TrySlots => {
                 let slot = self.free_slot();
-                self.callers[at].slot = slot;
+                let caller = &mut self.callers[at];
+                match caller.tries {
+                    Tries::Not => panic!("it tries, is not the head, and was not notified"),
+                    Tries::Once => caller.tries = Tries::Not,
+                    Tries::AsHead => {}
+                }
+                caller.slot = slot;
                 Answer::Slot(slot)
             }
             Ask::Idle { .. } => {
                 let is_notified = std::mem::take(&mut self.callers[at].is_notified);
+                if is_notified && self.callers[at].tries == Tries::Not {
+                    self.callers[at].tries = Tries::Once;
+                }
                 Answer::Awake { is_notified }
             }
             Ask::Leave(number) => {
@@ -206,6 +240,10 @@ impl Model for World {
             if self.deaths > 0 {
                 events.push(Event::Die(at));
             }
+            // A session is notified also before it listens again: what was sent is read late.
+            if self.strays > 0 && matches!(caller.doing, Doing::Waits(..)) && !caller.is_notified {
+                events.push(Event::Stray(at));
+            }
         }
         events
     }
@@ -218,6 +256,10 @@ impl Model for World {
                 if let Doing::Waits(place, ask) = self.callers[at].doing {
                     self.callers[at].doing = self.proceed(at, place, ask, true);
                 }
+            }
+            Event::Stray(at) => {
+                self.strays -= 1;
+                self.callers[at].is_notified = true;
             }
             Event::Free(at) => {
                 self.callers[at].slot = None;
@@ -243,7 +285,7 @@ impl Model for World {
     }
 
     fn settles_by(&self, event: Event) -> bool {
-        !matches!(event, Event::Die(_) | Event::Late(_))
+        !matches!(event, Event::Die(_) | Event::Late(_) | Event::Stray(_))
     }
 
     fn is_at_rest(&self) -> bool {
@@ -280,6 +322,24 @@ fn whoever_dies_holds_up_nobody_for_ever() {
         let states = explore_to_rest(World::new(waiting, passing, slots, deaths, 0));
         println!(
             "{waiting} waiting, {passing} passing, {slots} slots, {deaths} deaths: {states} states"
+        );
+    }
+}
+
+#[test]
+fn whoever_is_notified_without_being_the_head_tries_once_and_goes_back_to_its_place() {
+    for (waiting, passing, slots, deaths, strays) in [
+        (2, 0, 1, 0, 1),
+        (3, 0, 1, 0, 1),
+        (3, 0, 1, 0, 2),
+        (3, 0, 2, 0, 1),
+        (2, 1, 1, 0, 1),
+        (3, 0, 1, 1, 1),
+    ] {
+        let world = World::new(waiting, passing, slots, deaths, 0).with_strays(strays);
+        let states = explore_to_rest(world);
+        println!(
+            "{waiting} waiting, {passing} passing, {slots} slots, {deaths} deaths, {strays} strays: {states} states"
         );
     }
 }

@@ -44,6 +44,7 @@ impl Request {
             let answer = match ask {
                 Ask::Listen => {
                     carry_out(session, &Line::listen(own))?;
+                    session.await_notification(Duration::ZERO)?;
                     Answer::Done
                 }
                 Ask::Stand => {
