@@ -28,6 +28,7 @@ impl Socket {
     /// As `connect(2)`; no answer within the limit.
     pub fn tcp(ip: IpAddr, port: u16, limit: Duration) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&SocketAddr::new(ip, port), limit)?;
+        refuse_itself(&stream)?;
         stream.set_nodelay(true)?;
         Ok(Self::Tcp(stream))
     }
@@ -57,6 +58,15 @@ impl Socket {
         let limit = TimeVal::from(libc_time(limit));
         Ok(setsockopt(&self.as_fd(), sockopt::SendTimeout, &limit)?)
     }
+}
+
+/// Refuses a connection with itself. On a port where nobody listens, and which is in the range for outgoing connections, the system may take
+/// the same port for this end; then TCP connects it with itself, and it would read what it has sent.
+fn refuse_itself(stream: &TcpStream) -> io::Result<()> {
+    if stream.local_addr()? == stream.peer_addr()? {
+        return Err(io::Error::from_raw_os_error(libc::ECONNREFUSED));
+    }
+    Ok(())
 }
 
 fn libc_time(span: Duration) -> libc::timeval {
@@ -140,5 +150,27 @@ impl Write for Stream {
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket().as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::socket::{SockaddrIn, bind, getsockname};
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_with_itself_is_refused() {
+        let (family, kind) = (AddressFamily::Inet, SockType::Stream);
+        let socket = socket(family, kind, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        bind(socket.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, 0)).unwrap();
+        let own: SockaddrIn = getsockname(socket.as_raw_fd()).unwrap();
+        connect(socket.as_raw_fd(), &own).unwrap();
+        let refused = refuse_itself(&TcpStream::from(socket)).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        assert!(Socket::tcp(address.ip(), address.port(), Duration::from_secs(9)).is_ok());
     }
 }
