@@ -14,22 +14,22 @@ use super::durable::{self, TablesHere};
 use super::finding::Finding;
 use super::postgres;
 use super::servers::{self, Assessment, Other};
-use super::survey::{Survey, assessment, judge, who};
+use super::survey::{Survey, Tried, assessment, judge, who};
 use super::words::{self, NotSeen};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
 use crate::commands::question::{begin, listener_of};
 use crate::db::server_facts::{
-    ask_keeps_attributes, ask_login, ask_sees_all, is_mariadb, is_replica, median, ping,
-    usage_of_account, usage_of_server,
+    SessionInfo, ask_keeps_attributes, ask_login, ask_sees_all, is_mariadb, is_replica, median,
+    ping, usage_of_account, usage_of_server,
 };
 use crate::db::{ConnectOptions, Connector, Fault, Kind, Session};
 use crate::isolated::link::{Arrival, Link, cut, next};
 use crate::isolated::process::{detach, die_with, end, fork_isolated};
 use crate::isolated::query::Message;
 use crate::lock::named::{Opening, Probe, Reached, await_waiter, end_session};
-use crate::lock::rows::{RowProbe, clock_of};
+use crate::lock::rows::{RowProbe, TablesFound, clock_of};
 use crate::lock::{DEFAULT_TTL, Introduction};
 use crate::schema::Tables;
 
@@ -193,18 +193,8 @@ impl Examiner<'_> {
         };
         self.report(words::holders(keeps_attributes, sees_all));
         self.report(words::connections(usage, of_account));
-        let tables = TablesHere {
-            tables: &Tables::of_connection(self.connection),
-            info: &info,
-            found: &tables,
-            fault: tried.fault.as_ref(),
-        };
-        self.report(tables.finding());
-        self.servers(&server, &assessment, &tried.others)?;
-        self.times(has_locks)?;
-        self.report_all(tried.span.map(durable::commit));
-        self.report_all(hand_over.map(words::hand_over));
-        Ok(())
+        self.examine_tables(&info, &tables, &tried, &assessment)?;
+        self.measure(has_locks, tried.span, hand_over)
     }
 
     /// As [`Examiner::examine`], on PostgreSQL.
@@ -231,16 +221,38 @@ impl Examiner<'_> {
         };
         let facts = postgres::facts(&mut self.session)?;
         self.report_all(facts);
+        self.examine_tables(&info, &tables, &tried, &assessment)?;
+        self.measure(has_locks, tried.span, hand_over)
+    }
+
+    /// Reports which tables exist, which locks exclude on each server, and compares the clocks.
+    fn examine_tables(
+        &mut self,
+        info: &SessionInfo,
+        found: &TablesFound,
+        tried: &Tried,
+        assessment: &Assessment,
+    ) -> Result<(), Fault> {
         let tables = TablesHere {
             tables: &Tables::of_connection(self.connection),
-            info: &info,
-            found: &tables,
+            info,
+            found,
             fault: tried.fault.as_ref(),
         };
         self.report(tables.finding());
-        self.servers(&server, &assessment, &tried.others)?;
+        let server = self.session.to_string();
+        self.servers(&server, assessment, &tried.others)
+    }
+
+    /// Measures and reports how long things take: also the commit of a durable lock, and the hand-over between two sessions.
+    fn measure(
+        &mut self,
+        has_locks: bool,
+        commit: Option<Duration>,
+        hand_over: Option<Duration>,
+    ) -> Result<(), Fault> {
         self.times(has_locks)?;
-        self.report_all(tried.span.map(durable::commit));
+        self.report_all(commit.map(durable::commit));
         self.report_all(hand_over.map(words::hand_over));
         Ok(())
     }
