@@ -11,8 +11,8 @@ use crate::run::{Conclusion, Fallback, supervise};
 use crate::settings::cli::CommandLine;
 use crate::settings::{self, IfUnreachable, ReportTo, Run};
 use crate::supervise::{
-    Asides, Ended, Inherited, Poller, Report, RunOutcome, RunRecord, Signals, change, of_grant,
-    wanted,
+    Asides, Inherited, Poller, Report, ReportedEnd, ReportedRun, RunOutcome, RunRecord, Signals,
+    change, of_grant, wanted,
 };
 
 /// Runs the command, reports on it if requested, and returns dblock's exit.
@@ -30,11 +30,11 @@ pub fn run(command_line: CommandLine) -> anyhow::Result<Ending> {
         Failure::new(Reason::OsRefused, line)
     })?;
     let inherited = signals.inherited();
-    let ended = run_under_lock(&run, log, signals, &mut run_record);
+    let exit = run_under_lock(&run, log, signals, &mut run_record);
     if run.report.is_some() || run.hooks != Hooks::default() {
-        report_on(&run, log, inherited, &run_record, &ended);
+        report_on(&run, log, inherited, &run_record, &exit);
     }
-    ended
+    exit
 }
 
 /// Writes the report, and runs what is to be run at the end. None of that changes how dblock ends.
@@ -43,16 +43,16 @@ fn report_on(
     log: Log,
     inherited: Inherited,
     record: &RunRecord,
-    ended: &anyhow::Result<Ending>,
+    exit: &anyhow::Result<Ending>,
 ) {
     let job = &run.job;
-    let report = Report::of(Ended {
+    let report = Report::of(ReportedRun {
         name: job.lock.name.to_string(),
         slot_names: &job.slot_names,
         program: job.program(),
         requested: job.started,
         record,
-        exit: ended.as_ref().copied(),
+        end: ReportedEnd::Exited(exit.as_ref().copied()),
         attempt: None,
         jobs: Vec::new(),
     });

@@ -26,8 +26,8 @@ use crate::history::{DIED, RunEnd};
 use crate::keeper::Place;
 use crate::lock::{Grant, Lease};
 use crate::supervise::{
-    Cause, Child, Command, Ended, LockEventKind, Outlet, Output, Report, RunOutcome, RunRecord,
-    Signals, Sink, Started, Surroundings, of_grant, pipe,
+    Cause, Child, Command, LockEventKind, Outlet, Output, Report, ReportedEnd, ReportedRun,
+    RunOutcome, RunRecord, Signals, Sink, Started, Surroundings, of_grant, pipe,
 };
 
 /// What an attempt's command is started for.
@@ -275,32 +275,32 @@ fn report(
     record: &RunRecord,
     exit: Result<Ending, &anyhow::Error>,
 ) -> Report {
-    Report::of(ended(job, attempt, record, exit))
+    Report::of(reported(job, attempt, record, ReportedEnd::Exited(exit)))
 }
 
 /// The report of an attempt whose host has died.
 pub fn report_of_the_dead(job: &Job, attempt: &Attempt, will_retry: bool) -> Report {
     let mut record = RunRecord::begin();
     record.tick = Some(attempt.shown.clone());
-    let run = ended(job, attempt, &record, Ok(Ending::Code(0)));
-    let mut report = Report::of_the_dead(run, &format!("{}: {DIED}", job.name));
+    let why = format!("{}: {DIED}", job.name);
+    let mut report = Report::of(reported(job, attempt, &record, ReportedEnd::Died(&why)));
     report.will_retry = will_retry;
     report
 }
 
-fn ended<'a>(
+fn reported<'a>(
     job: &Job,
     attempt: &Attempt,
     record: &'a RunRecord,
-    exit: Result<Ending, &'a anyhow::Error>,
-) -> Ended<'a> {
-    Ended {
+    end: ReportedEnd<'a>,
+) -> ReportedRun<'a> {
+    ReportedRun {
         name: job.name.to_string(),
         slot_names: &[],
         program: program(job),
         requested: SystemTime::now() - record.requested.elapsed(),
         record,
-        exit,
+        end,
         attempt: Some(attempt.number),
         jobs: Vec::new(),
     }

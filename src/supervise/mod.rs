@@ -34,7 +34,7 @@ pub use output::{Kept, Outlet, Output, Round, Sink, Tail, pipe};
 pub use plan::{Plan, RunnerOf};
 pub use poller::Poller;
 pub use record::{LockEventKind, RunOutcome, RunRecord};
-pub use report::{Ended, Report};
+pub use report::{Report, ReportedEnd, ReportedRun};
 pub use runner::Runner;
 pub use signals::{Inherited, Received, Signals};
 pub use started::Started;

@@ -108,7 +108,7 @@ pub struct RunRecord {
     /// When the command was started.
     pub started: Option<SystemTime>,
     /// How the command ended; its processes in the background may run on.
-    pub ended: Option<CommandEnd>,
+    pub command_end: Option<CommandEnd>,
     pub outcome: RunOutcome,
     /// The line of a skip.
     pub message: Option<String>,
@@ -132,7 +132,7 @@ impl RunRecord {
             acquired: None,
             waited: Duration::ZERO,
             started: None,
-            ended: None,
+            command_end: None,
             outcome: RunOutcome::default(),
             message: None,
             lock: LockHistory::default(),
@@ -150,7 +150,7 @@ impl RunRecord {
     /// The command, which was `started` at this moment, has ended. Returns how long it ran.
     pub fn end_command(&mut self, started: Moment, ending: Ending) -> Duration {
         let ran = started.elapsed();
-        self.ended = Some(CommandEnd {
+        self.command_end = Some(CommandEnd {
             at: SystemTime::now(),
             moment: Moment::now(),
             ending,
@@ -173,13 +173,13 @@ impl RunRecord {
         self.add(LockEventKind::Reacquired, &detail);
     }
 
-    /// The outcome, dblock's exit code, and the signal that the command died of, or that ended dblock's wait.
-    pub fn summary(&self, ended: Result<Ending, &anyhow::Error>) -> Summary {
-        let reason = ended.err().map(|error| {
+    /// The outcome of a run that ended with this `exit` of dblock's own, its exit code, and the signal that the command died of, or that ended dblock's wait.
+    pub fn summary(&self, exit: Result<Ending, &anyhow::Error>) -> Summary {
+        let reason = exit.err().map(|error| {
             let failure = error.downcast_ref::<Failure>();
             failure.map_or(Reason::Internal, |failure| failure.reason)
         });
-        let exit_code = match (ended, reason) {
+        let exit_code = match (exit, reason) {
             (Ok(Ending::Code(code)), _) => code,
             (Ok(Ending::Signal(signal)), _) => u8::try_from(128 + signal).unwrap_or(u8::MAX),
             (Err(_), reason) => reason.unwrap_or(Reason::Internal).code(),
@@ -197,13 +197,13 @@ impl RunRecord {
             (None, RunOutcome::Skipped) => Outcome::Skipped,
             (None, RunOutcome::Interrupted) => Outcome::Interrupted,
         };
-        let signal = match (self.ended.map(|end| end.ending), ended) {
+        let signal = match (self.command_end.map(|end| end.ending), exit) {
             (Some(Ending::Signal(signal)), _) | (None, Ok(Ending::Signal(signal))) => {
                 Some(name_of(signal))
             }
             _ => None,
         };
-        let message = ended.err().map(|error| format!("{error:#}"));
+        let message = exit.err().map(|error| format!("{error:#}"));
         Summary {
             outcome,
             exit_code,
@@ -212,17 +212,17 @@ impl RunRecord {
         }
     }
 
-    /// What the history records of a run that has ended like this.
-    pub fn run_end(&self, ended: Result<Ending, &anyhow::Error>) -> RunEnd {
-        let summary = self.summary(ended);
+    /// What the history records of a run that ended with this `exit` of dblock's own.
+    pub fn run_end(&self, exit: Result<Ending, &anyhow::Error>) -> RunEnd {
+        let summary = self.summary(exit);
         let message = self.with_loss(summary.outcome, summary.message);
-        let ended_ago = self.ended.map(|end| end.moment.elapsed());
+        let ended_ago = self.command_end.map(|end| end.moment.elapsed());
         RunEnd {
             succeeded: summary.outcome == Outcome::Ran && summary.exit_code == 0,
             outcome: summary.outcome,
             exit_code: Some(summary.exit_code),
             signal: summary.signal,
-            ran: self.ended.map(|end| end.ran),
+            ran: self.command_end.map(|end| end.ran),
             ended_ago: ended_ago.unwrap_or_default(),
             message: message.map(|message| cut(&message)),
         }

@@ -21,8 +21,16 @@ const LONGEST_LINE: usize = 4095;
 /// Longest text in characters. It is halved until the line is short enough.
 const LONGEST_TEXT: usize = 400;
 
-/// A run that has ended.
-pub struct Ended<'a> {
+/// How the run that is reported came to its end.
+pub enum ReportedEnd<'a> {
+    /// This was dblock's own exit.
+    Exited(Result<Ending, &'a anyhow::Error>),
+    /// Its host or its worker has died, as this message says. Nobody knows more.
+    Died(&'a str),
+}
+
+/// A run that is reported.
+pub struct ReportedRun<'a> {
     /// The lock, or the queue.
     pub name: String,
     /// The names of the slots, in their order; empty where they have none.
@@ -32,8 +40,7 @@ pub struct Ended<'a> {
     /// When the lock was requested, by this host's clock.
     pub requested: SystemTime,
     pub record: &'a RunRecord,
-    /// dblock's own exit.
-    pub exit: Result<Ending, &'a anyhow::Error>,
+    pub end: ReportedEnd<'a>,
     /// The number of the attempt, from 1, of a tick or a job of a queue; `None`: it is neither.
     pub attempt: Option<u32>,
     /// The jobs of the queue that the command was for; none where it was for no queue.
@@ -83,17 +90,23 @@ struct LockEventJson {
 
 impl Report {
     /// The report of this run. No attempt follows, as far as it says.
-    pub fn of(run: Ended) -> Self {
+    pub fn of(run: ReportedRun) -> Self {
         let host = gethostname().unwrap_or_default();
         let record = run.record;
         let slot = record.grant.map(|grant| grant.slot);
         let slot_name = slot.and_then(|slot| run.slot_names.get(slot as usize));
-        let Summary {
-            outcome,
-            exit_code,
-            signal,
-            message,
-        } = record.summary(run.exit);
+        let (outcome, exit_code, signal, message) = match run.end {
+            ReportedEnd::Exited(exit) => {
+                let Summary {
+                    outcome,
+                    exit_code,
+                    signal,
+                    message,
+                } = record.summary(exit);
+                (outcome, Some(exit_code), signal, message)
+            }
+            ReportedEnd::Died(message) => (Outcome::Failed, None, None, Some(message.to_owned())),
+        };
         Self {
             name: run.name,
             slot,
@@ -112,26 +125,16 @@ impl Report {
             requested: moment(run.requested),
             acquired: record.acquired.map(moment),
             started: record.started.map(moment),
-            ended: record.ended.map(|end| moment(end.at)),
+            ended: record.command_end.map(|end| moment(end.at)),
             waited_seconds: seconds(record.waited),
-            ran_seconds: record.ended.map(|end| seconds(end.ran)),
+            ran_seconds: record.command_end.map(|end| seconds(end.ran)),
             outcome: outcome.word(),
-            exit_code: Some(exit_code),
+            exit_code,
             signal,
             lock_events: record.lock.events.iter().map(lock_event).collect(),
             lock_events_omitted: record.lock.omitted,
             message,
             dblock_version: env!("CARGO_PKG_VERSION"),
-        }
-    }
-
-    /// The report of a run of a host or a worker that has died, with this message. Nobody knows more.
-    pub fn of_the_dead(run: Ended, message: &str) -> Self {
-        Self {
-            outcome: Outcome::Failed.word(),
-            exit_code: None,
-            message: Some(message.to_owned()),
-            ..Self::of(run)
         }
     }
 

@@ -14,8 +14,8 @@ use crate::base::text::shown;
 use crate::keeper::Place;
 use crate::queue::{JobEnd, LONGEST_ERROR, Queue, Rescued, WORKER_DIED, retry_delay};
 use crate::supervise::{
-    Cause, Change, Child, Command, Ended, Hook, Output, Report, RunOutcome, RunRecord, Signals,
-    Sink, Started, Surroundings, Tail, change, pipe, program_of, wanted,
+    Cause, Change, Child, Command, Hook, Output, Report, ReportedEnd, ReportedRun, RunOutcome,
+    RunRecord, Signals, Sink, Started, Surroundings, Tail, change, pipe, program_of, wanted,
 };
 
 /// Longest argument in bytes, with its final NUL (execve(2)).
@@ -183,13 +183,13 @@ impl JobCommand {
             record.outcome = RunOutcome::TimedOut;
         }
         let tasks: Vec<Task> = outcomes.iter().map(|(task, _)| task.clone()).collect();
-        let mut report = Report::of(Ended {
+        let mut report = Report::of(ReportedRun {
             name: spec.queue.clone(),
             slot_names: &[],
             program: program_of(&spec.command),
             requested: SystemTime::now() - record.requested.elapsed(),
             record,
-            exit: Ok(exit),
+            end: ReportedEnd::Exited(Ok(exit)),
             attempt: tasks.iter().map(|task| task.attempt).max(),
             jobs: tasks.iter().map(|task| task.id).collect(),
         });
@@ -203,19 +203,16 @@ impl JobCommand {
 /// What is to be run after the jobs of a dead worker.
 pub fn hooks_for_the_dead(spec: &Spec, rescued: &Rescued) -> Vec<Hook> {
     let record = RunRecord::begin();
-    let mut report = Report::of_the_dead(
-        Ended {
-            name: spec.queue.clone(),
-            slot_names: &[],
-            program: program_of(&spec.command),
-            requested: SystemTime::now(),
-            record: &record,
-            exit: Ok(Ending::Code(0)),
-            attempt: Some(rescued.attempt),
-            jobs: rescued.jobs.clone(),
-        },
-        WORKER_DIED,
-    );
+    let mut report = Report::of(ReportedRun {
+        name: spec.queue.clone(),
+        slot_names: &[],
+        program: program_of(&spec.command),
+        requested: SystemTime::now(),
+        record: &record,
+        end: ReportedEnd::Died(WORKER_DIED),
+        attempt: Some(rescued.attempt),
+        jobs: rescued.jobs.clone(),
+    });
     report.will_retry = rescued.will_retry;
     let jobs: Vec<_> = rescued.jobs.iter().map(u64::to_string).collect();
     let mut changes = vec![
