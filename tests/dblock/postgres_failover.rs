@@ -3,8 +3,8 @@
 use std::process::Stdio;
 
 use crate::harness::{
-    Dblock, Kind, PgBouncer, Running, SOON, Server, Watcher, eventually, eventually_gone, unique,
-    works,
+    Crontab, Dblock, Kind, PgBouncer, Running, SOON, Server, Tables, Watcher, eventually,
+    eventually_gone, unique, works,
 };
 use crate::postgres_servers::{both, standby_of};
 
@@ -148,4 +148,38 @@ fn a_durable_lock_is_held_through_a_pooler_of_sessions_and_outlives_its_session(
     drop(run.take_stdin());
     run.wait().expect_code(3).expect_silence();
     works(Dblock::run(server, &name));
+}
+
+#[test]
+fn a_server_of_another_cluster_is_taken_however_many_fail_overs_it_has_seen() {
+    let first = Server::private_with(Kind::Postgres, &["-c", "restore_command=false"]);
+    // Servers of one kind are copies of one cluster.
+    let other = Server::newer_postgres();
+    // As after a fail-over: it reads its log to the end, and goes on with a new timeline.
+    first.stop();
+    std::fs::write(first.dir.join("data/recovery.signal"), "").unwrap();
+    let all = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+    std::fs::set_permissions(first.dir.join("data/recovery.signal"), all).unwrap();
+    first.start();
+    let timeline = "pg_walfile_name(pg_current_wal_lsn()) LIKE '00000002%'";
+    eventually("it has a new timeline", SOON, || {
+        first.postgres().is(timeline)
+    });
+    let (url, name) = (both(&first, other), unique("cluster"));
+    let crontab = Crontab::alone(&first, "#: job\n0 0 1 1 * true");
+    let there = Tables::named(other, &crontab.tables.database);
+    there.init().output().expect_code(0);
+    let mut daemon = crontab.daemon(&[]).env("DBLOCK_URL", &url).spawn();
+    daemon.wait_stderr("dblock: ready: ", SOON);
+    let run = Dblock::run_at(&url, &name).arg("-v").stdin(Stdio::piped());
+    let mut run = run.sh("echo began; cat; exit 5").spawn();
+    run.wait_line("began", SOON);
+    first.kill();
+    run.wait_stderr("reacquired after", SOON);
+    eventually("the daemon is there", SOON, || {
+        there.rows::<u8>("SELECT 1 FROM dblock_cron_daemons") == [1]
+    });
+    drop(run.take_stdin());
+    run.wait_within(SOON).expect_code(5);
+    crate::harness::crontab::end(daemon);
 }

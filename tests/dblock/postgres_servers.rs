@@ -271,7 +271,7 @@ fn granting(version: &str, granted: Granted) -> FakePostgres {
         ("idle", some(granted.idle_limit)),
         ("version", some(granted.version)),
         ("nodes", some(granted.nodes[0])),
-        ("timeline", some("1")),
+        ("timeline", some("7/1")),
     ]);
     FakePostgres::start(welcome(7, version, &[]), move |asked| {
         let answers = asked.matches("/* dblock ").count().max(1);

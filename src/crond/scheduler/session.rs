@@ -9,7 +9,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::cron::open;
-use crate::db::{Fault, Session};
+use crate::db::{Fault, Session, Timeline};
 use crate::keeper::{Duty, NoAnswer, capped};
 use crate::lock::named::{Request, number_of_shared};
 use crate::lock::rows::{RowLock, SharedServer};
@@ -30,8 +30,8 @@ pub(super) struct SharedSession {
     pub is_new: bool,
     /// Whether it holds the daemon's own lock, so that no older session of the daemon is left.
     pub is_only: bool,
-    /// The timeline of its PostgreSQL, which grows with each fail-over; zero: unknown.
-    pub timeline: u32,
+    /// The timeline of its PostgreSQL, which grows with each fail-over; `None`: unknown.
+    pub timeline: Option<Timeline>,
     /// How long the server keeps it when this process is silent: no longer than the shortest TTL.
     pub limit: Duration,
 }

@@ -14,7 +14,8 @@ use crate::db::wire::Code;
 pub const TIMELINE: &str = "timeline";
 
 /// The functions that tell it: see [`super::sql::TIMELINE`].
-const OF_TIMELINE: [&str; 3] = [
+const OF_TIMELINE: [&str; 4] = [
+    "pg_control_system",
     "pg_control_checkpoint",
     "pg_walfile_name",
     "pg_current_wal_lsn",

@@ -9,9 +9,11 @@ mod login;
 mod sessions;
 pub mod sql;
 mod stream;
+mod timeline;
 mod wire;
 
 pub use account::Account;
 pub use facts::{Facts, ask_facts};
 pub use fault::{NO_PRIVILEGE, NO_TABLE, TIMELINE};
 pub use sessions::ask_sessions;
+pub use timeline::{Timeline, ask_timeline};

@@ -11,9 +11,10 @@ pub const NOW: &str = "clock_timestamp()";
 /// for all rows, so a key can be searched for it, and the planner knows how many rows that are.
 pub const ASKED: &str = "statement_timestamp()";
 
-/// The server's timeline, which grows with each fail-over. What the control file has is that of the last checkpoint, and after a promotion
-/// that is still to come.
-pub const TIMELINE: &str = "CASE WHEN pg_is_in_recovery() THEN (SELECT timeline_id FROM pg_control_checkpoint()) \
+/// The server's [timeline](super::timeline::Timeline): its cluster, `/`, and the number. What the control file has is the number of the last
+/// checkpoint, and after a promotion that is still to come.
+pub const TIMELINE: &str = "(SELECT system_identifier FROM pg_control_system()) || '/' || \
+     CASE WHEN pg_is_in_recovery() THEN (SELECT timeline_id FROM pg_control_checkpoint()) \
      ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int END";
 
 /// The server's dates end with the year 294276.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::base::exit::{Failure, Reason};
 use crate::db::cluster::is_wsrep;
-use crate::db::{Ask, Fault, Kind, Session, ask_session_info, ask_value, postgres_sql};
+use crate::db::{Fault, Kind, Session, Timeline, ask_session_info, ask_timeline};
 
 /// A server must keep an idle session at least this long: whole seconds, with room for a renewal and for the command's end.
 const SHORTEST_IDLE_LIMIT: Duration = Duration::from_secs(4);
@@ -111,15 +111,18 @@ pub fn refuse_postgres(session: &Session) -> Result<(), Fault> {
 }
 
 /// Why a server is passed over on which less has happened than on the one before.
-pub const OLDER_TIMELINE: &str = "it is the server from before a fail-over: its timeline is older";
+const OLDER_TIMELINE: &str = "it is the server from before a fail-over: its timeline is older";
 
 /// The number of a session that has several locks and other uses, as its server knows it. On PostgreSQL this comes before anything is set or
 /// locked there: it shows a pooler that may share sessions, and a server from before a fail-over. `timeline` is that of the server before,
-/// and then this one's; zero: unknown.
+/// and then this one's; `None`: unknown.
 ///
 /// # Errors
 /// As [`refuse_postgres`], and for such a pooler or server; any fault of a statement.
-pub fn number_of_shared(timeline: &mut u32, session: &mut Session) -> Result<u64, Fault> {
+pub fn number_of_shared(
+    timeline: &mut Option<Timeline>,
+    session: &mut Session,
+) -> Result<u64, Fault> {
     let login = session.handshake_id();
     if session.kind() != Kind::Postgres {
         return Ok(login);
@@ -135,15 +138,22 @@ pub fn number_of_shared(timeline: &mut u32, session: &mut Session) -> Result<u64
         Err(Fault::NoSuchVariable(_)) => None,
         found => found?,
     };
-    if found.is_some_and(|found| found < *timeline) {
-        return Err(Fault::Gone(OLDER_TIMELINE.to_owned()));
-    }
-    *timeline = found.unwrap_or_default();
+    advance(timeline, found)?;
     Ok(number)
 }
 
-fn ask_timeline() -> Ask<'static, Option<u32>> {
-    ask_value("timeline", format!("SELECT {}", postgres_sql::TIMELINE))
+/// Goes from the `latest` timeline to the one that was `found`.
+///
+/// # Errors
+/// [`Fault::Gone`]: that is of a server from before a fail-over.
+pub fn advance(latest: &mut Option<Timeline>, found: Option<Timeline>) -> Result<(), Fault> {
+    if let (Some(found), Some(latest)) = (found, *latest)
+        && found.is_older_than(latest)
+    {
+        return Err(Fault::Gone(OLDER_TIMELINE.to_owned()));
+    }
+    *latest = found;
+    Ok(())
 }
 
 /// The server's traits, from the answer to a session's first step. A missing value counts as fit.
@@ -157,7 +167,7 @@ pub struct ServerTraits {
     /// Whether it is one node of several, on PostgreSQL.
     pub is_one_of_several: bool,
     /// Its timeline, on PostgreSQL: it grows with each fail-over.
-    pub timeline: Option<u32>,
+    pub timeline: Option<Timeline>,
 }
 
 /// Whether a variable is on, which is a number on most servers, and `ON` or `OFF` on some.
@@ -172,7 +182,7 @@ impl ServerTraits {
         wait_timeout: Option<u64>,
         version_comment: Option<String>,
         wsrep_on: Option<String>,
-        timeline: Option<u32>,
+        timeline: Option<Timeline>,
     ) -> Self {
         Self {
             idle_limit: wait_timeout.map(Duration::from_secs),

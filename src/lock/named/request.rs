@@ -4,7 +4,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::fitness::{Fitness, OLDER_TIMELINE, ServerTraits, Unfit, refuse_postgres};
+use super::fitness::{Fitness, ServerTraits, Unfit, advance, refuse_postgres};
 use super::queue::{Answer, Plan};
 use super::statements::{
     Statements, ask_is_one_of_several, release_once, set_idle_timeout, shorten_idle_timeout,
@@ -15,7 +15,7 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::db::server_facts::READ_ONLY;
-use crate::db::{Ask, Client, Fault, Kind, OWN_ATTRIBUTES, Session, claims, client};
+use crate::db::{Ask, Client, Fault, Kind, OWN_ATTRIBUTES, Session, Timeline, claims, client};
 use crate::lock::{Caller, Holder, Holders, Lease, LockSpec, MOST_NAMED, Name, Wait};
 
 /// The pause before the next attempt, after an unclear answer, an interrupted statement or a lost session.
@@ -55,8 +55,8 @@ pub struct Request {
     pub(super) has_waited: bool,
     /// Notifies the next one in line, which this one has left; `None`: that is done.
     pub(super) waking: Option<Ask<'static, ()>>,
-    /// The latest timeline of a PostgreSQL that it was on; zero: none is known.
-    timeline: u32,
+    /// The latest timeline of a PostgreSQL that it was on; `None`: none is known.
+    timeline: Option<Timeline>,
     /// Whether an earlier session may hold the run id lock.
     pub(super) may_have_ghost: bool,
     pub(super) verbosity: Verbosity,
@@ -92,7 +92,7 @@ impl Request {
                 Accepts::Fit
             },
             since: None,
-            timeline: 0,
+            timeline: None,
             has_waited: false,
             waking: None,
             may_have_ghost: false,
@@ -296,13 +296,7 @@ impl Request {
         session: &mut Session,
     ) -> Result<Fitness, Fault> {
         self.check_writes(is_read_only)?;
-        if traits
-            .timeline
-            .is_some_and(|timeline| timeline < self.timeline)
-        {
-            return Err(Fault::Gone(OLDER_TIMELINE.to_owned()));
-        }
-        self.timeline = traits.timeline.unwrap_or_default();
+        advance(&mut self.timeline, traits.timeline)?;
         if self.kind == Kind::Postgres && traits.may_be_one_of_several() {
             traits.is_one_of_several = session.run(&ask_is_one_of_several())?;
         }
