@@ -1,34 +1,12 @@
 //! The attempts of a tick with a row: starts the next one, and ends one. Each change is conditional on the run of the previous attempt. If
 //! two daemons take over the same tick, only one succeeds, and a late one changes nothing.
 
-use std::time::Duration;
-
 use super::super::rules::{AttemptEnd, RunState};
-use super::daemons::DaemonFacts;
-use super::look::TickRow;
-use super::reasons::too_late;
+use super::entry::{Abandon, Finish, Retake};
 use super::statements::{OVER, text};
 use crate::db::{Ask, Batch, Reply, ask, batch, named};
 use crate::history::Outcome;
 use crate::schema::Tables;
-
-/// Takes a tick for another attempt by a daemon. Returns whether that succeeded.
-pub struct Retake<'a> {
-    /// dblock's tables.
-    pub tables: &'a Tables,
-    /// The daemon that takes it.
-    pub daemon: &'a DaemonFacts,
-    /// The tick as it was read.
-    pub seen: &'a TickRow,
-    /// The number of failures so far.
-    pub failures: u32,
-    /// The id of the new run.
-    pub run: &'a str,
-    /// The program that will start.
-    pub program: &'a str,
-    /// Why the previous attempt failed, if its own processes have not recorded that.
-    pub why: Option<&'a str>,
-}
 
 impl Retake<'_> {
     /// Whether it was taken.
@@ -42,31 +20,7 @@ impl Retake<'_> {
     }
 }
 
-/// Gives up a tick, because it is too late for the next attempt. The history records that.
-pub struct Abandon<'a> {
-    /// dblock's tables.
-    pub tables: &'a Tables,
-    /// The daemon that gives it up.
-    pub daemon: &'a DaemonFacts,
-    /// The tick as it was read.
-    pub seen: &'a TickRow,
-    /// The tick as text.
-    pub shown: &'a str,
-    /// The id of a new run, for the history.
-    pub id: &'a str,
-    /// The program that does not start.
-    pub program: &'a str,
-    /// Why the previous attempt failed, if its own processes have not recorded that.
-    pub why: Option<&'a str>,
-}
-
 impl Abandon<'_> {
-    /// What the history says.
-    pub(super) fn message(&self) -> String {
-        let why = too_late(self.seen.attempt + 1, self.shown);
-        format!("{}: {why}", self.seen.name)
-    }
-
     /// The statements. Whether it was given up by them.
     pub fn batch(&self) -> Batch<'static, bool> {
         let mut statements = vec!["BEGIN".to_owned()];
@@ -76,36 +30,7 @@ impl Abandon<'_> {
     }
 }
 
-/// Ends an attempt: the tick is over, or will be tried again after a delay. It can be repeated.
-pub struct Finish<'a> {
-    /// dblock's tables.
-    pub tables: &'a Tables,
-    /// The tick.
-    pub name: &'a str,
-    pub tick: i64,
-    /// The run of the attempt.
-    pub run: &'a str,
-    /// The delay before the next attempt; `None`: the tick is over.
-    pub retry: Option<Duration>,
-    /// How the attempt ended.
-    pub end: AttemptEnd,
-    /// The number of failures so far.
-    pub failures: u32,
-    /// The reason, if the run's own processes have not recorded one.
-    pub why: Option<&'a str>,
-    /// Statements that record how its command ended, if nobody else has.
-    pub records: &'a [String],
-}
-
 impl Finish<'_> {
-    /// How the run has ended.
-    pub(super) fn outcome(&self) -> Outcome {
-        match self.end {
-            AttemptEnd::Returned => Outcome::Interrupted,
-            _ => Outcome::Failed,
-        }
-    }
-
     /// The statements, for a transaction.
     pub fn statements(&self) -> Vec<String> {
         let own = text(self.tables).finish(self).into_iter();

@@ -1,41 +1,9 @@
 //! A daemon's row: whether it is alive, how many commands it runs at once, and which of its jobs differ from those in force.
 
+use super::entry::{DaemonFacts, Register};
 use super::statements::text;
 use crate::db::{Ask, Batch, ask, batch, command, named, no_answer};
 use crate::schema::Tables;
-
-/// A job that is in no file is deleted after this many days.
-pub const FORGOTTEN_AFTER: u32 = 30;
-
-/// The facts that a daemon registers.
-#[derive(Debug, Clone)]
-pub struct DaemonFacts {
-    /// An id of 32 hex digits, which no other daemon has.
-    pub id: String,
-    /// Its host.
-    pub host: String,
-    /// Its process there.
-    pub pid: i32,
-    /// The user of the operating system.
-    pub user: String,
-    /// How many commands it runs at once.
-    pub slots: u32,
-}
-
-/// Registers a daemon, or updates its row. Returns the server's time.
-pub struct Register<'a> {
-    /// dblock's tables.
-    pub tables: &'a Tables,
-    /// The daemon.
-    pub facts: &'a DaemonFacts,
-    /// The number of jobs in its file, and a hash of them.
-    pub jobs: (usize, &'a str),
-    /// The jobs with another schedule than the one in force, and those with other differences. One name in each line.
-    pub disagrees: &'a str,
-    pub differs: &'a str,
-    /// How long it counts as alive, in seconds.
-    pub lease: u64,
-}
 
 impl Register<'_> {
     /// The server's time.
@@ -84,7 +52,7 @@ pub fn retire(tables: &Tables, daemon: &DaemonFacts, after: u64) -> Batch<'stati
     Batch::written(all.map(|sql| named("cron retire", sql)).collect())
 }
 
-/// Deletes old rows: daemons that are gone, and jobs that were in no file for [`FORGOTTEN_AFTER`] days, with their ticks. A daemon without
+/// Deletes old rows: daemons that are gone, and jobs that were in no file for [`FORGOTTEN_AFTER`](super::entry::FORGOTTEN_AFTER) days, with their ticks. A daemon without
 /// a successor on its host and for its user is kept for a week, for [`ask_file_before`].
 pub fn prune(tables: &Tables) -> [Ask<'static, ()>; 3] {
     text(tables).prune().map(|sql| command("cron prune", sql))

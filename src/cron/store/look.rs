@@ -2,53 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::publish::{JobRow, read_job};
+use super::entry::{CLOCK, DAEMON, JOB, JobRow, Look, TICK, TickRow};
+use super::publish::read_job;
 use super::statements::text;
-use crate::cron::rules::taken::TickFacts;
 use crate::db::{Ask, Fault, LIST, Row, Rows, ask, no_answer};
-use crate::schema::Tables;
-
-/// A tick's row.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TickRow {
-    /// The job.
-    pub name: String,
-    /// The tick.
-    pub tick: i64,
-    /// The run of the latest attempt.
-    pub run: String,
-    /// The number of attempts, and how many of them count as failures.
-    pub attempt: u32,
-    pub failures: u32,
-    /// The daemon that has it; `None`: none.
-    pub daemon: Option<String>,
-    /// When to try it again. If its daemon is silent, since when.
-    pub start_at: Option<i64>,
-    /// When its command was about to start, if it was.
-    pub started_at: Option<i64>,
-    /// Since when no attempt could start its command; `None`: the latest did, or there was none.
-    pub unstarted_at: Option<i64>,
-    /// Whether the tick may be taken over: the run does not hold its lock, and its daemon has been silent for the TTL, or has not recorded
-    /// the run's end for a while.
-    pub is_orphan: bool,
-}
-
-impl TickRow {
-    /// What the rules need of it.
-    pub fn facts(&self) -> TickFacts {
-        TickFacts {
-            tick: self.tick,
-            failures: self.failures,
-            start_at: self.start_at,
-            unstarted_at: self.unstarted_at,
-        }
-    }
-
-    /// Whether it waits for an earlier tick of its job.
-    pub fn is_waiting(&self) -> bool {
-        self.daemon.is_none() && self.start_at.is_none()
-    }
-}
 
 /// The result of a look.
 #[derive(Debug, Default)]
@@ -67,43 +24,6 @@ pub struct Seen {
     pub is_registered: bool,
 }
 
-/// Looks at the tables.
-pub struct Look<'a> {
-    /// dblock's tables.
-    pub tables: &'a Tables,
-    /// The daemon that asks.
-    pub daemon: &'a str,
-    /// Only reads jobs that are due or have changed since this moment; `None`: all.
-    pub since: Option<i64>,
-}
-
-/// A run's keeper records its end. Within this many seconds its daemon should then record what happens to the tick.
-pub(super) const UNRECORDED: u32 = 5;
-
-/// The kinds of rows in the answer, each with columns of its own; the others are NULL.
-pub(super) const NOW: u8 = 0;
-pub(super) const JOB: u8 = 1;
-pub(super) const TICK: u8 = 2;
-pub(super) const DAEMON: u8 = 3;
-
-/// The columns of the answer, besides the kind.
-const COLUMNS: &str = "name next settled triggered is_paused schedule zone definition seen now is_registered tick run attempt failures \
-                       daemon start_at started_at unstarted_at is_orphan";
-
-/// The beginning of a SELECT of rows of one kind, which have these columns. `null` writes the NULL of a column.
-pub(super) fn select(
-    kind: u8,
-    columns: &[(&str, String)],
-    null: impl Fn(&str) -> &'static str,
-) -> String {
-    let all = COLUMNS.split(' ').map(|column| {
-        let given = columns.iter().find(|(name, _)| *name == column);
-        let value = given.map_or_else(|| null(column), |(_, value)| value);
-        format!(", {value} AS {column}")
-    });
-    format!("SELECT {kind} AS kind{}", all.collect::<String>())
-}
-
 impl Look<'_> {
     /// What there is to see.
     pub fn ask(&self) -> Ask<'static, Seen> {
@@ -117,7 +37,7 @@ impl Seen {
         let mut seen = Self::default();
         for row in rows.iter() {
             match row.get("kind")? {
-                NOW => {
+                CLOCK => {
                     seen.now = row.get("now")?;
                     seen.is_registered = row.get("is_registered")?;
                 }

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::super::rules::{self, Count};
 use super::super::{Schedule, Zone};
+use super::entry::{DaemonFacts, JobRow, Skipped};
 use super::publish::read_job;
 use super::reasons::ticks;
 use super::statements::text;
-use super::{DaemonFacts, JobRow};
 use crate::base::exit::{Failure, Reason};
 use crate::db::server_facts::{READ_ONLY, is_read_only};
 use crate::db::{Ask, Connector, Fault, Session, ask, command};
@@ -41,18 +41,6 @@ pub fn reach(connector: &Connector, tables: &Tables, writes: bool) -> Result<Ses
             Err(_) => sleep(connector.pause()),
         }
     }
-}
-
-/// Skipped ticks, for the history.
-pub(super) struct Skipped<'a> {
-    pub name: &'a str,
-    /// The last of them.
-    pub tick: i64,
-    /// Who has skipped them.
-    pub by: &'a DaemonFacts,
-    /// The id of the row.
-    pub id: &'a str,
-    pub message: String,
 }
 
 fn no_such_job(name: &str) -> Fault {

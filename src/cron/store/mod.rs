@@ -3,6 +3,7 @@
 
 mod attempts;
 mod daemons;
+mod entry;
 mod list;
 mod look;
 mod manage;
@@ -11,25 +12,21 @@ mod reasons;
 mod settle;
 mod statements;
 
-pub use attempts::{Abandon, Claim, Finish, Retake, ask_run, in_transaction};
-pub use daemons::{
-    DaemonFacts, Register, ask_file_before, leave, prune, renew, retire, stop_taking,
+pub use attempts::{Claim, ask_run, in_transaction};
+pub use daemons::{ask_file_before, leave, prune, renew, retire, stop_taking};
+pub use entry::{
+    Abandon, DaemonFacts, Definition, Finish, JobRow, Look, Publish, Register, Retake, SettleStep,
+    TickRow, UNSEEN,
 };
 pub use list::{LastRun, Listed, ListedDaemon, ListedJob, ListedTick, list};
-pub use look::{Look, TickRow};
 pub use manage::{pause, reach, resume, trigger};
-pub use publish::{Definition, JobRow, Publish, ask_jobs, goes_on_after, latest_next, touch};
-pub use settle::{Settle, SettleStep};
-
-use std::time::Duration;
+pub use publish::{ask_jobs, goes_on_after, latest_next, touch};
+pub use settle::Settle;
 
 use crate::base::exit::{Failure, Reason};
 use crate::db::server_facts::{READ_ONLY, is_read_only};
 use crate::db::{Ask, Fault, Kind, Session, ask, command, quoted_identifier};
 use crate::schema::{self, Tables, postgres_end_when_idle};
-
-/// Each minute a daemon notes the jobs in its file. A job that was not noted for this long is in no file.
-pub const UNSEEN: Duration = Duration::from_secs(180);
 
 /// Prepares a session for a daemon. The server must take writes, and have the tables. It ends the session after this many seconds of
 /// silence.

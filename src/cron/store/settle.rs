@@ -1,28 +1,10 @@
 //! Settles ticks: moves the job's row forward, and records which tick runs, waits or is skipped, all in one transaction.
 
-use super::super::rules::Settlement;
-use super::JobRow;
-use super::daemons::DaemonFacts;
-use super::publish::{Definition, read_job};
+use super::entry::{DaemonFacts, JobRow, SettleStep};
+use super::publish::read_job;
 use super::statements::text;
 use crate::db::{Batch, batch};
 use crate::schema::Tables;
-
-/// The settlement of one job's ticks.
-pub struct SettleStep<'a> {
-    /// The job.
-    pub job: &'a Definition,
-    /// Shows a tick as text, in the job's zone.
-    pub shown: Box<dyn Fn(i64) -> String + 'a>,
-    /// The settlement.
-    pub settlement: &'a Settlement,
-    /// A new id, which is also that of the run, if a tick runs.
-    pub id: &'a str,
-    /// The program that will start.
-    pub program: String,
-    /// How long a daemon must be silent before another one takes over, in seconds.
-    pub ttl: u64,
-}
 
 /// Settles the ticks of several jobs in one transaction.
 pub struct Settle<'a> {
@@ -43,21 +25,6 @@ pub struct Settled {
     pub row: JobRow,
     /// The id of the step that changed it last.
     pub changed_by: Option<String>,
-}
-
-impl SettleStep<'_> {
-    /// The skipped ticks: an id, the tick, and the reason, for each row of the history.
-    pub(super) fn skips(&self) -> impl Iterator<Item = (String, i64, String)> {
-        let skips = self.settlement.skips.iter().enumerate();
-        skips.map(|(number, skip)| {
-            let message = skip.why.words(skip, &*self.shown);
-            (
-                format!("{:.30}{number:02x}", self.id),
-                skip.ticks.1,
-                format!("{}: {message}", self.job.name),
-            )
-        })
-    }
 }
 
 impl Settle<'_> {

@@ -7,13 +7,10 @@ mod postgres;
 
 use std::time::Duration;
 
-use super::UNSEEN;
-use super::attempts::{Abandon, Finish, Retake};
-use super::daemons::{DaemonFacts, Register};
-use super::look::{Look, TickRow};
-use super::manage::Skipped;
-use super::publish::{Definition, NewJob, Publish};
-use super::settle::SettleStep;
+use super::entry::{
+    Abandon, DaemonFacts, Definition, Finish, Look, NewJob, Publish, Register, Retake, SettleStep,
+    Skipped, TickRow, UNSEEN,
+};
 use crate::base::text::printable;
 use crate::cron::rules::{AttemptEnd, Fate};
 use crate::db::Kind;
@@ -577,4 +574,18 @@ pub trait CronText: Words {
 /// A condition as a number.
 fn flag(condition: &str) -> String {
     format!("CASE WHEN {condition} THEN 1 ELSE 0 END")
+}
+
+/// The columns of the answer to a [`Look`], besides the kind.
+const COLUMNS_OF_LOOK: &str = "name next settled triggered is_paused schedule zone definition seen now is_registered tick run attempt failures \
+                       daemon start_at started_at unstarted_at is_orphan";
+
+/// The beginning of a SELECT of rows of one kind, which have these columns. `null` writes the NULL of a column.
+fn select(kind: u8, columns: &[(&str, String)], null: impl Fn(&str) -> &'static str) -> String {
+    let all = COLUMNS_OF_LOOK.split(' ').map(|column| {
+        let given = columns.iter().find(|(name, _)| *name == column);
+        let value = given.map_or_else(|| null(column), |(_, value)| value);
+        format!(", {value} AS {column}")
+    });
+    format!("SELECT {kind} AS kind{}", all.collect::<String>())
 }

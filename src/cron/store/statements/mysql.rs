@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use super::{CronText, Names, OVER, Words};
+use super::{CronText, Names, OVER, Words, select};
 use crate::cron::rules::LARGEST_LAG;
-use crate::cron::store::daemons::{DaemonFacts, FORGOTTEN_AFTER, Register};
-use crate::cron::store::look::{DAEMON, JOB, Look, NOW, TICK, UNRECORDED, select};
-use crate::cron::store::publish::{Definition, NewJob, Publish, settled_until};
+use crate::cron::store::entry::{
+    CLOCK, DAEMON, DaemonFacts, Definition, FORGOTTEN_AFTER, JOB, Look, NewJob, Publish, Register,
+    TICK, UNRECORDED, settled_until,
+};
 use crate::cron::store::reasons::IN_NO_FILE;
 use crate::db::sql::{
     after, after_seconds, micros, moment, now_micros, optional_moment, optional_text, seconds_ago,
@@ -202,7 +203,7 @@ impl CronText for MySqlCron {
             "(SELECT COUNT(*) FROM {daemons} WHERE daemon = {})",
             text_literal(look.daemon)
         );
-        let now = select(NOW, &[("now", now_micros()), ("is_registered", own_rows)]);
+        let now = select(CLOCK, &[("now", now_micros()), ("is_registered", own_rows)]);
         let start_at = "IF(t.daemon IS NULL, t.start_at, COALESCE(r.ended_at, d.gone_at, d.renewed_at + INTERVAL t.ttl_seconds SECOND, \
                         t.started_at, t.tick))";
         let is_orphan = format!(

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use super::{CronText, Names, OVER, Words};
 use crate::cron::rules::LARGEST_LAG;
-use crate::cron::store::daemons::{DaemonFacts, FORGOTTEN_AFTER, Register};
-use crate::cron::store::look::{self, DAEMON, JOB, Look, TICK, UNRECORDED};
-use crate::cron::store::publish::{Definition, NewJob, Publish, settled_until};
+use crate::cron::store::entry::{
+    CLOCK, DAEMON, DaemonFacts, Definition, FORGOTTEN_AFTER, JOB, Look, NewJob, Publish, Register,
+    TICK, UNRECORDED, settled_until,
+};
 use crate::cron::store::reasons::IN_NO_FILE;
 use crate::db::postgres_sql::{
     ASKED, NOW, after, after_seconds, micros, moment, optional_moment, optional_text, seconds_ago,
@@ -43,7 +44,7 @@ fn null(column: &str) -> &'static str {
 
 /// The beginning of a SELECT of rows of one kind.
 fn select(kind: u8, columns: &[(&str, String)]) -> String {
-    look::select(kind, columns, null)
+    super::select(kind, columns, null)
 }
 
 /// Writes the statements.
@@ -245,7 +246,7 @@ impl CronText for PostgresCron {
             text_literal(look.daemon)
         );
         let now = select(
-            look::NOW,
+            CLOCK,
             &[("now", micros(ASKED)), ("is_registered", own_rows)],
         );
         let start_at = "CASE WHEN t.daemon IS NULL THEN t.start_at ELSE coalesce(r.ended_at, d.gone_at, \
