@@ -123,7 +123,9 @@ all_servers_with_tables! {
         for is_durable in [false, true] {
             let name = unique("gone");
             let records = Records::new();
-            let [sh, c, script] = records.command_around(0, "trap '' TERM; echo running; sleep 2.5");
+            let go = records.path().join("go");
+            let until_told = format!("trap '' TERM; echo running; until test -e {}; do sleep 0.05; done", go.display());
+            let [sh, c, script] = records.command_around(0, &until_told);
             let mut first = Dblock::run(server, &name).without_terminal().args(["--ttl", "30", "-k", "9"]).command([sh, c, script]).spawn();
             first.wait_line("running", SOON);
             let next = || if is_durable { Dblock::run(server, &name) } else { plain(server, &name) };
@@ -135,8 +137,15 @@ all_servers_with_tables! {
             killing.wait().expect_signal(Signal::SIGKILL);
             next().command(records.command(9)).output().expect_code(75);
             // Another one waits for the same end.
-            let again = kill(server, &name).output();
-            expect_told(&again, &["its command has ended"]);
+            let killer = || {
+                let query = "SELECT kill_requested_by FROM dblock.dblock_locks WHERE name = ?";
+                server.watcher().exec::<String>(query, (&name,)).unwrap()
+            };
+            let dead = killer();
+            let again = kill(server, &name).spawn();
+            eventually("it has asked, too", SOON, || killer() != dead);
+            std::fs::write(go, "").unwrap();
+            expect_told(&again.wait(), &["its command has ended"]);
             first.wait().expect_code(74);
             waits.wait().expect_code(0);
             records.assert_no_overlap();
@@ -163,9 +172,12 @@ all_servers_with_tables! {
         let (mut dblock, command) = holder(server, &name, &["--ttl", "12"]);
         let session = server.holder(&name).expect("it is held");
         let account = other_account(server);
+        // Before the next renewal.
+        let stopped = Frozen::new(dblock.keeper(Some(command)));
         let told = kill(server, &name).user(&account).args(["--wait", "0"]).output();
         told.expect_code(75).expect_stdout("").expect_one_line("it sees the request when it next renews the lock, within 3s");
         assert!(runs(command) && dblock.is_running() && server.has_session(session));
+        drop(stopped);
         let told = kill(server, &name).user(&account).output();
         expect_told(&told, &["its command has ended, after", "now it is free"]);
         assert!(!runs(command));

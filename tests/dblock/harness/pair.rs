@@ -86,7 +86,11 @@ impl Server {
             admin.run(&format!(
                 "ALTER SYSTEM SET default_transaction_read_only = {read_only}"
             ));
-            return admin.run("SELECT pg_reload_conf()");
+            admin.run("SELECT pg_reload_conf()");
+            let is_read_only = "current_setting('default_transaction_read_only')::boolean";
+            return eventually("new sessions know it", SOON, || {
+                self.postgres().is(is_read_only) == read_only
+            });
         }
         self.admin()
             .query_drop(format!("SET GLOBAL read_only = {value}"))
