@@ -13,6 +13,7 @@ use super::output::print;
 use super::question::{Asker, Question};
 use super::queue::{OfQueue, add};
 use super::status::{Locks, take_census};
+use super::watch::Watched;
 use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::file;

@@ -50,6 +50,8 @@ pub struct Common {
     pub json: bool,
     /// When its tables have colors. It has no meaning for a command without `--color`.
     pub color: Color,
+    /// How often to show the table again; `None`: once. It has no meaning for a command without `--watch`.
+    pub watch: Option<Duration>,
 }
 
 /// The settings of `dblock kill`.
@@ -353,11 +355,17 @@ fn with_common<T>(
 }
 
 fn read_common(sources: &mut Sources, log: Log, part: Part) -> Result<Common, Failure> {
+    let watch = own_optional(sources, &cli::output::WATCH, value::interval)?;
+    let connection = connection(sources, log, part)?;
+    if watch.is_some() {
+        password::check_that_it_stays(&connection.password, "--watch", "more than once")?;
+    }
     Ok(Common {
         json: sources.is_on("json"),
         color: sources.value("color", Color::read)?,
-        connection: connection(sources, log, part)?,
+        connection,
         log,
+        watch,
     })
 }
 

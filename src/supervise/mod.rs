@@ -32,7 +32,7 @@ pub use hook::{Hook, wanted};
 pub use inherited::was_closed;
 pub use output::{Kept, Outlet, Output, Round, Sink, Tail, pipe};
 pub use plan::{Plan, RunnerOf};
-pub use poller::Poller;
+pub use poller::{Poller, Source};
 pub use record::{LockEventKind, RunOutcome, RunRecord};
 pub use report::{Ended, Report};
 pub use runner::Runner;

@@ -12,7 +12,7 @@ mod history;
 mod init;
 pub mod kill;
 pub mod metrics;
-mod output;
+pub mod output;
 pub mod queue;
 mod release;
 pub mod renew;
@@ -308,7 +308,7 @@ pub fn variables() -> impl Iterator<Item = (&'static str, &'static str)> {
 fn value(setting: &Setting, matches: &mut ArgMatches) -> Option<OsString> {
     match setting.takes {
         Takes::Secret => None,
-        Takes::Value(_) => matches.remove_one(setting.name),
+        Takes::Value(_) | Takes::ValueOr(..) => matches.remove_one(setting.name),
         Takes::List(_) => {
             let values: Vec<OsString> = matches.remove_many(setting.name)?.collect();
             Some(values.join(OsStr::new(",")))
