@@ -77,6 +77,7 @@ mod postgres_tables;
 mod postgres_versions;
 mod postgres_waiting;
 mod process_one;
+mod progress;
 mod queue_admin;
 mod queue_clusters;
 mod queue_create;

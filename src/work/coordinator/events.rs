@@ -31,6 +31,7 @@ impl Plan for Coordinator<'_> {
     fn advance(&mut self) -> Option<anyhow::Result<Ending>> {
         self.check_deadlines();
         self.start_commands();
+        self.show_progress();
         self.take_turn()
     }
 
@@ -62,6 +63,7 @@ impl Plan for Coordinator<'_> {
             }
         }
         if signal == Signal::SIGTSTP {
+            self.progress.line.clear();
             self.runner.poller.signals.stop();
         }
     }
@@ -103,6 +105,7 @@ impl Plan for Coordinator<'_> {
                     self.claims.take_in(claimed, File::from(file));
                 }
             }
+            FromClaimer::Left(left) => self.progress.left = Some(left),
             FromClaimer::Gone(claims) => self.drop_claims(&claims),
             FromClaimer::TurnOver { nothing_due } => {
                 self.claims.handed.clear();
