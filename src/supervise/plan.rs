@@ -173,6 +173,15 @@ pub trait Plan: Sized {
         Ok(())
     }
 
+    /// Handles the messages that have arrived.
+    fn hear(&mut self) {
+        while self.runner().peer.is_readable() {
+            if let Some((message, descriptor)) = self.runner().peer.receive() {
+                self.on_message(message, descriptor);
+            }
+        }
+    }
+
     /// Reaps the process with the session, if it has ended.
     fn reap_peer(&mut self) {
         if self.runner().peer.is_unreaped() {
@@ -206,6 +215,11 @@ pub trait Plan: Sized {
 
     /// Handles commands and other programs that have ended, and reaps orphans.
     fn reap(&mut self) {
+        let mut commands = self.runner().commands.iter();
+        if commands.any(|command| command.running.was_killed_aside()) {
+            // Why, that process has said before.
+            self.hear();
+        }
         let (mut at, round) = (0, Round::begin());
         while let Some(command) = self.runner().take_ended(&mut at) {
             self.on_over(command, round);
