@@ -122,7 +122,7 @@ impl RowKilling<'_> {
                 }
                 self.named.slot = Some(slot);
             }
-            let held = rows.held(std::slice::from_ref(name), self.inspector())?;
+            let held = self.held(&rows)?;
             let slot = match self.slot(&rows, &held)? {
                 Some(Ok(slot)) => slot,
                 Some(Err(several)) => return Ok(Ended::Named(Killed::SeveralHolders(several))),
@@ -446,10 +446,25 @@ impl RowKilling<'_> {
         })
     }
 
+    /// The rows of this lock.
+    fn held(&mut self, rows: &Rows) -> Result<Vec<HeldRow>, Fault> {
+        let name = self.named.name;
+        let mut held = Vec::new();
+        for row in rows.held(std::slice::from_ref(name), self.inspector())? {
+            let session = row.session.filter(|_| name.key().is_some());
+            let client = session.map(|id| self.named.client(id)).transpose()?;
+            let said = client.as_ref().and_then(|client| client.claims.as_ref());
+            if row.is_of(name, said) {
+                held.push(row);
+            }
+        }
+        Ok(held)
+    }
+
     /// Who holds the slot now, by its row or its named lock.
     fn now(&mut self, rows: &Rows, slot: u32) -> Result<Option<Client>, Fault> {
         let name = self.named.name;
-        let held = rows.held(std::slice::from_ref(name), self.inspector())?;
+        let held = self.held(rows)?;
         if let Some(row) = held.into_iter().find(|row| row.slot == slot) {
             return Ok(Some(self.victim(&row)?.client.unwrap_or_default()));
         }
