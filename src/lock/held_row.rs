@@ -115,6 +115,11 @@ impl HeldRow {
                 .is_some_and(|writes| writes <= MOST_WRITES)
     }
 
+    /// Whether the slot's row, read `later`, shows that the owner has released it without a renewal in between.
+    pub fn is_released_next(&self, later: &Self) -> bool {
+        self.was_released(later) && later.write_id == self.write_id + 1
+    }
+
     /// Whether only a release can explain that another caller was granted the slot after this time: the lock had not expired by then, and
     /// has no owner name by which it could be taken over.
     pub fn was_released_within(&self, elapsed: Duration) -> bool {
