@@ -66,6 +66,13 @@ pub fn trigger(command_line: CommandLine) -> anyhow::Result<Ending> {
             "no dblock cron run has {name} in its file any more; it does not run"
         ));
     }
-    print_done(log, format_args!("triggered {name}"));
+    if runners.was_triggered {
+        print_done(
+            log,
+            format_args!("{name} was triggered before, and has not started since"),
+        );
+    } else {
+        print_done(log, format_args!("triggered {name}"));
+    }
     Ok(Ending::Code(0))
 }

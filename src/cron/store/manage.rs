@@ -80,6 +80,8 @@ pub struct Runners {
     pub daemons: u64,
     /// Whether no daemon has had the job in its file for a while.
     pub is_in_no_file: bool,
+    /// Whether the job was triggered before, and has not started since.
+    pub was_triggered: bool,
 }
 
 /// Triggers a job. Returns who could run it. After a temporary fault nothing was changed, and it can be repeated.
@@ -114,10 +116,14 @@ fn trigger_uncommitted(
     tables: &Tables,
     session: &mut Session,
 ) -> Result<Runners, Fault> {
-    if session.change(&command("cron trigger", text(tables).trigger(name)))? == 0 {
+    let Some((_, job)) = session.run(&ask_job(tables, name))? else {
         return Err(no_such_job(name));
-    }
-    session.run(&ask_runners(tables, name))
+    };
+    session.run(&command("cron trigger", text(tables).trigger(name)))?;
+    Ok(Runners {
+        was_triggered: job.triggered.is_some(),
+        ..session.run(&ask_runners(tables, name))?
+    })
 }
 
 fn ask_runners(tables: &Tables, name: &str) -> Ask<'static, Runners> {
@@ -126,6 +132,7 @@ fn ask_runners(tables: &Tables, name: &str) -> Ask<'static, Runners> {
         Ok(Runners {
             daemons: row.get("daemons")?,
             is_in_no_file: row.get::<u64>("unseen")? == 1,
+            was_triggered: false,
         })
     })
 }
