@@ -130,6 +130,7 @@ fn gather(metrics: &Metrics, asker: &mut Asker<Item>) -> Result<(), Fault> {
         inspector,
         tables,
         answers,
+        ..
     } = asker;
     let kind = inspector.session.kind();
     let info = inspector.session.run(&ask_session_info(kind))?;

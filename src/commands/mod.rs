@@ -1,6 +1,7 @@
 //! One file for each subcommand. A subcommand that asks a server is a [`question`], and prints its answer by [`output`] and [`table`].
 
 pub mod acquire;
+pub mod audit;
 pub mod check;
 pub mod config;
 pub mod cron;

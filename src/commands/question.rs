@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
 use crate::db::{ConnectOptions, Connector, Fault, Session};
+use crate::history::{Deed, prune_deeds};
 use crate::isolated::client;
 use crate::isolated::link::{Arrival, Link, cut, next};
 use crate::isolated::query::{self, Limits, Message};
@@ -123,6 +124,9 @@ impl<'a> Question<'a> {
     ) -> Result<(), Failure> {
         let mut asker = self.connect(link, parent)?;
         self.explained(work(&mut asker), &asker)?;
+        if asker.has_acted {
+            let _ = prune_deeds(&asker.tables, &mut asker.inspector.session);
+        }
         drop(asker);
         let _ = link.send(&Message::<T>::Done);
         Ok(())
@@ -163,6 +167,7 @@ impl<'a> Question<'a> {
             inspector,
             tables,
             answers: Answers(Rc::clone(link), PhantomData),
+            has_acted: false,
         })
     }
 
@@ -200,9 +205,29 @@ pub struct Asker<T> {
     pub tables: Tables,
     /// Where the answers go.
     pub answers: Answers<T>,
+    /// Whether something may have been recorded that somebody did.
+    has_acted: bool,
 }
 
 impl<T> Asker<T> {
+    /// As [`Asker::again`], for what somebody does, which is recorded.
+    ///
+    /// # Errors
+    /// As [`Asker::again`].
+    pub fn act<R>(
+        &mut self,
+        work: impl FnMut(&Tables, &mut Session) -> Result<R, Fault>,
+    ) -> Result<R, Fault> {
+        self.has_acted = true;
+        self.again(work)
+    }
+
+    /// Records what somebody has done. If that fails, it is done all the same.
+    pub fn record(&mut self, deed: &Deed) {
+        self.has_acted = true;
+        let _ = deed.record(&self.tables, &mut self.inspector.session);
+    }
+
     /// Does something to the tables, again after each temporary fault. After such a fault it must have changed nothing, or be repeatable.
     ///
     /// # Errors

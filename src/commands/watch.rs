@@ -26,7 +26,7 @@ use crate::isolated::query::{Finished, Heard, Message, Progress};
 use crate::settings::Color;
 use crate::supervise::{Poller, Signals, Source};
 use frame::Frame;
-use screen::{Keys, Screen};
+use screen::{Key, Screen};
 
 /// A session that would be idle for longer is not kept.
 const LONGEST_IDLE: Duration = Duration::from_secs(30);
@@ -176,10 +176,10 @@ impl<A: Watched, W: FnMut(&mut Asker<A::Item>) -> Result<(), Fault>> Watch<'_, A
                 }
             }
             if ready.contains(&Source::Keys) {
-                match Screen::keys() {
-                    Keys::Quit => return Ok(Ending::Code(0)),
-                    Keys::Gone => return Ok(Ending::Signal(Signal::SIGHUP as i32)),
-                    Keys::Other => {}
+                match Screen::key() {
+                    Key::Quit => return Ok(Ending::Code(0)),
+                    Key::Gone => return Ok(Ending::Signal(Signal::SIGHUP as i32)),
+                    Key::Other => {}
                 }
             }
             if self.screen.has_unwritten() {

@@ -262,6 +262,16 @@ pub fn history(command_line: CommandLine) -> Result<(Filter, Common), Failure> {
     })
 }
 
+/// Reads how much `dblock audit` shows at most; `None`: all.
+///
+/// # Errors
+/// As [`run()`].
+pub fn audit(command_line: CommandLine) -> Result<(Option<usize>, Common), Failure> {
+    with_common(command_line.settings, Part::Everywhere, |sources| {
+        own(sources, &cli::audit::LIMIT, value::limit)
+    })
+}
+
 /// Reads the settings of `dblock kill`.
 ///
 /// # Errors

@@ -17,6 +17,7 @@ mod a_cron_soak;
 #[path = "queue_soak.rs"]
 mod a_queue_soak;
 
+mod audit;
 mod authentication;
 mod check;
 mod clusters;

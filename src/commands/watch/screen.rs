@@ -43,9 +43,9 @@ pub struct Screen {
     unwritten: Vec<u8>,
 }
 
-/// What was typed.
+/// A key that was pressed.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Keys {
+pub enum Key {
     /// A `q`.
     Quit,
     /// Nothing that has a meaning.
@@ -178,14 +178,14 @@ impl Screen {
         Ok(())
     }
 
-    /// What was typed since.
-    pub fn keys() -> Keys {
-        let mut bytes = [0; 64];
-        match nix::unistd::read(io::stdin(), &mut bytes) {
-            Ok(0) if is_hung_up(io::stdin().as_fd()) => Keys::Gone,
-            Ok(read) if bytes[..read].iter().any(|key| b"qQ".contains(key)) => Keys::Quit,
-            Ok(_) | Err(Errno::EINTR | Errno::EAGAIN) => Keys::Other,
-            Err(_) => Keys::Gone,
+    /// The next key that was pressed. What is typed after the one that ends this is for the shell.
+    pub fn key() -> Key {
+        let mut key = [0];
+        match nix::unistd::read(io::stdin(), &mut key) {
+            Ok(0) if is_hung_up(io::stdin().as_fd()) => Key::Gone,
+            Ok(1) if b"qQ".contains(&key[0]) => Key::Quit,
+            Ok(_) | Err(Errno::EINTR | Errno::EAGAIN) => Key::Other,
+            Err(_) => Key::Gone,
         }
     }
 }

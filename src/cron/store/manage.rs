@@ -12,6 +12,7 @@ use super::{DaemonFacts, JobRow};
 use crate::base::exit::{Failure, Reason};
 use crate::db::server_facts::{READ_ONLY, is_read_only};
 use crate::db::{Ask, Connector, Fault, Session, ask, command};
+use crate::history::Deed;
 use crate::schema::{self, Tables};
 use std::thread::sleep;
 
@@ -67,10 +68,28 @@ fn no_such_job(name: &str) -> Fault {
 /// # Errors
 /// [`Fault::Final`] if there is no such job; any other fault of a statement.
 pub fn pause(name: &str, tables: &Tables, session: &mut Session) -> Result<(), Fault> {
-    match session.change(&command("cron pause", text(tables).pause(name)))? {
-        0 => Err(no_such_job(name)),
-        _ => Ok(()),
-    }
+    in_transaction("pause", session, |session| {
+        match session.change(&command("cron pause", text(tables).pause(name)))? {
+            0 => Err(no_such_job(name)),
+            _ => record("cron pause", name, None, tables, session),
+        }
+    })
+}
+
+/// Records what somebody does to a job.
+fn record(
+    action: &'static str,
+    name: &str,
+    detail: Option<&str>,
+    tables: &Tables,
+    session: &mut Session,
+) -> Result<(), Fault> {
+    let deed = Deed {
+        action,
+        object: name,
+        detail,
+    };
+    deed.record(tables, session)
 }
 
 /// The daemons that could run a job.
@@ -120,6 +139,9 @@ fn trigger_uncommitted(
         return Err(no_such_job(name));
     };
     session.run(&command("cron trigger", text(tables).trigger(name)))?;
+    if job.triggered.is_none() {
+        record("cron trigger", name, None, tables, session)?;
+    }
     Ok(Runners {
         was_triggered: job.triggered.is_some(),
         ..session.run(&ask_runners(tables, name))?
@@ -186,6 +208,7 @@ fn resume_uncommitted(
     let last = due.map(|(_, last)| last);
     let text = text(tables);
     session.run(&command("cron resume", text.resume(name, next, last)))?;
+    record("cron resume", name, None, tables, session)?;
     let Some((first, last)) = due else {
         return Ok(Count::NONE);
     };

@@ -4,6 +4,7 @@
 
 pub mod acquire;
 mod argument;
+pub mod audit;
 mod check;
 mod config;
 pub mod connection;
@@ -50,6 +51,8 @@ pub enum Subcommand {
     Release,
     /// `dblock history`
     History,
+    /// `dblock audit`
+    Audit,
     /// `dblock metrics`
     Metrics,
     /// `dblock cron`, and its subcommand.
@@ -201,6 +204,7 @@ const SUBCOMMANDS: &[Definition] = &[
     renew::DEFINITION,
     release::DEFINITION,
     history::DEFINITION,
+    audit::DEFINITION,
     metrics::DEFINITION,
 ];
 
