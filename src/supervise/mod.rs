@@ -31,6 +31,7 @@ pub use environment::{Change, change, of_grant};
 pub use hook::{Hook, wanted};
 pub use inherited::was_closed;
 pub use output::{Kept, Outlet, Output, Round, Sink, Tail, pipe};
+pub use outputs::Outputs;
 pub use plan::{Plan, RunnerOf};
 pub use poller::{Poller, Source};
 pub use record::{LockEventKind, RunOutcome, RunRecord};

@@ -100,7 +100,9 @@ pub trait Plan: Sized {
                 let runner = self.runner();
                 runner.peer.end();
                 let asides = std::mem::take(&mut runner.asides);
-                if let Err(error) = asides.finish(&mut runner.poller, runner.log) {
+                if let Err(error) =
+                    asides.finish(&mut runner.poller, &mut runner.outputs, runner.log)
+                {
                     runner
                         .log
                         .warning(format_args!("cannot wait: {}", in_words(&error)));
@@ -119,13 +121,15 @@ pub trait Plan: Sized {
         let runner = self.runner();
         runner.outputs.flush(runner.log);
         let running = runner.commands.iter().map(|command| &command.output);
-        let (wanted, look_again) = runner.outputs.wanted(running);
+        let all = running.chain(&runner.asides.outputs);
+        let (wanted, look_again) = runner.outputs.wanted(all);
         let deadline = own.into_iter().chain(runner.deadline()).chain(look_again);
         let peer = runner.peer.wanted().map(|link| (Source::Peer, link));
         let others = wanted.into_iter().chain(peer);
         let ready = runner.poller.wait(deadline.min(), others)?;
         if ready.contains(&Source::Output) {
             runner.outputs.pass_on(&mut runner.commands);
+            runner.outputs.pass_on_beside(&mut runner.asides.outputs);
             for (output, rest) in runner.outputs.take_over(|_| false) {
                 self.on_output_over(output, rest);
             }

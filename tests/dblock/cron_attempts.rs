@@ -496,7 +496,7 @@ fn a_tick_that_was_ended_while_its_daemon_was_stopped_is_over_for_the_daemon_too
     let command = "echo run >>{}; exec sleep 600";
     let crontab = Crontab::new(server, &job("--kill-after 1s --retries 3", command));
     let hook = format!(
-        "echo hook $DBLOCK_RESULT ${{DBLOCK_WILL_RETRY-}} >>{}",
+        "echo hook $DBLOCK_RESULT ${{DBLOCK_WILL_RETRY-}} >>{}; echo out; echo err >&2",
         quoted(&crontab.record())
     );
     let daemon = crontab.start(&["--on-failure", &hook]);
@@ -512,6 +512,12 @@ fn a_tick_that_was_ended_while_its_daemon_was_stopped_is_over_for_the_daemon_too
         said.contains("was ended by ") && !said.contains("; again "),
         "{said}"
     );
+    // What it prints has the job's name in front, as the output of the job.
+    let lines = ["out", "err"].map(|line| format!("\n{}: {line}\n", crontab.name("job")));
+    eventually("both lines are there", SOON, || {
+        let said = daemon.stderr();
+        lines.iter().all(|line| said.contains(line))
+    });
     crontab.eventually_idle();
     end(daemon);
 }
