@@ -1,6 +1,7 @@
 //! `dblock history`: which runs there were, where and when, and how they ended.
 
 use std::collections::VecDeque;
+use std::fmt::Write;
 use std::io::{self, IsTerminal};
 use std::time::{Duration, SystemTime};
 
@@ -107,10 +108,12 @@ impl Watched for Runs {
 
 /// How a person gets the page after the table.
 fn hint(next: Option<&str>) -> String {
-    match next.filter(|_| io::stdout().is_terminal()) {
-        Some(next) => format!("\nolder runs: add --after {next}\n"),
-        None => String::new(),
+    let mut text = String::new();
+    if let Some(next) = next.filter(|_| io::stdout().is_terminal()) {
+        text.push('\n');
+        let _ = writeln!(text, "older runs: add --after {next}");
     }
+    text
 }
 
 fn message(run: &Entry) -> Option<&str> {

@@ -172,8 +172,8 @@ impl<'a> Question<'a> {
     }
 
     /// A fault of what was asked, with what to do about it.
-    fn explained<T>(&self, asked: Result<(), Fault>, asker: &Asker<T>) -> Result<(), Failure> {
-        asked.map_err(|fault| {
+    fn explained<T>(&self, outcome: Result<(), Fault>, asker: &Asker<T>) -> Result<(), Failure> {
+        outcome.map_err(|fault| {
             let session = &asker.inspector.session;
             let fault = (self.explain)(fault, &asker.tables, session);
             fault.into_failure(&session.to_string())

@@ -5,6 +5,8 @@ mod frame;
 mod screen;
 
 use std::env;
+use std::fmt::Write;
+use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime};
 
@@ -24,12 +26,15 @@ use crate::isolated::link::{Link, next};
 use crate::isolated::process::{end, fork_isolated};
 use crate::isolated::query::{Finished, Heard, Message, Progress};
 use crate::settings::Color;
-use crate::supervise::{Poller, Signals, Source};
+use crate::supervise::{Poller, Received, Signals, Source};
 use frame::Frame;
 use screen::{Key, Screen};
 
 /// A session that would be idle for longer is not kept.
 const LONGEST_IDLE: Duration = Duration::from_secs(30);
+
+/// How long a session is kept: a server that has lost its part in a fail-over may keep it for ever.
+const LONGEST_SESSION: Duration = Duration::from_secs(60);
 
 /// How soon after a failure to connect again, at the earliest.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -108,6 +113,7 @@ fn command_line(command: &str) -> String {
 struct Process {
     pid: Pid,
     link: Link,
+    begun: Moment,
     /// How far the question is.
     progress: Progress,
     /// Whether it waits to be told to ask again.
@@ -169,8 +175,13 @@ impl<A: Watched, W: FnMut(&mut Asker<A::Item>) -> Result<(), Fault>> Watch<'_, A
             }
             let ready = self.wait()?;
             if ready.contains(&Source::Signals) {
-                while let Some(received) = self.poller.signals.next().map_err(cannot_wait)? {
-                    if let Some(ending) = self.on_signal(received.signal)? {
+                while let Some(received) = self
+                    .poller
+                    .signals
+                    .next()
+                    .map_err(|error| cannot_wait(&error))?
+                {
+                    if let Some(ending) = self.on_signal(received)? {
                         return Ok(ending);
                     }
                 }
@@ -197,8 +208,8 @@ impl<A: Watched, W: FnMut(&mut Asker<A::Item>) -> Result<(), Fault>> Watch<'_, A
             None => Some(self.next_question),
         };
         let deadline = [deadline, self.next_draw].into_iter().flatten().min();
-        let stdin = std::io::stdin();
-        let stdout = std::io::stdout();
+        let stdin = io::stdin();
+        let stdout = io::stdout();
         let reads = PollFlags::POLLIN;
         let mut others = vec![(Source::Keys, PollFd::new(stdin.as_fd(), reads))];
         if let Some(process) = &self.process {
@@ -208,12 +219,14 @@ impl<A: Watched, W: FnMut(&mut Asker<A::Item>) -> Result<(), Fault>> Watch<'_, A
             let terminal = PollFd::new(stdout.as_fd(), PollFlags::POLLOUT);
             others.push((Source::Outlet, terminal));
         }
-        self.poller.wait(deadline, others).map_err(cannot_wait)
+        self.poller
+            .wait(deadline, others)
+            .map_err(|error| cannot_wait(&error))
     }
 
     /// Acts on a signal; the ending, if it ends this. SIGTERM and the like end it as any program, Ctrl-C as `watch(1)` and `top(1)`.
-    fn on_signal(&mut self, signal: Signal) -> Result<Option<Ending>, Failure> {
-        let signals = &mut self.poller.signals;
+    fn on_signal(&mut self, received: Received) -> Result<Option<Ending>, Failure> {
+        let (signal, signals) = (received.signal, &mut self.poller.signals);
         match signal {
             Signal::SIGWINCH => {}
             Signal::SIGTSTP => {
@@ -221,8 +234,8 @@ impl<A: Watched, W: FnMut(&mut Asker<A::Item>) -> Result<(), Fault>> Watch<'_, A
                 signals.act_on(signal);
                 self.screen.enter_again()?;
             }
-            // Whoever sent SIGSTOP, the shell has had the terminal since.
-            Signal::SIGCONT => self.screen.take()?,
+            // Somebody has sent SIGSTOP, and the shell has had the terminal since.
+            Signal::SIGCONT if !received.ends_stop => self.screen.retake()?,
             Signal::SIGINT if signals.act_on(signal) => return Ok(Some(Ending::Code(0))),
             _ if signals.act_on(signal) => return Ok(Some(Ending::Signal(signal as i32))),
             _ => return Ok(None),
@@ -259,6 +272,7 @@ impl<A: Watched, W: FnMut(&mut Asker<A::Item>) -> Result<(), Fault>> Watch<'_, A
         self.process = Some(Process {
             pid,
             link,
+            begun: Moment::now(),
             progress: Progress::new(limits),
             is_idle: false,
         });
@@ -311,7 +325,8 @@ impl<A: Watched, W: FnMut(&mut Asker<A::Item>) -> Result<(), Fault>> Watch<'_, A
         self.last = Some((answer, now));
         self.trouble = None;
         self.next_draw = Some(now);
-        if self.every > LONGEST_IDLE {
+        let is_old = |process: &Process| process.begun.elapsed() > LONGEST_SESSION;
+        if self.every > LONGEST_IDLE || self.process.as_ref().is_some_and(is_old) {
             self.end_process();
         }
     }
@@ -369,12 +384,12 @@ impl<A: Watched, W: FnMut(&mut Asker<A::Item>) -> Result<(), Fault>> Watch<'_, A
         }
         frame.body = last.answer.as_table(self.question.common.color);
         for note in &last.notes {
-            frame.body += &format!("dblock: {}\n", printable(note));
+            let _ = writeln!(frame.body, "dblock: {}", printable(note));
         }
         frame
     }
 }
 
-fn cannot_wait(error: std::io::Error) -> Failure {
-    Failure::refused("wait", &error)
+fn cannot_wait(error: &io::Error) -> Failure {
+    Failure::refused("wait", error)
 }

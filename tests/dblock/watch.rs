@@ -241,7 +241,7 @@ fn each_of_the_tables_can_be_watched_in_one_session() {
     ));
     for (command, text) in [
         ("cron list", "no dblock cron run has been here"),
-        ("queue status mails nosuch", "there is no queue \"nosuch\""),
+        ("queue status mails nosuch", "there is no queue nosuch; "),
         ("history", "no such run is recorded"),
     ] {
         let before = proxy.connections();

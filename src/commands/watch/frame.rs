@@ -101,8 +101,8 @@ fn cut(line: &str, columns: usize) -> (String, bool) {
         if used > columns {
             kept.truncate(before_last);
             let end = if columns == 0 { "" } else { "…" };
-            let reset = if line.contains('\x1b') { "\x1b[0m" } else { "" };
-            return (format!("{kept}{end}{reset}"), true);
+            let no_color = if line.contains('\x1b') { "\x1b[0m" } else { "" };
+            return (format!("{kept}{end}{no_color}"), true);
         }
         kept.push(c);
         if used < columns {

@@ -17,10 +17,13 @@ use crate::base::log::{write_at_once, write_what_fits};
 use crate::base::text::width;
 use crate::commands::output::terminal_size;
 
-/// Saves the cursor, shows the other screen, and hides the cursor.
-const ENTER: &str = "\x1b[?1049h\x1b[?25l";
+/// Saves the cursor, and shows the other screen.
+const ENTER: &str = "\x1b[?1049h";
 
-/// Undoes that, and any color.
+/// Hides the cursor.
+const HIDE: &str = "\x1b[?25l";
+
+/// Undoes both, and any color.
 const LEAVE: &str = "\x1b[0m\x1b[?25h\x1b[?1049l";
 
 /// The size of a terminal that knows none.
@@ -74,7 +77,7 @@ impl Screen {
             drawn: None,
             unwritten: Vec::new(),
         };
-        screen.take()?;
+        screen.take(&[ENTER, HIDE])?;
         Ok(screen)
     }
 
@@ -85,14 +88,18 @@ impl Screen {
     pub fn enter_again(&mut self) -> Result<(), Failure> {
         // Whoever had it meanwhile may have changed it.
         self.before = tcgetattr(io::stdin()).map_err(refused)?;
-        self.take()
+        self.take(&[ENTER, HIDE])
     }
 
-    /// Takes it, also if somebody else has changed it since.
+    /// Takes it although it was not left: somebody else may have changed it since.
     ///
     /// # Errors
     /// As [`Screen::enter`].
-    pub fn take(&mut self) -> Result<(), Failure> {
+    pub fn retake(&mut self) -> Result<(), Failure> {
+        self.take(&[HIDE])
+    }
+
+    fn take(&mut self, sequences: &[&str]) -> Result<(), Failure> {
         let mut modes = self.before.clone();
         modes
             .local_flags
@@ -103,7 +110,7 @@ impl Screen {
         tcsetattr(io::stdin(), SetArg::TCSANOW, &modes).map_err(refused)?;
         self.is_entered = true;
         self.drawn = None;
-        self.unwritten = ENTER.into();
+        self.unwritten = sequences.concat().into();
         Ok(())
     }
 
