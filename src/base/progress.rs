@@ -44,14 +44,14 @@ impl ProgressLine {
         }
     }
 
-    /// Clears it, for others who write to the terminal.
-    pub fn clear(&self) {
+    /// Clears it, if there is one, for others who write to the terminal.
+    pub fn clear() {
         clear_status();
     }
 }
 
 impl Drop for ProgressLine {
     fn drop(&mut self) {
-        self.clear();
+        Self::clear();
     }
 }

@@ -81,7 +81,7 @@ all_servers! {
         assert_eq!(seen.len(), 2, "{seen:?}");
         for [action, object, detail, by, via] in seen {
             assert_eq!([action, object, by, via], [json!("kill"), json!(name), me(), json!(null)]);
-            assert!(detail.as_str().unwrap().contains("pid "), "{detail}");
+            assert!(detail.as_str().unwrap().contains("connection "), "{detail}");
         }
     }
 }

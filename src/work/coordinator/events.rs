@@ -6,6 +6,7 @@ use super::super::message::{FromClaimer, ToClaimer};
 use super::{ClaimerState, Coordinator};
 use crate::base::clock::{Moment, is_over};
 use crate::base::exit::{Ending, Failure};
+use crate::base::progress::ProgressLine;
 use crate::base::text::{counted, shown};
 use crate::lock::Lease;
 use crate::supervise::{Cause, Plan, Received, Round, RunnerOf};
@@ -63,7 +64,7 @@ impl Plan for Coordinator<'_> {
             }
         }
         if signal == Signal::SIGTSTP {
-            self.progress.line.clear();
+            ProgressLine::clear();
             self.runner.poller.signals.stop();
         }
     }

@@ -154,7 +154,7 @@ impl<'a> Printer<'a> {
     /// Prints a piece. A reader that stops early, such as `head`, is no error, and the jobs are put all the same. Any other error stops it,
     /// so that no more ids are lost.
     fn print(&mut self) {
-        self.progress.clear();
+        ProgressLine::clear();
         let piece = self.text.len().min(PIECE);
         let written = nix::unistd::write(io::stdout(), &self.text[..piece]);
         match written {
