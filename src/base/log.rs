@@ -72,12 +72,39 @@ pub const PATIENCE: Duration = Duration::from_millis(100);
 /// Whether stderr was full for that long. Until it has room again, no other write waits.
 static IS_STUCK: AtomicBool = AtomicBool::new(false);
 
+/// Whether a line that is to be drawn over stands on the terminal that stderr is.
+static HAS_STATUS: AtomicBool = AtomicBool::new(false);
+
+/// Whether what was written to stderr last ended its line.
+static IS_AT_START: AtomicBool = AtomicBool::new(true);
+
+/// Draws a line on the terminal that stderr is, over the last one. It is [cleared](clear_status) before anything else is written there. It
+/// is not drawn into a line that is not complete.
+pub fn draw_status(line: &str) {
+    if IS_AT_START.load(Ordering::Relaxed) {
+        HAS_STATUS.store(true, Ordering::Relaxed);
+        let line = format!("\r{}\x1b[K", printable(line));
+        let _ = write_within(io::stderr().as_fd(), line.as_bytes(), Duration::ZERO);
+    }
+}
+
+/// Clears the line of [`draw_status`], if there is one.
+pub fn clear_status() {
+    if HAS_STATUS.swap(false, Ordering::Relaxed) {
+        let _ = write_at_once(io::stderr().as_fd(), b"\r\x1b[K");
+    }
+}
+
 /// Writes to stderr if it has room now, or, with `waits`, within a tenth of a second. Without room all of it is dropped. Returns whether
 /// it was written.
 pub fn write_stderr(bytes: &[u8], waits: bool) -> bool {
+    clear_status();
     let waits = waits && !IS_STUCK.load(Ordering::Relaxed);
     let patience = if waits { PATIENCE } else { Duration::ZERO };
     let is_written = write_within(io::stderr().as_fd(), bytes, patience).is_ok();
+    if is_written && let Some(last) = bytes.last() {
+        IS_AT_START.store(*last == b'\n', Ordering::Relaxed);
+    }
     if is_written || waits {
         IS_STUCK.store(!is_written, Ordering::Relaxed);
     }

@@ -9,6 +9,7 @@ pub mod hooks;
 pub mod list;
 pub mod log;
 pub mod processes;
+pub mod progress;
 pub mod static_glibc;
 pub mod text;
 pub mod user;

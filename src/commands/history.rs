@@ -1,5 +1,6 @@
 //! `dblock history`: which runs there were, where and when, and how they ended.
 
+use std::collections::VecDeque;
 use std::fmt::Write;
 use std::io::{self, IsTerminal};
 use std::time::{Duration, SystemTime};
@@ -7,8 +8,9 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 
 use super::output::print_answer;
-use super::question::Question;
+use super::question::{Asker, Question};
 use super::table::{Table, result, to_the_second, tone_of};
+use super::watch::{Watched, watch};
 use crate::base::exit::Ending;
 use crate::base::text::{in_seconds, moment, seconds, shown};
 use crate::history::{EXPIRED, Entry, RunCursor, RunStatus, list, reach};
@@ -35,20 +37,21 @@ pub fn history(command_line: CommandLine) -> anyhow::Result<Ending> {
             reach(connector, tables)
         })
     };
-    let mut runs: Vec<Entry> = Vec::new();
-    let server = question.ask(
-        |asker| {
-            let session = &mut asker.inspector.session;
-            list(&asker.tables, &filter, session, |run| {
-                asker.answers.send(run);
-            })
-        },
-        |run| runs.push(run),
-    )?;
+    let work = |asker: &mut Asker<Entry>| {
+        let session = &mut asker.inspector.session;
+        list(&asker.tables, &filter, session, |run| {
+            asker.answers.send(run);
+        })
+    };
+    if let Some(every) = common.watch {
+        return Ok(watch::<Runs>(&question, every, work)?);
+    }
+    let mut found = Runs::default();
+    let server = question.ask(work, |run| found.add(run))?;
+    let runs = &found.0;
     let is_whole_page = filter.limit.is_some_and(|limit| runs.len() >= limit);
-    let oldest = runs.last().filter(|_| is_whole_page);
+    let oldest = runs.front().filter(|_| is_whole_page);
     let next = oldest.map(|run| RunCursor::of(run.requested, &run.run).to_string());
-    runs.reverse();
     print_answer(
         common.json,
         || HistoryJson {
@@ -56,9 +59,61 @@ pub fn history(command_line: CommandLine) -> anyhow::Result<Ending> {
             runs: runs.iter().map(run_json).collect(),
             cursor: next.as_deref(),
         },
-        || as_table(&runs, next.as_deref(), common.color),
+        || format!("{}{}", found.as_table(common.color), hint(next.as_deref())),
     )?;
     Ok(Ending::Code(0))
+}
+
+/// The runs, of which the oldest is the first. The server names the newest first.
+#[derive(Default)]
+struct Runs(VecDeque<Entry>);
+
+impl Watched for Runs {
+    type Item = Entry;
+
+    const NEWEST_LAST: bool = true;
+
+    fn add(&mut self, run: Entry) {
+        self.0.push_front(run);
+    }
+
+    fn as_table(&self, color: Color) -> String {
+        if self.0.is_empty() {
+            return format!("{NOTHING}\n");
+        }
+        let mut table = Table::new(
+            &[
+                "NAME",
+                "TIME (UTC)",
+                "TOOK",
+                "RESULT",
+                "HOST",
+                "PID",
+                "PROGRAM",
+                "SLOT",
+                "FENCE",
+                "TICK (UTC)",
+                "WHY",
+            ],
+            &["HOST", "PROGRAM", "WHY"],
+        );
+        for run in &self.0 {
+            table.row(cells(run));
+            let tone = tone_of(run.result(), run.signal.as_deref(), run.exit_code);
+            table.tone("RESULT", tone);
+        }
+        table.in_color(color)
+    }
+}
+
+/// How a person gets the page after the table.
+fn hint(next: Option<&str>) -> String {
+    let mut text = String::new();
+    if let Some(next) = next.filter(|_| io::stdout().is_terminal()) {
+        text.push('\n');
+        let _ = writeln!(text, "older runs: add --after {next}");
+    }
+    text
 }
 
 fn message(run: &Entry) -> Option<&str> {
@@ -72,40 +127,6 @@ fn message(run: &Entry) -> Option<&str> {
 
 fn between(from: Option<SystemTime>, to: Option<SystemTime>) -> Option<Duration> {
     Some(to?.duration_since(from?).unwrap_or_default())
-}
-
-/// The table, and for a person how to see the page after it.
-fn as_table(runs: &[Entry], next: Option<&str>, color: Color) -> String {
-    if runs.is_empty() {
-        return format!("{NOTHING}\n");
-    }
-    let mut table = Table::new(
-        &[
-            "NAME",
-            "TIME (UTC)",
-            "TOOK",
-            "RESULT",
-            "HOST",
-            "PID",
-            "PROGRAM",
-            "SLOT",
-            "FENCE",
-            "TICK (UTC)",
-            "WHY",
-        ],
-        &["HOST", "PROGRAM", "WHY"],
-    );
-    for run in runs {
-        table.row(cells(run));
-        let tone = tone_of(run.result(), run.signal.as_deref(), run.exit_code);
-        table.tone("RESULT", tone);
-    }
-    let mut text = table.in_color(color);
-    if let Some(next) = next.filter(|_| io::stdout().is_terminal()) {
-        text.push('\n');
-        let _ = writeln!(text, "older runs: add --after {next}");
-    }
-    text
 }
 
 fn cells(run: &Entry) -> [Option<String>; 11] {

@@ -11,7 +11,7 @@ use super::question::{Asker, Question};
 use crate::base::exit::{CONFLICT, Ending, Reason};
 use crate::base::text::{in_seconds, shown};
 use crate::db::{Client, Fault};
-use crate::history::recorder_of_token_ends;
+use crate::history::{Deed, recorder_of_token_ends};
 use crate::lock::named::{KillOutcome, Killed, Killing, Victim, reach};
 use crate::lock::rows::{Ended, Freed, RowKilling, RowOutcome, RowVictim};
 use crate::lock::{HolderKind, Wait, own_host};
@@ -78,7 +78,40 @@ fn end_holder(
         tables,
         killer,
     };
-    killing.end()
+    let ended = killing.end()?;
+    if let Some((slot, holder)) = ended_holder(&ended) {
+        let object = match (slot, kill.slot) {
+            (0, None) => kill.name.to_string(),
+            (slot, _) => format!("{}#{slot}", kill.name),
+        };
+        asker.record(&Deed {
+            action: if kill.force { "kill --force" } else { "kill" },
+            object: &object,
+            detail: Some(&holder),
+        });
+    }
+    Ok(ended)
+}
+
+/// The holder that was ended, or asked to end, and its slot; `None`: nobody was.
+fn ended_holder(ended: &Ended) -> Option<(u32, String)> {
+    match ended {
+        Ended::Named(Killed::Slot { slot, outcome }) => match &**outcome {
+            KillOutcome::CommandEnded { holder, .. }
+            | KillOutcome::SessionEnded { holder, .. }
+            | KillOutcome::CommandEnding { holder, .. }
+            | KillOutcome::NoReport { holder, .. } => Some((*slot, identity(holder))),
+            _ => None,
+        },
+        Ended::Row { slot, outcome } => match &**outcome {
+            RowOutcome::Freed { holder, .. }
+            | RowOutcome::CommandEnded { holder, .. }
+            | RowOutcome::CommandEnding { holder, .. }
+            | RowOutcome::Unanswered { holder, .. } => Some((*slot, row_identity(holder))),
+            _ => None,
+        },
+        Ended::Named(Killed::SeveralHolders(_)) => None,
+    }
 }
 
 /// The exit code, and the line that is printed.

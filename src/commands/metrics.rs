@@ -13,6 +13,7 @@ use super::output::print;
 use super::question::{Asker, Question};
 use super::queue::{OfQueue, add};
 use super::status::{Locks, take_census};
+use super::watch::Watched;
 use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::file;
@@ -129,6 +130,7 @@ fn gather(metrics: &Metrics, asker: &mut Asker<Item>) -> Result<(), Fault> {
         inspector,
         tables,
         answers,
+        ..
     } = asker;
     let kind = inspector.session.kind();
     let info = inspector.session.run(&ask_session_info(kind))?;

@@ -1,6 +1,7 @@
 //! One file for each subcommand. A subcommand that asks a server is a [`question`], and prints its answer by [`output`] and [`table`].
 
 pub mod acquire;
+pub mod audit;
 pub mod check;
 pub mod config;
 pub mod cron;
@@ -17,3 +18,4 @@ pub mod renew;
 pub mod run;
 pub mod status;
 mod table;
+mod watch;

@@ -34,6 +34,15 @@ pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
 /// The width in columns of the terminal that stdout is: what `COLUMNS` says, as for `ps` and `systemctl`, or the real one. `None`: stdout is
 /// no terminal, or it has no known width.
 pub fn terminal_width() -> Option<usize> {
+    let (_, real) = terminal_size()?;
+    let columns = env::var("COLUMNS").ok();
+    let columns = columns.and_then(|columns| columns.parse().ok());
+    let widths = [columns.unwrap_or_default(), real];
+    widths.into_iter().find(|width| *width > 0)
+}
+
+/// The rows and columns of the terminal that stdout is, 0 where it does not know. `None`: stdout is no terminal.
+pub fn terminal_size() -> Option<(usize, usize)> {
     let mut size = libc::winsize {
         ws_row: 0,
         ws_col: 0,
@@ -42,13 +51,7 @@ pub fn terminal_width() -> Option<usize> {
     };
     // SAFETY: this request fills in such a structure, and fails for what is no terminal.
     let asked = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
-    if asked != 0 {
-        return None;
-    }
-    let columns = env::var("COLUMNS").ok();
-    let columns = columns.and_then(|columns| columns.parse().ok());
-    let widths = [columns.unwrap_or_default(), usize::from(size.ws_col)];
-    widths.into_iter().find(|width| *width > 0)
+    (asked == 0).then(|| (size.ws_row.into(), size.ws_col.into()))
 }
 
 /// Prints an answer, as JSON or for people.

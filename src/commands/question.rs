@@ -8,14 +8,15 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use nix::unistd::Pid;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
 use crate::db::{ConnectOptions, Connector, Fault, Session};
+use crate::history::{Deed, prune_deeds};
 use crate::isolated::client;
-use crate::isolated::link::{Link, cut};
+use crate::isolated::link::{Arrival, Link, cut, next};
 use crate::isolated::query::{self, Limits, Message};
 use crate::lock::named::Inspector;
 use crate::lock::{DEFAULT_TTL, Introduction};
@@ -121,6 +122,38 @@ impl<'a> Question<'a> {
         link: &Rc<Link>,
         parent: Pid,
     ) -> Result<(), Failure> {
+        let mut asker = self.connect(link, parent)?;
+        self.explained(work(&mut asker), &asker)?;
+        if asker.has_acted {
+            let _ = prune_deeds(&asker.tables, &mut asker.inspector.session);
+        }
+        drop(asker);
+        let _ = link.send(&Message::<T>::Done);
+        Ok(())
+    }
+
+    /// The main function of a process that asks at once, and again whenever it is told to, in one session.
+    ///
+    /// # Errors
+    /// Why it cannot be asked any more.
+    pub fn work_again<T: Serialize>(
+        &self,
+        mut work: impl FnMut(&mut Asker<T>) -> Result<(), Fault>,
+        link: &Rc<Link>,
+        parent: Pid,
+    ) -> Result<(), Failure> {
+        let mut asker = self.connect(link, parent)?;
+        loop {
+            self.explained(work(&mut asker), &asker)?;
+            let _ = link.send(&Message::<T>::Done);
+            let Arrival::Message(Again::Again) = next(link, None) else {
+                return Ok(());
+            };
+        }
+    }
+
+    /// Connects, and says to which server.
+    fn connect<T: Serialize>(&self, link: &Rc<Link>, parent: Pid) -> Result<Asker<T>, Failure> {
         let connection = &self.common.connection;
         let introduction = Introduction::of_command(self.command, parent, DEFAULT_TTL);
         let listener = listener_of::<T>(link, self.common.log.shown);
@@ -130,19 +163,29 @@ impl<'a> Question<'a> {
         let inspector = (self.reach)(&connector, &tables, patience)?;
         let server = inspector.session.to_string();
         let _ = link.send(&Message::<T>::Reached(cut(&server)));
-        let mut asker = Asker {
+        Ok(Asker {
             inspector,
             tables,
             answers: Answers(Rc::clone(link), PhantomData),
-        };
-        work(&mut asker).map_err(|fault| {
-            let fault = (self.explain)(fault, &asker.tables, &asker.inspector.session);
-            fault.into_failure(&server)
-        })?;
-        drop(asker);
-        let _ = link.send(&Message::<T>::Done);
-        Ok(())
+            has_acted: false,
+        })
     }
+
+    /// A fault of what was asked, with what to do about it.
+    fn explained<T>(&self, outcome: Result<(), Fault>, asker: &Asker<T>) -> Result<(), Failure> {
+        outcome.map_err(|fault| {
+            let session = &asker.inspector.session;
+            let fault = (self.explain)(fault, &asker.tables, session);
+            fault.into_failure(&session.to_string())
+        })
+    }
+}
+
+/// Has the process that asks ask again.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Again {
+    /// Once.
+    Again,
 }
 
 /// The limits of a command that waits for nothing but answers.
@@ -162,9 +205,29 @@ pub struct Asker<T> {
     pub tables: Tables,
     /// Where the answers go.
     pub answers: Answers<T>,
+    /// Whether something may have been recorded that somebody did.
+    has_acted: bool,
 }
 
 impl<T> Asker<T> {
+    /// As [`Asker::again`], for what somebody does, which is recorded.
+    ///
+    /// # Errors
+    /// As [`Asker::again`].
+    pub fn act<R>(
+        &mut self,
+        work: impl FnMut(&Tables, &mut Session) -> Result<R, Fault>,
+    ) -> Result<R, Fault> {
+        self.has_acted = true;
+        self.again(work)
+    }
+
+    /// Records what somebody has done. If that fails, it is done all the same.
+    pub fn record(&mut self, deed: &Deed) {
+        self.has_acted = true;
+        let _ = deed.record(&self.tables, &mut self.inspector.session);
+    }
+
     /// Does something to the tables, again after each temporary fault. After such a fault it must have changed nothing, or be repeatable.
     ///
     /// # Errors

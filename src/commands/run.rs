@@ -11,8 +11,8 @@ use crate::run::{Conclusion, Fallback, supervise};
 use crate::settings::cli::CommandLine;
 use crate::settings::{self, IfUnreachable, ReportTo, Run};
 use crate::supervise::{
-    Asides, Inherited, Poller, Report, ReportedEnd, ReportedRun, RunOutcome, RunRecord, Signals,
-    change, of_grant, wanted,
+    Asides, Inherited, Outputs, Poller, Report, ReportedEnd, ReportedRun, RunOutcome, RunRecord,
+    Signals, change, of_grant, wanted,
 };
 
 /// Runs the command, reports on it if requested, and returns dblock's exit.
@@ -72,7 +72,7 @@ fn report_on(
     let waited = waited.and_then(|signals| {
         let mut asides = Asides::default();
         asides.add(wanted(&run.hooks, &report, &environment), &signals, log);
-        Ok(asides.finish(&mut Poller::new(signals)?, log)?)
+        Ok(asides.finish(&mut Poller::new(signals)?, &mut Outputs::<()>::new(), log)?)
     });
     if let Err(error) = waited {
         log.warning(format_args!("cannot wait: {error:#}"));

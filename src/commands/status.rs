@@ -6,8 +6,9 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 
 use super::output::print_answer;
-use super::question::Question;
+use super::question::{Asker, Question};
 use super::table::{Table, Tone};
+use super::watch::{Watched, watch};
 use crate::base::exit::Ending;
 use crate::base::list::omit;
 use crate::base::text::{in_seconds, moment, printable, seconds};
@@ -37,9 +38,10 @@ pub struct Locks {
     unseen: Vec<String>,
 }
 
-impl Locks {
-    /// Adds the next finding.
-    pub fn add(&mut self, found: Found) {
+impl Watched for Locks {
+    type Item = Found;
+
+    fn add(&mut self, found: Found) {
         match (found, self.locks.last_mut()) {
             (Found::Lock(name), _) => self.locks.push(Lock {
                 name,
@@ -53,6 +55,10 @@ impl Locks {
             (Found::Unseen(line), _) => self.unseen.push(line),
             (_, None) => {}
         }
+    }
+
+    fn as_table(&self, color: Color) -> String {
+        as_table(&self.locks, &self.unseen, color)
     }
 }
 
@@ -68,24 +74,24 @@ pub fn status(command_line: CommandLine) -> anyhow::Result<Ending> {
             reach(connector, patience)
         })
     };
+    let work = |asker: &mut Asker<Found>| {
+        let (tables, inspector) = (&asker.tables, &mut asker.inspector);
+        let report = &mut |found| asker.answers.send(found);
+        take_census(names.clone(), None, tables, inspector, report).map(|_| ())
+    };
+    if let Some(every) = common.watch {
+        return Ok(watch::<Locks>(&question, every, work)?);
+    }
     let mut found = Locks::default();
-    let server = question.ask(
-        |asker| {
-            let (tables, inspector) = (&asker.tables, &mut asker.inspector);
-            let report = &mut |found| asker.answers.send(found);
-            take_census(names, None, tables, inspector, report).map(|_| ())
-        },
-        |one| found.add(one),
-    )?;
-    let Locks { locks, unseen } = found;
+    let server = question.ask(work, |one| found.add(one))?;
     print_answer(
         common.json,
         || StatusJson {
             server: &server,
-            locks: locks.iter().map(lock_json).collect(),
-            not_visible: &unseen,
+            locks: found.locks.iter().map(lock_json).collect(),
+            not_visible: &found.unseen,
         },
-        || as_table(&locks, &unseen, common.color),
+        || found.as_table(common.color),
     )?;
     Ok(Ending::Code(0))
 }

@@ -1,6 +1,7 @@
 //! The history: what ran where, when, and how it ended, and the last success of each name. All times are the server's, in UTC: a host
 //! says how long ago something was, and the server subtracts that from its own clock.
 
+mod audit;
 mod cursor;
 mod entry;
 mod journal;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use nix::unistd::{Pid, gethostname};
 use serde::{Deserialize, Serialize};
 
+pub use audit::{Deed, RecordedDeed, VIA, ask_deeds, prune_deeds};
 pub use cursor::RunCursor;
 pub use entry::{Entry, Filter, RESULTS, RUNNING, RunStatus, TimeBound, UNKNOWN};
 pub use latest::latest_successes;

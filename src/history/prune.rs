@@ -92,7 +92,7 @@ fn limit_until(over: Moment, session: &Session) -> Result<(), Fault> {
 }
 
 /// Asks how long the history is kept.
-fn ask_keep(tables: &Tables) -> Ask<'_, Option<Kept>> {
+pub(super) fn ask_keep(tables: &Tables) -> Ask<'_, Option<Kept>> {
     let sql = format!(
         "SELECT keep_seconds, keep_runs, version FROM {} WHERE id = 1",
         tables.meta()

@@ -88,13 +88,7 @@ pub fn ask_and_answer<T: Serialize + DeserializeOwned>(
         }
     };
     let ended = end(pid);
-    match finished {
-        Finished::All(server) => Ok(server),
-        Finished::Gone(last) => {
-            let cause = format!("{what} {ended} while this was under way: {last}");
-            Err(Failure::new(Reason::Internal, cause))
-        }
-    }
+    finished.server(what, &ended)
 }
 
 /// Whether a process that must not be killed ends by itself soon.
@@ -111,11 +105,27 @@ fn finishes<T: DeserializeOwned>(link: &Link) -> bool {
 }
 
 /// How the process has finished.
-enum Finished {
+pub enum Finished {
     /// It sent all; the server's name.
     All(String),
     /// It ended before its last message; what it was doing.
     Gone(String),
+}
+
+impl Finished {
+    /// The server's name. `what` names the query, and `ended` how its process ended.
+    ///
+    /// # Errors
+    /// It ended before its last message.
+    pub fn server(self, what: &str, ended: &str) -> Result<String, Failure> {
+        match self {
+            Self::All(server) => Ok(server),
+            Self::Gone(last) => {
+                let cause = format!("{what} {ended} while this was under way: {last}");
+                Err(Failure::new(Reason::Internal, cause))
+            }
+        }
+    }
 }
 
 fn receive<T: DeserializeOwned>(
@@ -126,50 +136,123 @@ fn receive<T: DeserializeOwned>(
     label: &impl Fn(&T) -> String,
     must_finish: &Cell<bool>,
 ) -> Result<Finished, Failure> {
-    let begun = Moment::now();
-    let mut reached: Option<String> = None;
-    let mut only_read_only = None;
-    let mut last_note = "connecting".to_owned();
+    let mut progress = Progress::new(limits);
     loop {
-        let limit = if reached.is_some() {
-            limits.whole
-        } else {
-            Some(limits.connect)
-        };
-        match next(link, limit.map(|limit| begun + limit)) {
-            Arrival::Message(Message::Note(level, text)) => {
-                log.say(level, &text);
-                if level == Level::Info {
-                    last_note = text;
-                }
-            }
-            Arrival::Message(Message::Reached(server)) => {
-                reached = Some(server);
-                only_read_only = None;
-            }
-            Arrival::Message(Message::OnlyReadOnly(server)) => only_read_only = server,
-            Arrival::Message(Message::MustFinish(must)) => must_finish.set(must),
-            Arrival::Message(Message::Item(item)) => {
-                last_note = format!("what comes after {}", label(&item));
+        match progress.on(next(link, progress.deadline())) {
+            Heard::Nothing => {}
+            Heard::Note(level, text) => log.say(level, &text),
+            Heard::MustFinish(must) => must_finish.set(must),
+            Heard::Item(item) => {
+                progress.last_note = format!("what comes after {}", label(&item));
                 on_item(item, link);
             }
-            Arrival::Message(Message::Failed(failure)) => return Err(failure),
-            Arrival::Message(Message::Done) => {
-                return Ok(reached.map_or(Finished::Gone(last_note), Finished::All));
-            }
-            Arrival::Gone => return Ok(Finished::Gone(last_note)),
-            Arrival::Late => {
-                if let Some(read_only) = only_read_only {
-                    return Err(Failure::new(Reason::Configuration, read_only));
-                }
-                let what = match reached {
-                    Some(server) => format!("{server} did not answer"),
-                    None => "no server could be reached".to_owned(),
-                };
-                let limit = shown(limit.unwrap_or_default());
-                let cause = format!("{what} within {limit}: {last_note}");
-                return Err(Failure::new(Reason::Unreachable, cause));
-            }
+            Heard::Finished(finished) => return Ok(finished),
+            Heard::Failed(failure) => return Err(failure),
         }
+    }
+}
+
+/// What has arrived from the process that asks.
+pub enum Heard<T> {
+    /// Nothing to act on.
+    Nothing,
+    /// What it does now, or what has just failed.
+    Note(Level, String),
+    /// Whether it must not be killed from now on.
+    MustFinish(bool),
+    /// One item of the answer.
+    Item(T),
+    /// The answer is complete, or never will be.
+    Finished(Finished),
+    /// The query failed, or took too long.
+    Failed(Failure),
+}
+
+/// How far a query is.
+pub struct Progress {
+    limits: Limits,
+    begun: Moment,
+    /// The server's name, once there is a connection.
+    reached: Option<String>,
+    /// The name of a read-only server, if the latest round found no other.
+    only_read_only: Option<String>,
+    /// The step that it is at.
+    pub last_note: String,
+}
+
+impl Progress {
+    /// A query that begins now, and first of all connects.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            begun: Moment::now(),
+            reached: None,
+            only_read_only: None,
+            last_note: "connecting".to_owned(),
+        }
+    }
+
+    /// Another query begins, over the connection of the last one.
+    pub fn begin_again(&mut self) {
+        self.begun = Moment::now();
+        "asking".clone_into(&mut self.last_note);
+    }
+
+    /// When it has taken too long; `None`: never.
+    pub fn deadline(&self) -> Option<Moment> {
+        self.limit().map(|limit| self.begun + limit)
+    }
+
+    fn limit(&self) -> Option<Duration> {
+        if self.reached.is_some() {
+            self.limits.whole
+        } else {
+            Some(self.limits.connect)
+        }
+    }
+
+    /// Takes notice of what arrived until its deadline.
+    pub fn on<T>(&mut self, arrival: Arrival<Message<T>>) -> Heard<T> {
+        match arrival {
+            Arrival::Message(Message::Note(level, text)) => {
+                if level == Level::Info {
+                    self.last_note.clone_from(&text);
+                }
+                return Heard::Note(level, text);
+            }
+            Arrival::Message(Message::Reached(server)) => {
+                self.reached = Some(server);
+                self.only_read_only = None;
+            }
+            Arrival::Message(Message::OnlyReadOnly(server)) => self.only_read_only = server,
+            Arrival::Message(Message::MustFinish(must)) => return Heard::MustFinish(must),
+            Arrival::Message(Message::Item(item)) => return Heard::Item(item),
+            Arrival::Message(Message::Failed(failure)) => return Heard::Failed(failure),
+            Arrival::Message(Message::Done) => {
+                let server = self.reached.clone();
+                return Heard::Finished(server.map_or_else(|| self.gone(), Finished::All));
+            }
+            Arrival::Gone => return Heard::Finished(self.gone()),
+            Arrival::Late => return Heard::Failed(self.late()),
+        }
+        Heard::Nothing
+    }
+
+    fn gone(&self) -> Finished {
+        Finished::Gone(self.last_note.clone())
+    }
+
+    /// Why there is no answer in time.
+    fn late(&self) -> Failure {
+        if let Some(read_only) = &self.only_read_only {
+            return Failure::new(Reason::Configuration, read_only);
+        }
+        let what = match &self.reached {
+            Some(server) => format!("{server} did not answer"),
+            None => "no server could be reached".to_owned(),
+        };
+        let limit = shown(self.limit().unwrap_or_default());
+        let cause = format!("{what} within {limit}: {}", self.last_note);
+        Failure::new(Reason::Unreachable, cause)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::Name;
-use crate::db::Client;
+use crate::db::{Claims, Client};
 
 /// The most writes of an owner between two reads of its row.
 const MOST_WRITES: u64 = 1 << 12;
@@ -81,9 +81,15 @@ pub struct HeldRow {
 }
 
 impl HeldRow {
-    /// Whether the row belongs to this lock.
-    pub fn is_of(&self, name: &Name) -> bool {
-        self.name == name.to_string()
+    /// Whether the row belongs to this lock. A row has no key: that of a run is what its session has `said`. `None`: the session is not
+    /// visible, and then the row may belong to a lock that is known by a key. A script's never does.
+    pub fn is_of(&self, name: &Name, said: Option<&Claims>) -> bool {
+        let has_key = match (name.key(), said) {
+            (None, _) => true,
+            (Some(key), Some(said)) => said.key == Some(key.to_string()),
+            (Some(_), None) => self.durable.kind == HolderKind::Run,
+        };
+        self.name == name.to_string() && has_key
     }
 
     /// Whether it has expired.
@@ -107,6 +113,11 @@ impl HeldRow {
                 .write_id
                 .checked_sub(self.write_id)
                 .is_some_and(|writes| writes <= MOST_WRITES)
+    }
+
+    /// Whether the slot's row, read `later`, shows that the owner has released it without a renewal in between.
+    pub fn is_released_next(&self, later: &Self) -> bool {
+        self.was_released(later) && later.write_id == self.write_id + 1
     }
 
     /// Whether only a release can explain that another caller was granted the slot after this time: the lock had not expired by then, and

@@ -7,8 +7,10 @@ use super::jobs::JobState;
 use super::manage::wake_one;
 use super::narrow::{CARRIED, insert_into};
 use super::queues::Queue;
+use crate::base::text::counted;
 use crate::db::sql::moment;
 use crate::db::{Fault, Session, ask_time, command, text_literal};
+use crate::history::Deed;
 use crate::schema::{JOB_KEYS, JOB_PARTS, JOBS, Tables};
 
 /// The result of a change.
@@ -50,6 +52,7 @@ pub fn retry(
             return Ok(Changed::Not(entry.state));
         }
         make_due(&[entry], tables, session)?;
+        record("queue retry", queue, &of_job(id), tables, session)?;
         Ok(Changed::Retried(entry.state))
     })
     .and_then(|changed| {
@@ -82,6 +85,11 @@ pub fn retry_dead(
             );
             let dead = session.run(&ask_entries(tables, JobState::Dead, &which))?;
             make_due(&dead, tables, session)?;
+            if !dead.is_empty() {
+                let jobs = dead.iter().map(|entry| u64::from(entry.jobs)).sum::<u64>();
+                let detail = counted(jobs, "dead job");
+                record("queue retry", queue, &detail, tables, session)?;
+            }
             Ok(dead)
         });
         let moved = match moved {
@@ -160,6 +168,7 @@ pub fn cancel(
                 ),
             ))?;
         }
+        record("queue cancel", queue, &of_job(id), tables, session)?;
         if entry.state == JobState::Running {
             session.run(&command("queue cancel", format!("UPDATE {jobs} SET canceled_at = COALESCE(canceled_at, UTC_TIMESTAMP(6)) WHERE id = {id}"
             )))?;
@@ -183,6 +192,27 @@ pub fn cancel(
         ))?;
         Ok(Changed::Deleted(entry.state))
     })
+}
+
+/// A job, for a record.
+fn of_job(id: u64) -> String {
+    format!("job {id}")
+}
+
+/// Records what somebody does to jobs.
+fn record(
+    action: &'static str,
+    queue: &Queue,
+    detail: &str,
+    tables: &Tables,
+    session: &mut Session,
+) -> Result<(), Fault> {
+    let deed = Deed {
+        action,
+        object: &queue.name,
+        detail: Some(detail),
+    };
+    deed.record(tables, session)
 }
 
 /// Finds a job and the row of its state, and locks the row. A job without a row is done. `None`: there is no such job.
@@ -212,7 +242,7 @@ fn find(
 }
 
 /// Runs `work` in a transaction.
-fn transact<T>(
+pub(super) fn transact<T>(
     session: &mut Session,
     work: impl FnOnce(&mut Session) -> Result<T, Fault>,
 ) -> Result<T, Fault> {

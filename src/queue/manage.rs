@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::change::transact;
 use super::queues::{Properties, find_queue};
 use super::wake::wake;
 use crate::base::text::shown;
 use crate::db::{Ask, Fault, Session, command, text_literal};
+use crate::history::Deed;
 use crate::schema::{QUEUES, Tables};
 
 /// The result of creating a queue.
@@ -114,14 +116,25 @@ pub fn pause(
     } else {
         "NULL"
     };
-    session.run(&command(
-        "queue pause",
-        format!(
+    transact(session, |session| {
+        let sql = format!(
             "UPDATE {} SET paused_at = {paused_at} WHERE name = {} AND deleted_at IS NULL",
             tables.of(&QUEUES),
             text_literal(name)
-        ),
-    ))?;
+        );
+        session.run(&command("queue pause", sql))?;
+        let action = if pauses {
+            "queue pause"
+        } else {
+            "queue resume"
+        };
+        let deed = Deed {
+            action,
+            object: name,
+            detail: None,
+        };
+        deed.record(tables, session)
+    })?;
     if !pauses {
         wake_one(name, tables, session)?;
     }

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::jobs::JobState;
+use super::queues::Queue;
 use crate::base::list::omit;
 use crate::db::sql::{micros, micros_since, span, text_literals, time};
 use crate::db::{Ask, Fault, LIST, Row, Session, ask};
@@ -141,6 +142,11 @@ pub fn status(
         }
     }
     Ok(omitted)
+}
+
+/// How many of a queue's jobs are due.
+pub fn ask_due(tables: &Tables, queue: &Queue) -> Ask<'static, Count> {
+    ask_count(tables, queue.id, JobState::Due, Some(MOST_COUNTED)).map(|(count, _)| count)
 }
 
 struct QueueRow {

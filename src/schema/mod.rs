@@ -16,14 +16,14 @@ pub use install::{Installed, Installer, Keep};
 pub use postgres::{end_when_idle as postgres_end_when_idle, prepare as postgres_prepare};
 pub use statements::{CATCH_UP_IN_GROUP, LONGEST_LOCK_WAIT, Node, prepare as prepare_sql};
 pub use tables::{
-    CRON_DAEMONS, CRON_JOBS, CRON_TICKS, DEAD, DELAYED, DONE, DUE, JOB_KEYS, JOB_PARTS, JOBS,
-    OLDER_FENCE, PUTS, QUEUE_MINUTES, QUEUES, RUNNING, RUNS, Table, VERSION, WORKERS,
+    AUDIT, CRON_DAEMONS, CRON_JOBS, CRON_TICKS, DEAD, DELAYED, DONE, DUE, JOB_KEYS, JOB_PARTS,
+    JOBS, OLDER_FENCE, PUTS, QUEUE_MINUTES, QUEUES, RUNNING, RUNS, Table, VERSION, WORKERS,
 };
 
 use statements::{CATCH_UP, ask_other_engines, prepare_and_ask_node};
 use tables::{
-    LOCKS, META, OLDEST_USABLE, SUCCESSES, TABLES, USABLE_FROM, WITH_CRON, WITH_FLOOR, WITH_QUEUES,
-    WITH_RUN_KEYS, WITH_TURNS,
+    LOCKS, META, OLDEST_USABLE, SUCCESSES, TABLES, USABLE_FROM, WITH_AUDIT, WITH_CRON, WITH_FLOOR,
+    WITH_QUEUES, WITH_RUN_KEYS, WITH_TURNS,
 };
 
 use std::cell::Cell;
@@ -82,6 +82,11 @@ impl Tables {
     /// Whether runs have keys by their host and by their outcome. Where that is not known yet, they have none.
     pub fn has_run_keys(&self) -> bool {
         self.version.get() >= WITH_RUN_KEYS
+    }
+
+    /// Whether what people do is recorded. Where that is not known yet, it is not.
+    pub fn has_audit(&self) -> bool {
+        self.version.get() >= WITH_AUDIT
     }
 
     /// Notes the tables' version.
@@ -209,6 +214,15 @@ impl Tables {
     pub fn check_cron(&self, session: &mut Session) -> Result<(), Fault> {
         let found = session.run(&ask_version(self));
         self.judge_since(WITH_CRON, found, session)
+    }
+
+    /// As [`Tables::check`], and requires the table of what people did, which version 6 added.
+    ///
+    /// # Errors
+    /// As [`Tables::check`].
+    pub fn check_audit(&self, session: &mut Session) -> Result<(), Fault> {
+        let found = session.run(&ask_version(self));
+        self.judge_since(WITH_AUDIT, found, session)
     }
 
     /// The tables whose engine is not `InnoDB`, as far as the account may see that: a crash may lose what was written to them.

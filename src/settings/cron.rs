@@ -7,11 +7,10 @@ use super::cli::cron as options;
 use super::sources::{Given, Origin};
 use super::support::Part;
 use super::value::{self, shown_safely};
-use super::{Common, connection, own, read_sources, run as of_run, with_common};
+use super::{Common, connection, own, password, read_sources, run as of_run, with_common};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Log;
 use crate::crond::Spec;
-use crate::db::Password;
 
 /// The most commands that a daemon runs at once.
 const MOST_COMMANDS: u32 = 1000;
@@ -49,7 +48,7 @@ pub fn run(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
     };
     let hooks = of_run::hooks(&mut sources)?;
     let connection = connection(&mut sources, log, Part::Everywhere)?;
-    check_password_file(&connection.password)?;
+    password::check_that_it_stays(&connection.password, "dblock cron run", "for each run")?;
     let spec = Spec {
         file,
         slots,
@@ -60,21 +59,6 @@ pub fn run(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
         connection,
     };
     Ok((spec, log))
-}
-
-/// Refuses a password file that exists only for this process: each run reads the password again.
-fn check_password_file(password: &Password) -> Result<(), Failure> {
-    let folders = ["/dev/fd", "/dev/stdin", "/proc/self/fd"];
-    match password {
-        Password::File(path) if folders.iter().any(|folder| path.starts_with(folder)) => {
-            let line = format!(
-                "the password file {} can be read once, and dblock cron run reads it for each run; name one that stays",
-                path.display()
-            );
-            Err(Failure::new(Reason::Usage, line))
-        }
-        _ => Ok(()),
-    }
 }
 
 fn commands(text: &str) -> Result<u32, String> {

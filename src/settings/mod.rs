@@ -50,6 +50,8 @@ pub struct Common {
     pub json: bool,
     /// When its tables have colors. It has no meaning for a command without `--color`.
     pub color: Color,
+    /// How often to show the table again; `None`: once. It has no meaning for a command without `--watch`.
+    pub watch: Option<Duration>,
 }
 
 /// The settings of `dblock kill`.
@@ -260,6 +262,16 @@ pub fn history(command_line: CommandLine) -> Result<(Filter, Common), Failure> {
     })
 }
 
+/// Reads how much `dblock audit` shows at most; `None`: all.
+///
+/// # Errors
+/// As [`run()`].
+pub fn audit(command_line: CommandLine) -> Result<(Option<usize>, Common), Failure> {
+    with_common(command_line.settings, Part::Everywhere, |sources| {
+        own(sources, &cli::audit::LIMIT, value::limit)
+    })
+}
+
 /// Reads the settings of `dblock kill`.
 ///
 /// # Errors
@@ -353,11 +365,17 @@ fn with_common<T>(
 }
 
 fn read_common(sources: &mut Sources, log: Log, part: Part) -> Result<Common, Failure> {
+    let watch = own_optional(sources, &cli::output::WATCH, value::interval)?;
+    let connection = connection(sources, log, part)?;
+    if watch.is_some() {
+        password::check_that_it_stays(&connection.password, "--watch", "more than once")?;
+    }
     Ok(Common {
         json: sources.is_on("json"),
         color: sources.value("color", Color::read)?,
-        connection: connection(sources, log, part)?,
+        connection,
         log,
+        watch,
     })
 }
 

@@ -8,7 +8,7 @@ use super::libpq::service;
 use super::option_file;
 use super::server_url;
 use super::sources::{Origin, Source, Sources};
-use crate::base::exit::Failure;
+use crate::base::exit::{Failure, Reason};
 use crate::db::{DeferredPassword, Password, Target};
 
 /// The password of the strongest source that has one.
@@ -70,4 +70,22 @@ fn deferred_of_service(place: option_file::Place) -> Password {
         place: format!("the password in {place}"),
         read: Rc::new(move |_| service::password_at(&place).map(Some)),
     })
+}
+
+/// Refuses a password file that exists only for this process where each of its processes reads the password: who reads it, and how often.
+///
+/// # Errors
+/// [`Reason::Usage`].
+pub fn check_that_it_stays(password: &Password, who: &str, often: &str) -> Result<(), Failure> {
+    let folders = ["/dev/fd", "/dev/stdin", "/proc/self/fd"];
+    match password {
+        Password::File(path) if folders.iter().any(|folder| path.starts_with(folder)) => {
+            let line = format!(
+                "the password file {} can be read once, and {who} reads it {often}; name one that stays",
+                path.display()
+            );
+            Err(Failure::new(Reason::Usage, line))
+        }
+        _ => Ok(()),
+    }
 }

@@ -20,6 +20,10 @@ pub use time_bound::{time, time_bound};
 /// The longest TTL of a lock that a script holds.
 const LONGEST_TOKEN_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 
+/// How often a table is shown again at most, as for watch(1), and at least.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
+const LONGEST_INTERVAL: Duration = Duration::from_secs(24 * 3600);
+
 /// The most bytes of `acquire --owner`.
 const LONGEST_OWNER: usize = 200;
 
@@ -164,6 +168,20 @@ pub fn wait(text: &str) -> Result<Wait, String> {
     match text {
         "forever" => Ok(Wait::Forever),
         _ => duration(text).map(Wait::For),
+    }
+}
+
+/// How often a table is shown again.
+pub fn interval(text: &str) -> Result<Duration, String> {
+    let words = "a name stands before --watch, or its duration behind it: --watch=2s";
+    let interval = duration(text).map_err(|wrong| format!("{wrong}; {words}"))?;
+    if (SHORTEST_INTERVAL..=LONGEST_INTERVAL).contains(&interval) {
+        Ok(interval)
+    } else {
+        Err(format!(
+            "{} is not a time from 100ms to 1d",
+            shown_safely(text)
+        ))
     }
 }
 

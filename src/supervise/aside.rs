@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use nix::sys::prctl::set_pdeathsig;
@@ -49,7 +49,7 @@ impl Aside {
         signals: &Signals,
         log: Log,
     ) -> io::Result<Self> {
-        command.stdin(input).stderr(Stdio::inherit());
+        command.stdin(input);
         let prepare = || {
             restore_limit_and_dispositions();
             Ok(())

@@ -7,6 +7,8 @@ use nix::sys::signal::Signal;
 
 use super::aside::Aside;
 use super::hook::Hook;
+use super::output::Output;
+use super::outputs::Outputs;
 use super::poller::Poller;
 use super::signals::Signals;
 use crate::base::clock::Moment;
@@ -15,10 +17,15 @@ use crate::base::log::Log;
 /// How many of them run at once. Many runs may end at once, and what is run at their ends may hang.
 const AT_ONCE: usize = 32;
 
+/// The outputs of at most this many are passed on. What they have started may go on after their ends; the oldest are closed.
+const MOST_OUTPUTS: usize = 2 * AT_ONCE;
+
 /// The programs beside the commands.
 #[derive(Default)]
 pub struct Asides {
     running: Vec<Aside>,
+    /// What is passed on of what they print, also after their ends.
+    pub outputs: Vec<Output>,
     waiting: VecDeque<Hook>,
 }
 
@@ -38,7 +45,11 @@ impl Asides {
         while self.running.len() < AT_ONCE
             && let Some(hook) = self.waiting.pop_front()
         {
-            self.running.extend(hook.start(signals, log));
+            let (running, output) = hook.start(signals, log).unzip();
+            self.running.extend(running);
+            self.outputs.extend(output.filter(Output::is_open));
+            let excess = self.outputs.len().saturating_sub(MOST_OUTPUTS);
+            self.outputs.drain(..excess);
         }
     }
 
@@ -79,18 +90,28 @@ impl Asides {
         self.running.iter_mut().for_each(Aside::end);
     }
 
-    /// Waits for the ends of all. A signal that asks dblock to end ends them.
+    /// Waits for the ends of all, and passes on what they print. A signal that asks dblock to end ends them.
     ///
     /// # Errors
     /// As [`Poller::wait`].
-    pub fn finish(mut self, poller: &mut Poller, log: Log) -> io::Result<()> {
+    pub fn finish<R>(
+        mut self,
+        poller: &mut Poller,
+        outputs: &mut Outputs<R>,
+        log: Log,
+    ) -> io::Result<()> {
         loop {
             self.tend(&poller.signals, log);
             // One that was killed and does not die is left behind.
             let Some(deadline) = self.deadline() else {
+                outputs.end(&mut self.outputs);
                 return Ok(());
             };
-            poller.wait(Some(deadline), [])?;
+            outputs.flush(log);
+            let (wanted, look_again) = outputs.wanted(self.outputs.iter());
+            let deadline = look_again.into_iter().chain([deadline]).min();
+            poller.wait(deadline, wanted)?;
+            outputs.pass_on_beside(&mut self.outputs);
             while let Some(received) = poller.signals.next()? {
                 if received.signal == Signal::SIGTSTP {
                     poller.signals.stop();

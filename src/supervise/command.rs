@@ -119,11 +119,16 @@ impl Command {
         !self.is_ending() && is_over(self.time_over)
     }
 
+    /// Whether the process with the session has killed it, which this process does not know yet.
+    pub fn was_killed_aside(&self) -> bool {
+        let killed = Some(Ending::Signal(libc::SIGKILL));
+        !self.is_ending() && self.place.was_killed() && self.child.ended() == killed
+    }
+
     /// Whether it has ended. If dblock ends it, its whole group must be gone.
     pub fn is_over(&mut self) -> bool {
-        let killed = Some(Ending::Signal(libc::SIGKILL));
-        if !self.is_ending() && self.place.was_killed() && self.child.ended() == killed {
-            // The process with the session has killed it. Others of its group may not be dead yet.
+        if self.was_killed_aside() {
+            // Others of its group may not be dead yet.
             self.end_by(Moment::now(), Cause::LockLost);
         }
         match &mut self.termination {

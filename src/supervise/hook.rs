@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Seek, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -13,6 +13,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use super::aside::Aside;
 use super::environment::Change;
 use super::inherited::was_closed;
+use super::output::{Output, Sink, pipe};
 use super::report::Report;
 use super::signals::Signals;
 use crate::base::hooks::Hooks;
@@ -32,6 +33,8 @@ pub struct Hook {
     changes: Vec<Change>,
     /// The report of the run, which it reads.
     line: String,
+    /// Whether what it prints has the run's name in front.
+    is_named: bool,
 }
 
 /// What this run asks for, with these changes of dblock's own environment.
@@ -52,20 +55,38 @@ pub fn wanted(hooks: &Hooks, report: &Report, environment: &[Change]) -> Vec<Hoo
             command: command?.clone(),
             changes: changes.collect(),
             line: report.line(),
+            is_named: false,
         })
     });
     wanted.collect()
 }
 
 impl Hook {
-    /// Starts it; `None`: it cannot be started, and that was logged.
-    pub fn start(self, signals: &Signals, log: Log) -> Option<Aside> {
+    /// The same, of a process with many runs: what it prints has the run's name in front of each line, as the output of the run.
+    pub fn named(self) -> Self {
+        Self {
+            is_named: true,
+            ..self
+        }
+    }
+
+    /// Starts it. Returns what it prints, too; `None`: it cannot be started, and that was logged.
+    pub fn start(self, signals: &Signals, log: Log) -> Option<(Aside, Output)> {
         let Self { option, run, .. } = &self;
         let started = input(&self.line).and_then(|input| {
-            let command = shell(&self.command, &self.changes)?;
+            let (output, end) = if self.is_named {
+                let (file, end) = pipe()?;
+                let sink = Sink::Lines(run.clone());
+                (Output::of_stderr(file, sink), Some(end))
+            } else {
+                (Output::none(), None)
+            };
+            let command = shell(&self.command, &self.changes, end)?;
             let complaint = format!("{run}: the command of {option}");
             let complaint = (&**run, Level::Warning, complaint);
-            Aside::start(command, input, (LIMIT, false), complaint, signals, log)
+            let limit = (LIMIT, false);
+            let aside = Aside::start(command, input, limit, complaint, signals, log)?;
+            Ok((aside, output))
         });
         started
             .inspect_err(|error| {
@@ -86,15 +107,21 @@ fn input(text: &str) -> io::Result<File> {
     Ok(file)
 }
 
-/// The command, in a shell. Its stdout goes to stderr: dblock's stdout is that of the run's command.
-fn shell(command: &str, changes: &[Change]) -> io::Result<Command> {
+/// The command, in a shell. What it prints goes to this end of a pipe, or to stderr: dblock's stdout is that of the run's command.
+fn shell(command: &str, changes: &[Change], end: Option<OwnedFd>) -> io::Result<Command> {
     let mut shell = Command::new("/bin/sh");
     shell.arg("-c").arg(command);
-    shell.stdout(if was_closed(libc::STDERR_FILENO) {
-        Stdio::null()
-    } else {
-        Stdio::from(io::stderr().as_fd().try_clone_to_owned()?)
-    });
+    match end {
+        Some(end) => {
+            shell.stdout(end.try_clone()?).stderr(end);
+        }
+        None if was_closed(libc::STDERR_FILENO) => {
+            shell.stdout(Stdio::null());
+        }
+        None => {
+            shell.stdout(io::stderr().as_fd().try_clone_to_owned()?);
+        }
+    }
     for (name, value) in changes {
         let name = OsStr::from_bytes(name.as_bytes());
         match value {

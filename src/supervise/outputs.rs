@@ -86,6 +86,13 @@ impl<R> Outputs<R> {
         round.give_turns(all, |(output, _)| output.pass_on(outlets, round));
     }
 
+    /// Passes on what programs beside the commands print, and drops the outputs that nobody has open any more.
+    pub fn pass_on_beside(&mut self, beside: &mut Vec<Output>) {
+        let (round, outlets) = (Round::begin(), &mut self.outlets);
+        round.give_turns(beside, |output| output.pass_on(outlets, round));
+        beside.retain(Output::is_open);
+    }
+
     /// Lets the processes that an ended command has left behind write on. Returns the outputs that are over: nobody has them open any
     /// more, or there are too many.
     pub fn linger(&mut self, output: Output, rest: R) -> Vec<(Output, R)> {
@@ -102,18 +109,20 @@ impl<R> Outputs<R> {
         self.lingering.extract_if(.., is_over).collect()
     }
 
-    /// Passes on the last output.
-    pub fn end(&mut self) {
+    /// Passes on the last output, also of the programs beside the commands.
+    pub fn end(&mut self, beside: &mut Vec<Output>) {
         let round = Round::begin();
         while !round.is_over() {
             for (output, _) in &mut self.lingering {
                 output.pass_on(&mut self.outlets, round);
             }
             self.lingering.retain(|(output, _)| output.is_open());
+            self.pass_on_beside(beside);
             for outlet in &mut self.outlets {
                 outlet.flush();
             }
-            if self.lingering.is_empty() && self.outlets.iter().all(Outlet::is_empty) {
+            let is_over = self.lingering.is_empty() && beside.is_empty();
+            if is_over && self.outlets.iter().all(Outlet::is_empty) {
                 return;
             }
             sleep(LAST_PAUSE);

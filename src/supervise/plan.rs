@@ -100,7 +100,9 @@ pub trait Plan: Sized {
                 let runner = self.runner();
                 runner.peer.end();
                 let asides = std::mem::take(&mut runner.asides);
-                if let Err(error) = asides.finish(&mut runner.poller, runner.log) {
+                if let Err(error) =
+                    asides.finish(&mut runner.poller, &mut runner.outputs, runner.log)
+                {
                     runner
                         .log
                         .warning(format_args!("cannot wait: {}", in_words(&error)));
@@ -119,13 +121,15 @@ pub trait Plan: Sized {
         let runner = self.runner();
         runner.outputs.flush(runner.log);
         let running = runner.commands.iter().map(|command| &command.output);
-        let (wanted, look_again) = runner.outputs.wanted(running);
+        let all = running.chain(&runner.asides.outputs);
+        let (wanted, look_again) = runner.outputs.wanted(all);
         let deadline = own.into_iter().chain(runner.deadline()).chain(look_again);
         let peer = runner.peer.wanted().map(|link| (Source::Peer, link));
         let others = wanted.into_iter().chain(peer);
         let ready = runner.poller.wait(deadline.min(), others)?;
         if ready.contains(&Source::Output) {
             runner.outputs.pass_on(&mut runner.commands);
+            runner.outputs.pass_on_beside(&mut runner.asides.outputs);
             for (output, rest) in runner.outputs.take_over(|_| false) {
                 self.on_output_over(output, rest);
             }
@@ -173,6 +177,15 @@ pub trait Plan: Sized {
         Ok(())
     }
 
+    /// Handles the messages that have arrived.
+    fn hear(&mut self) {
+        while self.runner().peer.is_readable() {
+            if let Some((message, descriptor)) = self.runner().peer.receive() {
+                self.on_message(message, descriptor);
+            }
+        }
+    }
+
     /// Reaps the process with the session, if it has ended.
     fn reap_peer(&mut self) {
         if self.runner().peer.is_unreaped() {
@@ -206,6 +219,11 @@ pub trait Plan: Sized {
 
     /// Handles commands and other programs that have ended, and reaps orphans.
     fn reap(&mut self) {
+        let mut commands = self.runner().commands.iter();
+        if commands.any(|command| command.running.was_killed_aside()) {
+            // Why, that process has said before.
+            self.hear();
+        }
         let (mut at, round) = (0, Round::begin());
         while let Some(command) = self.runner().take_ended(&mut at) {
             self.on_over(command, round);

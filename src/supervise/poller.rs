@@ -24,6 +24,8 @@ pub enum Source {
     Output,
     /// dblock's stdout or stderr has room.
     Outlet,
+    /// A key was pressed, or the terminal is gone.
+    Keys,
 }
 
 /// The signals and the alarm of this process.

@@ -74,9 +74,22 @@ impl Signals {
     /// # Errors
     /// As `signalfd(2)`.
     pub fn collect() -> io::Result<Self> {
+        Self::collect_and(SigSet::empty())
+    }
+
+    /// As [`Signals::collect`], and besides that the terminal has another size.
+    ///
+    /// # Errors
+    /// As `signalfd(2)`.
+    pub fn collect_with_size() -> io::Result<Self> {
+        Self::collect_and([Signal::SIGWINCH].into_iter().collect())
+    }
+
+    fn collect_and(besides: SigSet) -> io::Result<Self> {
         inherited::make_children_waitable();
         let mut mask = SigSet::empty();
-        sigprocmask(SigmaskHow::SIG_BLOCK, Some(&all()), Some(&mut mask))?;
+        let handled: SigSet = all().into_iter().chain(&besides).collect();
+        sigprocmask(SigmaskHow::SIG_BLOCK, Some(&handled), Some(&mut mask))?;
         let ignored = FORWARDED
             .into_iter()
             .filter(|&signal| inherited::is_ignored(signal as i32))
@@ -87,6 +100,7 @@ impl Signals {
             .filter(|&signal| !mask.contains(signal))
             .collect();
         wanted.add(Signal::SIGCHLD);
+        wanted.extend(&besides);
         Self::of(wanted, Inherited { mask, ignored })
     }
 

@@ -25,10 +25,11 @@ use pruning::{EarlyPrune, Pruning};
 use session::Refusals;
 
 use super::message::{FromClaimer, ToClaimer};
-use super::{SESSION_LIMIT, Spec};
+use super::{SESSION_LIMIT, Spec, Until};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
+use crate::base::progress::ProgressLine;
 use crate::isolated::client;
 use crate::isolated::link::Link;
 use crate::isolated::process::fork_isolated;
@@ -39,6 +40,9 @@ use crate::schema::Tables;
 
 /// The interval between looks for delayed jobs and dead workers, and between records of the counts.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often to count the jobs that are due, where the progress is shown.
+const COUNT_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How long an idle worker waits for the head's place at most.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
@@ -54,6 +58,7 @@ pub fn fork_off(
     shown: Level,
     resumed: Option<Resumed>,
 ) -> Result<(Pid, Link), Failure> {
+    let counts_due = spec.until == Until::Drained && ProgressLine::is_wanted(shown);
     let work = |link: Rc<Link>, parent| {
         let introduction = Introduction::of_command("dblock queue work", parent, SESSION_LIMIT);
         let listener = client::notes(&link, shown, |link, level, text| {
@@ -76,6 +81,7 @@ pub fn fork_off(
             outcomes: Outcomes::new(),
             claiming: Claiming::new(),
             looked: Moment::START,
+            due_counted: counts_due.then_some(Moment::START),
             has_said_paused: false,
             pruning: Pruning::new(EarlyPrune::of(spec.until)),
         };
@@ -114,6 +120,8 @@ struct Claimer<'a> {
     head: Head,
     /// When it last looked for delayed jobs and dead workers.
     looked: Moment,
+    /// When it last counted the jobs that are due; `None`: nobody wants to know.
+    due_counted: Option<Moment>,
     /// Whether a worker that ends by itself has logged that its queue is paused.
     has_said_paused: bool,
     /// The deletion of old jobs.

@@ -5,6 +5,7 @@ mod claims;
 mod deadlines;
 mod events;
 mod jobs;
+mod progress;
 mod turns;
 
 use std::os::fd::AsRawFd;
@@ -15,15 +16,17 @@ use nix::unistd::getpid;
 
 use claims::Claims;
 use deadlines::DEREGISTER_LIMIT;
+use progress::Progress;
 
-use super::Spec;
 use super::ahead::Pace;
 use super::claimer;
 use super::message::{ToClaimer, Trouble};
+use super::{Spec, Until};
 use crate::base::clock::Moment;
 use crate::base::descriptors;
 use crate::base::exit::{Ending, Failure};
 use crate::base::log::Log;
+use crate::base::progress::ProgressLine;
 use crate::base::user::local_user;
 use crate::keeper::Board;
 use crate::lock::{Lease, own_host, run_id_lock};
@@ -77,6 +80,7 @@ pub fn work(mut spec: Spec, log: Log) -> anyhow::Result<Ending> {
         only_read_only: None,
         fault: None,
         started_any: false,
+        progress: Progress::new(ProgressLine::new(spec.until == Until::Drained, log)),
     };
     coordinator.run()
 }
@@ -127,6 +131,7 @@ struct Coordinator<'a> {
     /// Why nothing is recorded; `None`: recording works, or there was no session yet.
     fault: Option<Trouble>,
     started_any: bool,
+    progress: Progress,
 }
 
 impl Coordinator<'_> {

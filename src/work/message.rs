@@ -6,7 +6,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::lock::Lease;
-use crate::queue::{EndedUnit, Queue, Rescued, Unit};
+use crate::queue::{Count, EndedUnit, Queue, Rescued, Unit};
 
 /// From the claimer to the coordinator.
 #[derive(Debug, Serialize, Deserialize)]
@@ -25,6 +25,8 @@ pub enum FromClaimer {
     Gone(Vec<(u64, u64)>),
     /// Jobs were claimed. Their payloads come with the message, one after the other in a file.
     Claimed(Vec<Claimed>),
+    /// How many jobs are due. Only where the progress is shown.
+    Left(Count),
     /// The turn is over.
     TurnOver {
         /// Whether it claimed less than requested.

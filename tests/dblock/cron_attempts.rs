@@ -489,3 +489,35 @@ fn is_another_s_at_once(server: &'static Server) -> bool {
     end(second);
     is_another_s
 }
+
+#[test]
+fn a_tick_that_was_ended_while_its_daemon_was_stopped_is_over_for_the_daemon_too() {
+    let server = Server::shared(Kind::MariaDb);
+    let command = "echo run >>{}; exec sleep 600";
+    let crontab = Crontab::new(server, &job("--kill-after 1s --retries 3", command));
+    let hook = format!(
+        "echo hook $DBLOCK_RESULT ${{DBLOCK_WILL_RETRY-}} >>{}; echo out; echo err >&2",
+        quoted(&crontab.record())
+    );
+    let daemon = crontab.start(&["--on-failure", &hook]);
+    crontab.due("job");
+    crontab.eventually_lines(1);
+    let stopped = Frozen::new(daemon.pid());
+    let kill = crontab.tables.at("kill").arg(crontab.name("job"));
+    kill.output().expect_code(0);
+    drop(stopped);
+    assert_eq!(crontab.eventually_lines(2)[1], "hook lost no");
+    let said = daemon.stderr();
+    assert!(
+        said.contains("was ended by ") && !said.contains("; again "),
+        "{said}"
+    );
+    // What it prints has the job's name in front, as the output of the job.
+    let lines = ["out", "err"].map(|line| format!("\n{}: {line}\n", crontab.name("job")));
+    eventually("both lines are there", SOON, || {
+        let said = daemon.stderr();
+        lines.iter().all(|line| said.contains(line))
+    });
+    crontab.eventually_idle();
+    end(daemon);
+}

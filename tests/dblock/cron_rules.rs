@@ -257,8 +257,12 @@ both_servers! {
         }
         holder.query_drop("UNLOCK TABLES").unwrap();
         let mut triggering = triggering;
-        triggering.wait_within(SOON).expect_code(0);
+        let name = crontab.name("job");
+        triggering.wait_within(SOON).expect_code(0).expect_stdout(&format!("triggered {name}\n"));
         assert_eq!(crontab.count("dblock_cron_jobs WHERE triggered_at IS NOT NULL"), 1);
+        // No daemon is there to start it.
+        let again = crontab.tables.at("cron").args(["trigger", &name]).output();
+        again.expect_code(0).expect_stdout(&format!("{name} was triggered before, and has not started since\n"));
     }
 
     fn a_host_with_another_command_is_named(server) {

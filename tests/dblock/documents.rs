@@ -845,7 +845,7 @@ fn every_option_in_the_text_exists() {
             let subcommand = rest.split(' ').next().unwrap_or_default();
             if ![
                 "run", "status", "kill", "check", "config", "init", "history", "acquire", "renew",
-                "release", "cron", "queue",
+                "release", "cron", "queue", "audit",
             ]
             .contains(&subcommand)
             {
@@ -910,6 +910,7 @@ fn every_option_is_explained() {
                 "cron pause",
                 "cron resume",
                 "cron trigger",
+                "audit",
                 "metrics",
             ],
         ),
@@ -1021,7 +1022,7 @@ fn fixed_piece(text: &str) -> Option<String> {
 }
 
 /// Files whose texts are help, statements, for who builds dblock, or findings with their own advice.
-const OTHER_TEXTS: [&str; 43] = [
+const OTHER_TEXTS: [&str; 44] = [
     "lock/rows/statements/mod.rs",
     "lock/rows/statements/mysql.rs",
     "lock/rows/statements/postgres.rs",
@@ -1054,6 +1055,7 @@ const OTHER_TEXTS: [&str; 43] = [
     "queue/idle.rs",
     "queue/narrow.rs",
     "queue/payloads.rs",
+    "history/audit.rs",
     "history/kept.rs",
     "history/page.rs",
     "history/prune.rs",

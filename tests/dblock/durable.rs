@@ -735,7 +735,7 @@ all_servers! {
             at("history").output().expect_code(0);
             at("init").arg("--check").output().expect_code(0).expect_silence();
             let found = at("check").arg("--json").output();
-            assert!(found.stdout.contains("version 5, in "), "{}", found.stdout);
+            assert!(found.stdout.contains("version 6, in "), "{}", found.stdout);
         }
     }
 

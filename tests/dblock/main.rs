@@ -17,6 +17,7 @@ mod a_cron_soak;
 #[path = "queue_soak.rs"]
 mod a_queue_soak;
 
+mod audit;
 mod authentication;
 mod check;
 mod clusters;
@@ -77,6 +78,7 @@ mod postgres_tables;
 mod postgres_versions;
 mod postgres_waiting;
 mod process_one;
+mod progress;
 mod queue_admin;
 mod queue_clusters;
 mod queue_create;
@@ -99,3 +101,4 @@ mod tls;
 mod tokens;
 mod usage;
 mod waiting;
+mod watch;

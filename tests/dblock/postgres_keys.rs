@@ -145,3 +145,44 @@ fn what_is_no_key_or_goes_with_none_is_refused() {
         .expect_stdout("")
         .expect_one_line("is for PostgreSQL");
 }
+
+#[test]
+fn a_durable_lock_of_the_same_name_is_another_lock() {
+    let server = Server::durable(Kind::Postgres);
+    let [(key, arguments), (other, _)] = keys();
+    let name = unique("both");
+    let mut durable = holder(Dblock::run(server, &name));
+    let mut client = server.postgres_as("dblock", PASSWORD).expect("a session");
+    assert!(client.is(&format!("pg_try_advisory_lock({arguments})")));
+    let of_lock =
+        |command, key: &str| Dblock::at(server, command).args([&name, &format!("--key={key}")]);
+    let lock = |dblock: Dblock| dblock.arg("--json").output().json()["locks"][0].clone();
+    let seen = lock(of_lock("status", &key));
+    assert_eq!(seen["holders"].as_array().map(Vec::len), Some(1), "{seen}");
+    assert_eq!(seen["holders"][0]["connection"], client.pid, "{seen}");
+    assert_eq!(seen["waiters"], serde_json::json!([]), "{seen}");
+    let plain = lock(Dblock::at(server, "status").arg(&name));
+    assert_eq!(plain["holders"][0]["pid"], durable.pid(), "{plain}");
+    let killed = of_lock("kill", &key).output();
+    killed.expect_code(0).expect_silence();
+    assert!(killed.stdout.contains("which is no dblock"), "{killed:#?}");
+    assert!(durable.is_running());
+
+    // In a list both are there, each with its holder.
+    let keyed = holder(Dblock::run_at(&server.url(), &name).arg(format!("--key={other}")));
+    let list = Dblock::at(server, "status").arg("--json").output().json();
+    let locks = list["locks"].as_array().expect("a list").iter();
+    let pids = locks.filter(|lock| lock["name"] == *name).map(|lock| {
+        assert_eq!(
+            lock["holders"].as_array().map(Vec::len),
+            Some(1),
+            "{list:#}"
+        );
+        lock["holders"][0]["pid"].clone()
+    });
+    let mut pids: Vec<_> = pids.collect();
+    pids.sort_by_key(ToString::to_string);
+    let mut expected = [durable.pid(), keyed.pid()].map(serde_json::Value::from);
+    expected.sort_by_key(ToString::to_string);
+    assert_eq!(pids, expected, "{list:#}");
+}

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use crate::harness::{Dblock, Kind, Running, SOON, Server, unique};
+use crate::harness::{Dblock, Kind, Running, SOON, Server, eventually, unique};
 
 /// A holder that logs in with this account.
 #[track_caller]
@@ -118,4 +118,32 @@ fn init_names_the_grant_that_its_role_lacks() {
             .expect_code(77)
             .expect_one_line("its tables are another role's");
     }
+}
+
+#[test]
+fn an_end_that_came_by_itself_is_not_that_of_a_kill_that_reached_nobody() {
+    let server = Server::durable(Kind::Postgres);
+    let (name, account) = (unique("itself"), server.account());
+    let mut admin = server.postgres();
+    admin.run(&format!("GRANT USAGE ON SCHEMA dblock TO \"{account}\""));
+    admin.run(&format!(
+        "GRANT ALL ON ALL TABLES IN SCHEMA dblock TO \"{account}\""
+    ));
+    // It renews the lock, and so learns of the request, after more than a minute.
+    let mut held = holder(server, &name, ("dblock", "dblock-secret"));
+    let kill = Dblock::at(server, "kill").user(&account).arg(&name);
+    let kill = kill.args(["--wait", "60"]).spawn();
+    eventually("it is asked to end", SOON, || {
+        admin.is(&format!(
+            "EXISTS (SELECT FROM dblock.dblock_locks WHERE name = '{name}' AND kill_requested_by IS NOT NULL)"
+        ))
+    });
+    drop(held.take_stdin());
+    held.wait_within(SOON).expect_code(0);
+    let told = kill.wait();
+    told.expect_code(0).expect_silence();
+    assert!(
+        told.stdout.contains(" was released meanwhile by "),
+        "{told:#?}"
+    );
 }

@@ -9,7 +9,9 @@ use super::question;
 use crate::base::exit::Ending;
 use crate::base::text::{in_seconds, moment, printable, seconds};
 use crate::commands::output::print_answer;
+use crate::commands::question::Asker;
 use crate::commands::table::{Table, Tone, result, to_the_second, tone_of};
+use crate::commands::watch::{Watched, watch};
 use crate::cron::{self, FRESH, LastRun, Listed, ListedDaemon, ListedJob, ListedTick, UNSEEN};
 use crate::history::{RUNNING, UNKNOWN};
 use crate::settings::cli::CommandLine;
@@ -33,14 +35,16 @@ pub struct CronStatus {
 /// Why the server could not be asked.
 pub fn list(command_line: CommandLine) -> anyhow::Result<Ending> {
     let common = settings::cron::list(command_line)?;
+    let question = question("dblock cron list", false, &common);
+    let work = |asker: &mut Asker<Listed>| {
+        let session = &mut asker.inspector.session;
+        cron::list(&asker.tables, session, |item| asker.answers.send(item))
+    };
+    if let Some(every) = common.watch {
+        return Ok(watch::<CronStatus>(&question, every, work)?);
+    }
     let mut found = CronStatus::default();
-    let server = question("dblock cron list", false, &common).ask(
-        |asker| {
-            let session = &mut asker.inspector.session;
-            cron::list(&asker.tables, session, |item| asker.answers.send(item))
-        },
-        |item| found.add(item),
-    )?;
+    let server = question.ask(work, |item| found.add(item))?;
     print_answer(
         common.json,
         || found.for_programs(&server),
@@ -70,16 +74,6 @@ pub fn between(from: Option<i64>, to: Option<i64>) -> Option<Duration> {
 }
 
 impl CronStatus {
-    /// Adds the next item.
-    pub fn add(&mut self, item: Listed) {
-        match item {
-            Listed::Now(now) => self.now = now,
-            Listed::Job(job) => self.jobs.push(*job),
-            Listed::Tick(tick) => self.ticks.push(tick),
-            Listed::Daemon(daemon) => self.daemons.push(daemon),
-        }
-    }
-
     /// Whether no daemon has had the job in its file for a while. Unknown, and thus `false`, if no daemon is alive.
     pub fn is_in_no_file(&self, job: &ListedJob) -> bool {
         let is_old = |seen: i64| {
@@ -156,6 +150,65 @@ impl CronStatus {
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 
+    fn for_programs<'a>(&'a self, server: &'a str) -> CronListJson<'a> {
+        CronListJson {
+            server,
+            now: moment(time(self.now)),
+            jobs: self.jobs.iter().map(|job| self.job_json(job)).collect(),
+            daemons: self.daemons.iter().map(daemon_json).collect(),
+        }
+    }
+
+    fn job_json<'a>(&'a self, job: &'a ListedJob) -> CronJobJson<'a> {
+        let ticks = self.ticks.iter().filter(|tick| tick.name == job.name);
+        let ticks = ticks.map(|tick| TickJson {
+            tick: moment(time(tick.tick)),
+            attempt: tick.attempt,
+            host: tick.host.as_deref(),
+            retry: text(tick.retry),
+        });
+        let last = job.last.as_ref().map(|run| LastRunJson {
+            run: &run.run,
+            tick: text(run.tick),
+            attempt: run.attempt,
+            host: run.host.as_deref(),
+            acquired: text(run.acquired),
+            started: text(run.started),
+            ended: text(run.ended),
+            ran_seconds: between(run.started, run.ended).map(seconds),
+            outcome: self.outcome(&job.name, run),
+            exit_code: run.exit_code,
+            signal: run.signal.as_deref(),
+        });
+        CronJobJson {
+            name: &job.name,
+            schedule: &job.schedule,
+            time_zone: &job.zone,
+            next: text(job.next),
+            in_no_file: self.is_in_no_file(job),
+            late_seconds: self.late(job).map(seconds),
+            paused_since: text(job.paused),
+            triggered: text(job.triggered),
+            seen: text(job.seen),
+            changed_by: job.changed_by.as_deref(),
+            under_way: ticks.collect(),
+            last,
+        }
+    }
+}
+
+impl Watched for CronStatus {
+    type Item = Listed;
+
+    fn add(&mut self, item: Listed) {
+        match item {
+            Listed::Now(now) => self.now = now,
+            Listed::Job(job) => self.jobs.push(*job),
+            Listed::Tick(tick) => self.ticks.push(tick),
+            Listed::Daemon(daemon) => self.daemons.push(daemon),
+        }
+    }
+
     fn as_table(&self, color: Color) -> String {
         if self.jobs.is_empty() && self.daemons.is_empty() {
             return format!("{NOTHING}\n");
@@ -218,52 +271,6 @@ impl CronStatus {
             let _ = writeln!(table, "{NOBODY}");
         }
         table
-    }
-
-    fn for_programs<'a>(&'a self, server: &'a str) -> CronListJson<'a> {
-        CronListJson {
-            server,
-            now: moment(time(self.now)),
-            jobs: self.jobs.iter().map(|job| self.job_json(job)).collect(),
-            daemons: self.daemons.iter().map(daemon_json).collect(),
-        }
-    }
-
-    fn job_json<'a>(&'a self, job: &'a ListedJob) -> CronJobJson<'a> {
-        let ticks = self.ticks.iter().filter(|tick| tick.name == job.name);
-        let ticks = ticks.map(|tick| TickJson {
-            tick: moment(time(tick.tick)),
-            attempt: tick.attempt,
-            host: tick.host.as_deref(),
-            retry: text(tick.retry),
-        });
-        let last = job.last.as_ref().map(|run| LastRunJson {
-            run: &run.run,
-            tick: text(run.tick),
-            attempt: run.attempt,
-            host: run.host.as_deref(),
-            acquired: text(run.acquired),
-            started: text(run.started),
-            ended: text(run.ended),
-            ran_seconds: between(run.started, run.ended).map(seconds),
-            outcome: self.outcome(&job.name, run),
-            exit_code: run.exit_code,
-            signal: run.signal.as_deref(),
-        });
-        CronJobJson {
-            name: &job.name,
-            schedule: &job.schedule,
-            time_zone: &job.zone,
-            next: text(job.next),
-            in_no_file: self.is_in_no_file(job),
-            late_seconds: self.late(job).map(seconds),
-            paused_since: text(job.paused),
-            triggered: text(job.triggered),
-            seen: text(job.seen),
-            changed_by: job.changed_by.as_deref(),
-            under_way: ticks.collect(),
-            last,
-        }
     }
 }
 

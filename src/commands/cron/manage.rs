@@ -18,7 +18,7 @@ use crate::settings::cli::CommandLine;
 pub fn pause(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (name, common) = settings::cron::of_job(command_line)?;
     question("dblock cron pause", true, &common)
-        .ask_one(|asker| asker.again(|tables, session| cron::pause(&name, tables, session)))?;
+        .ask_one(|asker| asker.act(|tables, session| cron::pause(&name, tables, session)))?;
     print_done(common.log, format_args!("paused {name}"));
     Ok(Ending::Code(0))
 }
@@ -38,7 +38,7 @@ pub fn resume(command_line: CommandLine) -> anyhow::Result<Ending> {
         slots: 0,
     };
     let skipped = question("dblock cron resume", true, &common).ask_one(|asker| {
-        asker.again(|tables, session| cron::resume(&name, &facts, &id, tables, session))
+        asker.act(|tables, session| cron::resume(&name, &facts, &id, tables, session))
     })?;
     let ticks = match &*skipped.to_string() {
         "1" => "1 tick was skipped".to_owned(),
@@ -55,7 +55,7 @@ pub fn resume(command_line: CommandLine) -> anyhow::Result<Ending> {
 pub fn trigger(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (name, common) = settings::cron::of_job(command_line)?;
     let runners = question("dblock cron trigger", true, &common)
-        .ask_one(|asker| asker.again(|tables, session| cron::trigger(&name, tables, session)))?;
+        .ask_one(|asker| asker.act(|tables, session| cron::trigger(&name, tables, session)))?;
     let log = common.log;
     if runners.daemons == 0 {
         log.warning(format_args!(
@@ -66,6 +66,13 @@ pub fn trigger(command_line: CommandLine) -> anyhow::Result<Ending> {
             "no dblock cron run has {name} in its file any more; it does not run"
         ));
     }
-    print_done(log, format_args!("triggered {name}"));
+    if runners.was_triggered {
+        print_done(
+            log,
+            format_args!("{name} was triggered before, and has not started since"),
+        );
+    } else {
+        print_done(log, format_args!("triggered {name}"));
+    }
     Ok(Ending::Code(0))
 }

@@ -26,7 +26,7 @@ pub fn cancel(command_line: CommandLine) -> anyhow::Result<Ending> {
             let queue = find(name, asker)?;
             for &id in ids {
                 let changed =
-                    asker.again(|tables, session| cancel_job(id, &queue, tables, session))?;
+                    asker.act(|tables, session| cancel_job(id, &queue, tables, session))?;
                 asker.answers.send((id, changed));
             }
             Ok(())

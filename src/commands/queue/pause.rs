@@ -32,7 +32,7 @@ fn set(
     let (name, common) = settings::queue::of_queue(command_line)?;
     question(command, For::Writing, &common).ask_one(|asker| {
         let set = |tables: &_, session: &mut _| pause_queue(&name, pauses, tables, session);
-        if asker.again(set)? {
+        if asker.act(set)? {
             Ok(())
         } else {
             Err(missing(&name, asker))

@@ -74,7 +74,6 @@ pub fn put(command_line: CommandLine) -> anyhow::Result<Ending> {
     let outcome = printer.run().map_err(refused);
     end(pid);
     printer.hear_the_rest();
-    printer.progress.remove();
     match outcome? {
         Finished::All => Ok(Ending::Code(0)),
         Finished::Signal(signal) => {

@@ -24,7 +24,7 @@ pub fn retry(command_line: CommandLine) -> anyhow::Result<Ending> {
             retried = question.ask_one(|asker| {
                 let queue = find(name, asker)?;
                 let mut count = 0;
-                asker.again(|tables, session| {
+                asker.act(|tables, session| {
                     retry_dead(&queue, tables, session, |jobs| count += jobs)
                 })?;
                 Ok(count)
@@ -35,8 +35,8 @@ pub fn retry(command_line: CommandLine) -> anyhow::Result<Ending> {
                 |asker| {
                     let queue = find(name, asker)?;
                     for &id in ids {
-                        let changed = asker
-                            .again(|tables, session| retry_job(id, &queue, tables, session))?;
+                        let changed =
+                            asker.act(|tables, session| retry_job(id, &queue, tables, session))?;
                         asker.answers.send((id, changed));
                     }
                     Ok(())

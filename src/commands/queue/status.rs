@@ -1,12 +1,16 @@
 //! `dblock queue status`: the jobs and workers of each queue.
 
+use std::fmt::Write;
+
 use serde::Serialize;
 
 use super::long_question;
-use crate::base::exit::{Ending, Failure, Reason};
-use crate::base::text::{in_seconds, moment, seconds};
+use crate::base::exit::{Ending, Reason};
+use crate::base::text::{in_seconds, moment, printable, seconds};
 use crate::commands::output::print_answer;
+use crate::commands::question::Asker;
 use crate::commands::table::{Table, Tone};
+use crate::commands::watch::{Watched, watch};
 use crate::queue::{
     Count, For, MINUTES, StatusItem, Summary, Worker, no_such_queue, status as ask,
 };
@@ -32,38 +36,63 @@ pub fn add(found: StatusItem, queues: &mut Vec<OfQueue>) -> Result<(), String> {
     Ok(())
 }
 
+/// What there is of the queues that were asked for.
+#[derive(Default)]
+struct Queues {
+    queues: Vec<OfQueue>,
+    /// The names of those that do not exist.
+    missing: Vec<String>,
+}
+
+impl Watched for Queues {
+    type Item = StatusItem;
+
+    fn add(&mut self, found: StatusItem) {
+        self.missing.extend(add(found, &mut self.queues).err());
+    }
+
+    fn as_table(&self, color: Color) -> String {
+        let mut text = String::new();
+        if !self.queues.is_empty() || self.missing.is_empty() {
+            text += &as_table(&self.queues, color);
+        }
+        for name in &self.missing {
+            let _ = writeln!(text, "{}", printable(&no_such_queue(name).line));
+        }
+        text
+    }
+}
+
 /// Asks the server, prints the answer, and returns dblock's exit.
 ///
 /// # Errors
 /// Why the server could not be asked, or that there is no such queue.
 pub fn status(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (scope, common) = settings::queue::status(command_line)?;
-    let mut queues: Vec<OfQueue> = Vec::new();
-    let mut missing: Option<Failure> = None;
-    let server = long_question("dblock queue status", For::Reading, &common).ask(
-        |asker| {
-            let (tables, session) = (&asker.tables, &mut asker.inspector.session);
-            let mut found = Vec::new();
-            ask(&scope, tables, session, |one| found.push(one))?;
-            for one in found {
-                asker.answers.send(one);
-            }
-            Ok(())
-        },
-        |found: StatusItem| {
-            if let Err(name) = add(found, &mut queues) {
-                missing.get_or_insert(no_such_queue(&name));
-            }
-        },
-    )?;
-    if !queues.is_empty() || missing.is_none() {
+    let question = long_question("dblock queue status", For::Reading, &common);
+    let work = |asker: &mut Asker<StatusItem>| {
+        let (tables, session) = (&asker.tables, &mut asker.inspector.session);
+        let mut found = Vec::new();
+        ask(&scope, tables, session, |one| found.push(one))?;
+        for one in found {
+            asker.answers.send(one);
+        }
+        Ok(())
+    };
+    if let Some(every) = common.watch {
+        return Ok(watch::<Queues>(&question, every, work)?);
+    }
+    let mut found = Queues::default();
+    let server = question.ask(work, |one| found.add(one))?;
+    let missing = found.missing.first().map(|name| no_such_queue(name));
+    if !found.queues.is_empty() || missing.is_none() {
         print_answer(
             common.json,
             || QueueStatusJson {
                 server: &server,
-                queues: queues.iter().map(queue_json).collect(),
+                queues: found.queues.iter().map(queue_json).collect(),
             },
-            || as_table(&queues, common.color),
+            || as_table(&found.queues, common.color),
         )?;
     }
     if let Some(missing) = missing {

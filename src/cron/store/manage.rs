@@ -12,6 +12,7 @@ use super::statements::text;
 use crate::base::exit::{Failure, Reason};
 use crate::db::server_facts::{READ_ONLY, is_read_only};
 use crate::db::{Ask, Connector, Fault, Session, ask, command};
+use crate::history::Deed;
 use crate::schema::{self, Tables};
 use std::thread::sleep;
 
@@ -55,10 +56,28 @@ fn no_such_job(name: &str) -> Fault {
 /// # Errors
 /// [`Fault::Final`] if there is no such job; any other fault of a statement.
 pub fn pause(name: &str, tables: &Tables, session: &mut Session) -> Result<(), Fault> {
-    match session.change(&command("cron pause", text(tables).pause(name)))? {
-        0 => Err(no_such_job(name)),
-        _ => Ok(()),
-    }
+    in_transaction("pause", session, |session| {
+        match session.change(&command("cron pause", text(tables).pause(name)))? {
+            0 => Err(no_such_job(name)),
+            _ => record("cron pause", name, None, tables, session),
+        }
+    })
+}
+
+/// Records what somebody does to a job.
+fn record(
+    action: &'static str,
+    name: &str,
+    detail: Option<&str>,
+    tables: &Tables,
+    session: &mut Session,
+) -> Result<(), Fault> {
+    let deed = Deed {
+        action,
+        object: name,
+        detail,
+    };
+    deed.record(tables, session)
 }
 
 /// The daemons that could run a job.
@@ -68,6 +87,8 @@ pub struct Runners {
     pub daemons: u64,
     /// Whether no daemon has had the job in its file for a while.
     pub is_in_no_file: bool,
+    /// Whether the job was triggered before, and has not started since.
+    pub was_triggered: bool,
 }
 
 /// Triggers a job. Returns who could run it. After a temporary fault nothing was changed, and it can be repeated.
@@ -102,10 +123,17 @@ fn trigger_uncommitted(
     tables: &Tables,
     session: &mut Session,
 ) -> Result<Runners, Fault> {
-    if session.change(&command("cron trigger", text(tables).trigger(name)))? == 0 {
+    let Some((_, job)) = session.run(&ask_job(tables, name))? else {
         return Err(no_such_job(name));
+    };
+    session.run(&command("cron trigger", text(tables).trigger(name)))?;
+    if job.triggered.is_none() {
+        record("cron trigger", name, None, tables, session)?;
     }
-    session.run(&ask_runners(tables, name))
+    Ok(Runners {
+        was_triggered: job.triggered.is_some(),
+        ..session.run(&ask_runners(tables, name))?
+    })
 }
 
 fn ask_runners(tables: &Tables, name: &str) -> Ask<'static, Runners> {
@@ -114,6 +142,7 @@ fn ask_runners(tables: &Tables, name: &str) -> Ask<'static, Runners> {
         Ok(Runners {
             daemons: row.get("daemons")?,
             is_in_no_file: row.get::<u64>("unseen")? == 1,
+            was_triggered: false,
         })
     })
 }
@@ -167,6 +196,7 @@ fn resume_uncommitted(
     let last = due.map(|(_, last)| last);
     let text = text(tables);
     session.run(&command("cron resume", text.resume(name, next, last)))?;
+    record("cron resume", name, None, tables, session)?;
     let Some((first, last)) = due else {
         return Ok(Count::NONE);
     };

@@ -16,7 +16,7 @@ use crate::base::text::{in_words, shown};
 use crate::cron::{AttemptEnd, Job, retry};
 use crate::isolated::link::cut;
 use crate::lock::{Grant, Lease};
-use crate::supervise::{Output, Report, Round, Sink, Started, of_grant, wanted};
+use crate::supervise::{Hook, Output, Report, Round, Sink, Started, of_grant, wanted};
 
 impl Coordinator<'_> {
     /// Starts an attempt, unless it runs already.
@@ -122,7 +122,8 @@ impl Coordinator<'_> {
         environment.extend(of_grant(&job.name, &[], grant, tick));
         let hooks = job.options.hooks.or(&self.spec.hooks);
         let (signals, log) = (&self.runner.poller.signals, self.runner.log);
-        let hooks = wanted(&hooks, report, &environment);
+        let hooks = wanted(&hooks, report, &environment).into_iter();
+        let hooks = hooks.map(Hook::named).collect();
         self.runner.asides.add(hooks, signals, log);
     }
 

@@ -31,7 +31,8 @@ impl Plan for Coordinator<'_> {
         let conclusion = self.check_deadlines();
         if conclusion.is_some() {
             self.manager.tell("STOPPING=1");
-            self.runner.outputs.end();
+            let beside = &mut self.runner.asides.outputs;
+            self.runner.outputs.end(beside);
         }
         conclusion
     }

@@ -149,12 +149,9 @@ impl Census {
                 known.insert(on_server, name);
             }
         }
-        // The names of rows differ if any byte differs. A lock that is known by its key has its rows by its name.
-        let has_key = |name: &str| {
-            let mut keyed = known.values().filter(|other| other.key().is_some());
-            keyed.any(|other| other.to_string() == name)
-        };
-        let rows: Vec<&HeldRow> = rows.iter().filter(|row| !has_key(&row.name)).collect();
+        // The names of rows differ if any byte differs. A run under a lock that is known by its key is listed there.
+        let has_key = |row: &&HeldRow| known.values().any(|name| self.has_key_of(name, row));
+        let rows: Vec<&HeldRow> = rows.iter().filter(|row| !has_key(row)).collect();
         let mut names: Vec<Name> = Vec::new();
         for name in rows.iter().filter_map(|row| Name::parse(&row.name).ok()) {
             known.remove(&self.folded(&name.on_server()));
@@ -165,6 +162,17 @@ impl Census {
         names.extend(known.into_values());
         names.sort_by_key(Name::to_string);
         names
+    }
+
+    /// What the session of a row's run says of itself.
+    fn said(&self, row: &HeldRow) -> Option<&Claims> {
+        self.claims.get(&row.session?)
+    }
+
+    /// Whether a row's run is under this lock, which is known by its key.
+    fn has_key_of(&self, name: &Name, row: &HeldRow) -> bool {
+        let said = self.said(row);
+        name.key().is_some() && said.is_some() && row.is_of(name, said)
     }
 
     /// A lock's name as the server compares it: MySQL ignores the case.
@@ -205,7 +213,16 @@ impl Census {
         inspector: &mut Inspector,
         report: &mut dyn FnMut(Found),
     ) -> Result<Reported, Fault> {
-        let rows: Vec<&HeldRow> = rows.iter().filter(|row| row.is_of(name)).collect();
+        // In a list each row is under one lock. Whoever names a lock sees all that may hold it.
+        let is_of = |row: &&HeldRow| {
+            let said = self.said(row);
+            let is_listed_here = || match name.key() {
+                Some(_) => said.is_some(),
+                None => said.is_none_or(|said| said.key.is_none()),
+            };
+            row.is_of(name, said) && (named || is_listed_here())
+        };
+        let rows: Vec<&HeldRow> = rows.iter().filter(is_of).collect();
         let of_rows = rows.iter().map(|row| row.slot.saturating_add(1)).max();
         let number = self.slots_of(name, named, of_rows);
         let mut slots = inspector.owned_slots(number, |slot| name.slot_on_server(slot))?;

@@ -54,6 +54,8 @@ pub struct RowKilling<'a> {
 enum Report {
     /// It has released the row.
     Ended,
+    /// It has released the row, and did not know of the request.
+    EndedByItself,
     /// The row has another owner, for another reason.
     Taken,
     /// The row has expired.
@@ -122,7 +124,7 @@ impl RowKilling<'_> {
                 }
                 self.named.slot = Some(slot);
             }
-            let held = rows.held(std::slice::from_ref(name), self.inspector())?;
+            let held = self.held(&rows)?;
             let slot = match self.slot(&rows, &held)? {
                 Some(Ok(slot)) => slot,
                 Some(Err(several)) => return Ok(Ended::Named(Killed::SeveralHolders(several))),
@@ -285,6 +287,10 @@ impl RowKilling<'_> {
                 let now = self.now(rows, row.slot)?;
                 RowOutcome::CommandEnded { holder, after, now }
             }
+            Some(Report::EndedByItself) => {
+                let now = self.now(rows, row.slot)?;
+                RowOutcome::ReleasedMeanwhile { holder, now }
+            }
             Some(Report::Taken) => {
                 let now = self.now(rows, row.slot)?;
                 RowOutcome::TakenMeanwhile { holder, now }
@@ -310,7 +316,7 @@ impl RowKilling<'_> {
         let mut lost_session = false;
         let mut last = (row.clone(), begun);
         // Each renewal after the request discovers it, whatever the servers' clocks say.
-        let mut write_id = None;
+        let (mut write_id, mut is_known) = (None, false);
         loop {
             let looked = Moment::now();
             let Some(seen) = rows.slot(name, row.slot, self.inspector())? else {
@@ -320,10 +326,11 @@ impl RowKilling<'_> {
                 let (last, looked) = last;
                 let was_released = last.was_released(&seen)
                     || !seen.owner.is_empty() && last.was_released_within(looked.elapsed());
-                return Ok(if was_released {
-                    Report::Ended
-                } else {
-                    Report::Taken
+                let knew = lost_session || is_known || !last.is_released_next(&seen);
+                return Ok(match (was_released, knew) {
+                    (true, true) => Report::Ended,
+                    (true, false) => Report::EndedByItself,
+                    (false, _) => Report::Taken,
                 });
             }
             if seen.has_expired() {
@@ -336,6 +343,7 @@ impl RowKilling<'_> {
             }
             let knows =
                 seen.knows_killer || *write_id.get_or_insert(seen.write_id) != seen.write_id;
+            is_known |= knows;
             // A session that holds other locks, too, is not ended: its owner looks for requests often.
             if !knows
                 && let Some(id) = self.session_of(row)?
@@ -446,10 +454,25 @@ impl RowKilling<'_> {
         })
     }
 
+    /// The rows of this lock.
+    fn held(&mut self, rows: &Rows) -> Result<Vec<HeldRow>, Fault> {
+        let name = self.named.name;
+        let mut held = Vec::new();
+        for row in rows.held(std::slice::from_ref(name), self.inspector())? {
+            let session = row.session.filter(|_| name.key().is_some());
+            let client = session.map(|id| self.named.client(id)).transpose()?;
+            let said = client.as_ref().and_then(|client| client.claims.as_ref());
+            if row.is_of(name, said) {
+                held.push(row);
+            }
+        }
+        Ok(held)
+    }
+
     /// Who holds the slot now, by its row or its named lock.
     fn now(&mut self, rows: &Rows, slot: u32) -> Result<Option<Client>, Fault> {
         let name = self.named.name;
-        let held = rows.held(std::slice::from_ref(name), self.inspector())?;
+        let held = self.held(rows)?;
         if let Some(row) = held.into_iter().find(|row| row.slot == slot) {
             return Ok(Some(self.victim(&row)?.client.unwrap_or_default()));
         }

@@ -4,6 +4,7 @@
 
 pub mod acquire;
 mod argument;
+pub mod audit;
 mod check;
 mod config;
 pub mod connection;
@@ -12,7 +13,7 @@ mod history;
 mod init;
 pub mod kill;
 pub mod metrics;
-mod output;
+pub mod output;
 pub mod queue;
 mod release;
 pub mod renew;
@@ -50,6 +51,8 @@ pub enum Subcommand {
     Release,
     /// `dblock history`
     History,
+    /// `dblock audit`
+    Audit,
     /// `dblock metrics`
     Metrics,
     /// `dblock cron`, and its subcommand.
@@ -201,6 +204,7 @@ const SUBCOMMANDS: &[Definition] = &[
     renew::DEFINITION,
     release::DEFINITION,
     history::DEFINITION,
+    audit::DEFINITION,
     metrics::DEFINITION,
 ];
 
@@ -308,7 +312,7 @@ pub fn variables() -> impl Iterator<Item = (&'static str, &'static str)> {
 fn value(setting: &Setting, matches: &mut ArgMatches) -> Option<OsString> {
     match setting.takes {
         Takes::Secret => None,
-        Takes::Value(_) => matches.remove_one(setting.name),
+        Takes::Value(_) | Takes::ValueOr(..) => matches.remove_one(setting.name),
         Takes::List(_) => {
             let values: Vec<OsString> = matches.remove_many(setting.name)?.collect();
             Some(values.join(OsStr::new(",")))

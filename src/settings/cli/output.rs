@@ -1,6 +1,6 @@
 //! The settings of what dblock prints.
 
-use super::setting::{SETTING, Setting, Takes};
+use super::setting::{Files, SETTING, Setting, Takes};
 
 /// For the subcommands that print a table.
 pub const JSON: &[Setting] = &[Setting {
@@ -8,6 +8,16 @@ pub const JSON: &[Setting] = &[Setting {
     help: "Print JSON instead of the table",
     ..SETTING
 }];
+
+/// For those whose table can be followed.
+pub const WATCH: Setting = Setting {
+    name: "watch",
+    takes: Takes::ValueOr("DURATION", "2s"),
+    files: Files::No,
+    help: "Show the table again and again on the terminal, every DURATION: 100ms to 1d, 2s if none is given. q or Ctrl-C ends it",
+    conflicts: &["json"],
+    ..SETTING
+};
 
 /// For those whose table has results.
 pub const COLOR: &[Setting] = &[Setting {

@@ -30,6 +30,8 @@ pub struct Setting {
 pub enum Takes {
     /// A value, with its name in the help.
     Value(&'static str),
+    /// A value, with its name in the help, or nothing, which means this value.
+    ValueOr(&'static str, &'static str),
     /// Values, with the name of one in the help: separated by commas, or in several options.
     List(&'static str),
     /// A value that is never given on the command line, because everybody can read that.
@@ -78,6 +80,12 @@ impl Setting {
             Takes::Value(name) => arg
                 .value_name(name)
                 .value_parser(value_parser!(std::ffi::OsString))
+                .allow_negative_numbers(NUMBERS.contains(&name)),
+            Takes::ValueOr(name, default) => arg
+                .value_name(name)
+                .value_parser(value_parser!(std::ffi::OsString))
+                .num_args(0..=1)
+                .default_missing_value(default)
                 .allow_negative_numbers(NUMBERS.contains(&name)),
             Takes::List(name) => arg
                 .value_name(name)

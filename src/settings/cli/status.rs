@@ -11,6 +11,7 @@ pub const DEFINITION: Definition = Definition {
     settings: &[
         &[KEY],
         output::JSON,
+        &[output::WATCH],
         output::COLOR,
         output::VERBOSITY,
         connection::SETTINGS,

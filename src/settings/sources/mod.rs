@@ -21,6 +21,7 @@ use crate::base::text::printable;
 use crate::base::user::os_user;
 use crate::crond::SENDMAIL_VARIABLE;
 use crate::db::Kind;
+use crate::history::VIA;
 
 /// dblock's own group.
 const OWN_GROUP: &str = "dblock";
@@ -405,6 +406,7 @@ impl Sources {
             let is_known = cli::variables().any(|(_, known)| *known == variable)
                 || OF_THE_COMMAND.contains(&&*variable)
                 || variable == TOKEN
+                || variable == VIA
                 || variable == SENDMAIL_VARIABLE;
             if variable.starts_with("DBLOCK_") && !is_known {
                 self.record(

@@ -5,12 +5,12 @@ use std::time::Duration;
 use super::super::Until;
 use super::super::message::FromClaimer;
 use super::idle::Timeout;
-use super::{Claimer, LOOK_INTERVAL, Stop};
+use super::{COUNT_INTERVAL, Claimer, LOOK_INTERVAL, Stop};
 use crate::base::clock::{Moment, chance_below};
 use crate::keeper::{LONGEST_PAUSE, SHORTEST_PAUSE, sleep_longer};
 use crate::queue::{
     Claim, EndedUnit, Exchange, JobEnd, Marks, Turn, TurnAnswer, TurnAsk, Verdict, Want,
-    ask_candidates, ask_shards,
+    ask_candidates, ask_due, ask_shards,
 };
 
 /// Without `SKIP LOCKED`, a claim picks from this many times as many candidates as it wants.
@@ -89,12 +89,27 @@ impl Claimer<'_> {
         if claimed > 0 {
             self.claiming.fruitless_pause = SHORTEST_PAUSE;
         }
+        self.count_due()?;
         let nothing_due = claimed < want && !self.claiming.has_more;
         if is_last && nothing_due && claimed == 0 && self.spec.until == Until::Drained {
             self.pay_debt()?;
         }
         self.send_in_time(&FromClaimer::TurnOver { nothing_due }, None)?;
         self.keep_pace()
+    }
+
+    /// Says how many jobs are due, if somebody wants to know.
+    fn count_due(&mut self) -> Result<(), Stop> {
+        let is_due = |counted: Moment| counted.elapsed() > COUNT_INTERVAL;
+        if !self.due_counted.is_some_and(is_due) {
+            return Ok(());
+        }
+        self.due_counted = Some(Moment::now());
+        let ask = ask_due(self.tables, &self.worker()?.queue);
+        if let Some(count) = self.ask(|session| session.run(&ask))? {
+            self.coordinator.say(FromClaimer::Left(count));
+        }
+        Ok(())
     }
 
     /// As [`Self::exchange`], but records a block whose jobs were canceled or could not be read now, not only when something is due.

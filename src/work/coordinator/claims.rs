@@ -50,8 +50,9 @@ pub(super) struct Claims {
     pub(super) ended: Vec<EndedUnit>,
     /// Outcomes in the current turn.
     pub(super) handed: Vec<EndedUnit>,
-    /// Jobs done and attempts failed since the last turn.
+    /// Jobs done and attempts failed since the last turn, and before that.
     counts: (u64, u64),
+    counts_before: (u64, u64),
 }
 
 impl Claims {
@@ -62,13 +63,21 @@ impl Claims {
 
     /// Jobs done and attempts failed since this was asked last.
     pub(super) fn take_counts(&mut self) -> (u64, u64) {
+        self.counts_before = self.totals();
         std::mem::take(&mut self.counts)
+    }
+
+    /// All jobs done and attempts failed.
+    pub(super) fn totals(&self) -> (u64, u64) {
+        let (done, failed) = self.counts_before;
+        (done + self.counts.0, failed + self.counts.1)
     }
 
     /// Others have all of the jobs.
     pub(super) fn clear(&mut self) {
         *self = Self {
             counts: self.counts,
+            counts_before: self.counts_before,
             ..Self::default()
         };
     }

@@ -190,9 +190,12 @@ impl Coordinator<'_> {
             .stalled_at()
             .filter(|_| self.claims.has_singles_ahead());
         let start = self.starts_late().then(Moment::now);
-        [lease, connect, complete, silence, look, stalled, start]
-            .into_iter()
-            .flatten()
-            .min()
+        let draw = self.progress.line.deadline();
+        [
+            lease, connect, complete, silence, look, stalled, start, draw,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 }

@@ -6,6 +6,7 @@ use super::super::message::{FromClaimer, ToClaimer};
 use super::{ClaimerState, Coordinator};
 use crate::base::clock::{Moment, is_over};
 use crate::base::exit::{Ending, Failure};
+use crate::base::progress::ProgressLine;
 use crate::base::text::{counted, shown};
 use crate::lock::Lease;
 use crate::supervise::{Cause, Plan, Received, Round, RunnerOf};
@@ -31,6 +32,7 @@ impl Plan for Coordinator<'_> {
     fn advance(&mut self) -> Option<anyhow::Result<Ending>> {
         self.check_deadlines();
         self.start_commands();
+        self.show_progress();
         self.take_turn()
     }
 
@@ -62,6 +64,7 @@ impl Plan for Coordinator<'_> {
             }
         }
         if signal == Signal::SIGTSTP {
+            ProgressLine::clear();
             self.runner.poller.signals.stop();
         }
     }
@@ -103,6 +106,7 @@ impl Plan for Coordinator<'_> {
                     self.claims.take_in(claimed, File::from(file));
                 }
             }
+            FromClaimer::Left(left) => self.progress.left = Some(left),
             FromClaimer::Gone(claims) => self.drop_claims(&claims),
             FromClaimer::TurnOver { nothing_due } => {
                 self.claims.handed.clear();

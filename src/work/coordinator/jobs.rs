@@ -222,6 +222,13 @@ impl Coordinator<'_> {
         }
     }
 
+    /// How many claimed jobs have not ended.
+    pub(super) fn in_hand(&self) -> u32 {
+        let commands = self.runner.commands.iter();
+        let running: usize = commands.map(|command| command.tasks.len()).sum();
+        u32::try_from(self.claims.buffer.len() + running).unwrap_or(u32::MAX)
+    }
+
     /// How many more jobs to claim.
     pub(super) fn want(&self) -> u32 {
         if self.runner.shutdown.has_begun()
@@ -235,9 +242,7 @@ impl Coordinator<'_> {
         let is_once = self.spec.until == Until::Once;
         let slots = if is_once { 1 } else { self.spec.jobs };
         let ahead = self.ahead(slots, jobs);
-        let commands = self.runner.commands.iter();
-        let running: usize = commands.map(|command| command.tasks.len()).sum();
-        let in_hand = u32::try_from(self.claims.buffer.len() + running).unwrap_or(u32::MAX);
+        let in_hand = self.in_hand();
         let want = slots
             .saturating_mul(jobs)
             .saturating_add(ahead)

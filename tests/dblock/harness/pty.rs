@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -188,6 +188,20 @@ impl Shell {
                 .push_str(&String::from_utf8_lossy(&bytes[..length]).replace('\r', ""));
         }
         &self.read
+    }
+
+    /// Gives the terminal another size, as a window that is resized does.
+    pub fn resize(&self, rows: u16, columns: u16) {
+        let size = libc::winsize {
+            ws_row: rows,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        // SAFETY: this request reads such a structure.
+        let set =
+            unsafe { libc::ioctl(self.terminal.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) };
+        assert_eq!(set, 0, "a terminal takes a size");
     }
 
     /// Closes the terminal, and signals nobody: that is the kernel's part.

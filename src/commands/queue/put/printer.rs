@@ -1,7 +1,7 @@
 //! The process that the user sees. It prints the ids, and reports what is put when something ends it early.
 
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use super::{Fed, unreachable};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
-use crate::base::log::{Level, Log, write_at_once};
+use crate::base::log::{Level, Log};
+use crate::base::progress::ProgressLine;
 use crate::commands::output::cannot_write;
 use crate::commands::queue;
 use crate::isolated::link::Link;
@@ -22,9 +23,6 @@ use crate::supervise::Signals;
 
 /// How much longer to wait for the other process than it may look for a server.
 const BESIDES: Duration = Duration::from_secs(2);
-
-/// The interval of the progress line.
-const PROGRESS: Duration = Duration::from_secs(1);
 
 /// A pipe that is writable takes this many bytes.
 const PIECE: usize = 4096;
@@ -61,7 +59,7 @@ pub(super) struct Printer<'a> {
     signal: Option<i32>,
     /// Why ids could not be printed. This also ends it after the current transaction.
     unwritten: Option<Failure>,
-    pub progress: Progress,
+    progress: ProgressLine,
 }
 
 impl<'a> Printer<'a> {
@@ -82,7 +80,7 @@ impl<'a> Printer<'a> {
             last_note: "connecting".to_owned(),
             signal: None,
             unwritten: None,
-            progress: Progress::new(put, log),
+            progress: ProgressLine::new(!matches!(put.source, Source::Stdin), log),
         }
     }
 
@@ -137,7 +135,8 @@ impl<'a> Printer<'a> {
             {
                 return Ok(self.is_late());
             }
-            self.progress.show(self.jobs);
+            self.progress
+                .show(|| format!("{} put", queue::jobs(self.jobs)));
         }
     }
 
@@ -155,6 +154,7 @@ impl<'a> Printer<'a> {
     /// Prints a piece. A reader that stops early, such as `head`, is no error, and the jobs are put all the same. Any other error stops it,
     /// so that no more ids are lost.
     fn print(&mut self) {
+        ProgressLine::clear();
         let piece = self.text.len().min(PIECE);
         let written = nix::unistd::write(io::stdout(), &self.text[..piece]);
         match written {
@@ -181,7 +181,6 @@ impl<'a> Printer<'a> {
         };
         match message {
             Message::Note(level, line) => {
-                self.progress.remove();
                 self.log.say(level, &line);
                 if level == Level::Info {
                     self.last_note = line;
@@ -291,38 +290,5 @@ impl<'a> Printer<'a> {
             };
         }
         text
-    }
-}
-
-/// A line on a terminal with the number of jobs that are put.
-pub(super) struct Progress {
-    is_shown: bool,
-    is_there: bool,
-    next: Moment,
-}
-
-impl Progress {
-    pub fn new(put: &QueuePut, log: Log) -> Self {
-        let is_terminal = io::stderr().is_terminal() && log.shown > Level::Error;
-        Self {
-            is_shown: is_terminal && !matches!(put.source, Source::Stdin),
-            is_there: false,
-            next: Moment::now() + PROGRESS,
-        }
-    }
-
-    fn show(&mut self, jobs: u64) {
-        if self.is_shown && self.next <= Moment::now() {
-            self.next = Moment::now() + PROGRESS;
-            self.is_there = true;
-            let line = format!("\r{} put\x1b[K", queue::jobs(jobs));
-            let _ = write_at_once(io::stderr().as_fd(), line.as_bytes());
-        }
-    }
-
-    pub fn remove(&mut self) {
-        if std::mem::take(&mut self.is_there) {
-            let _ = write_at_once(io::stderr().as_fd(), b"\r\x1b[K");
-        }
     }
 }

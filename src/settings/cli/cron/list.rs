@@ -9,6 +9,7 @@ pub const DEFINITION: Definition = Definition {
     about: "Show each job: its next tick, and when and where it ran last and how that ended",
     settings: &[
         output::JSON,
+        &[output::WATCH],
         output::COLOR,
         output::VERBOSITY,
         connection::SETTINGS,

@@ -11,6 +11,7 @@ pub const DEFINITION: Definition = Definition {
     settings: &[
         SETTINGS,
         output::JSON,
+        &[output::WATCH],
         output::COLOR,
         output::VERBOSITY,
         connection::SETTINGS,

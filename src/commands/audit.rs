@@ -1,0 +1,99 @@
+//! `dblock audit`: who paused, resumed, triggered, retried, canceled or killed what.
+
+use serde::Serialize;
+
+use super::output::print_answer;
+use super::question::Question;
+use super::table::{Table, to_the_second};
+use crate::base::exit::Ending;
+use crate::base::text::moment;
+use crate::history::{RecordedDeed, ask_deeds, reach};
+use crate::settings;
+use crate::settings::cli::CommandLine;
+
+const NOTHING: &str = "nothing is recorded that somebody did";
+
+/// Asks the server, prints the answer, and returns dblock's exit.
+///
+/// # Errors
+/// Why the server could not be asked.
+pub fn audit(command_line: CommandLine) -> anyhow::Result<Ending> {
+    let (limit, common) = settings::audit(command_line)?;
+    let question = Question {
+        called: "the audit",
+        ..Question::new("dblock audit", &common, |connector, tables, _| {
+            reach(connector, tables)
+        })
+    };
+    let mut deeds: Vec<RecordedDeed> = Vec::new();
+    let server = question.ask(
+        |asker| {
+            let session = &mut asker.inspector.session;
+            asker.tables.check_audit(session)?;
+            let found = session.run(&ask_deeds(&asker.tables, limit));
+            for deed in found.map_err(|fault| asker.tables.explain(fault))? {
+                asker.answers.send(deed);
+            }
+            Ok(())
+        },
+        |deed| deeds.push(deed),
+    )?;
+    deeds.reverse();
+    print_answer(
+        common.json,
+        || AuditJson {
+            server: &server,
+            actions: deeds.iter().map(deed_json).collect(),
+        },
+        || as_table(&deeds),
+    )?;
+    Ok(Ending::Code(0))
+}
+
+fn as_table(deeds: &[RecordedDeed]) -> String {
+    if deeds.is_empty() {
+        return format!("{NOTHING}\n");
+    }
+    let titles = ["TIME (UTC)", "ACTION", "OBJECT", "DETAIL", "BY", "VIA"];
+    let mut table = Table::new(&titles, &["DETAIL", "BY"]);
+    for deed in deeds {
+        table.row([
+            Some(to_the_second(deed.at)),
+            Some(deed.action.clone()),
+            Some(deed.object.clone()),
+            deed.detail.clone(),
+            deed.by.clone(),
+            deed.via.clone(),
+        ]);
+    }
+    table.for_stdout()
+}
+
+/// What `--json` prints, as `docs/audit.schema.json` says.
+#[derive(Serialize)]
+struct AuditJson<'a> {
+    server: &'a str,
+    actions: Vec<DeedJson<'a>>,
+}
+
+/// Something that somebody did, for programs.
+#[derive(Serialize)]
+struct DeedJson<'a> {
+    at: String,
+    action: &'a str,
+    object: &'a str,
+    detail: Option<&'a str>,
+    by: Option<&'a str>,
+    via: Option<&'a str>,
+}
+
+fn deed_json(deed: &RecordedDeed) -> DeedJson<'_> {
+    DeedJson {
+        at: moment(deed.at),
+        action: &deed.action,
+        object: &deed.object,
+        detail: deed.detail.as_deref(),
+        by: deed.by.as_deref(),
+        via: deed.via.as_deref(),
+    }
+}

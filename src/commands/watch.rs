@@ -1,0 +1,395 @@
+//! `--watch`: asks again and again, and draws each answer over the one before. One process has the session and keeps it; this one has the
+//! terminal, and never waits for a server.
+
+mod frame;
+mod screen;
+
+use std::env;
+use std::fmt::Write;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, SystemTime};
+
+use nix::poll::{PollFd, PollFlags};
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::question::{Again, Asker, Question, limits};
+use super::table::to_the_second;
+use crate::base::clock::{Moment, is_over};
+use crate::base::exit::{Ending, Failure};
+use crate::base::text::{in_seconds, printable, shown};
+use crate::db::Fault;
+use crate::isolated::link::{Link, next};
+use crate::isolated::process::{end, fork_isolated};
+use crate::isolated::query::{Finished, Heard, Message, Progress};
+use crate::settings::Color;
+use crate::supervise::{Poller, Received, Signals, Source};
+use frame::Frame;
+use screen::{Key, Screen};
+
+/// A session that would be idle for longer is not kept.
+const LONGEST_IDLE: Duration = Duration::from_secs(30);
+
+/// How long a session is kept: a server that has lost its part in a fail-over may keep it for ever.
+const LONGEST_SESSION: Duration = Duration::from_secs(60);
+
+/// How soon after a failure to connect again, at the earliest.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How old an answer is before its age is shown, besides the time between two.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// An answer that can be shown again and again.
+pub trait Watched: Default {
+    /// What it consists of.
+    type Item: Serialize + DeserializeOwned;
+
+    /// Whether its last lines matter most.
+    const NEWEST_LAST: bool = false;
+
+    /// Adds what has come next.
+    fn add(&mut self, item: Self::Item);
+
+    /// The answer for people.
+    fn as_table(&self, color: Color) -> String;
+}
+
+/// Has `work` ask the server `every` so often, and shows each answer, until the user ends it. Whatever is wrong before the first answer
+/// ends it, too; after that it is shown, and tried again.
+///
+/// # Errors
+/// There is no terminal, or no first answer.
+pub fn watch<A: Watched>(
+    question: &Question,
+    every: Duration,
+    work: impl FnMut(&mut Asker<A::Item>) -> Result<(), Fault>,
+) -> Result<Ending, Failure> {
+    let refused = |error| Failure::refused("collect signals", &error);
+    let screen = Screen::enter()?;
+    let poller = Poller::new(Signals::collect_with_size().map_err(refused)?)?;
+    let title = format!("Every {}: {}", shown(every), command_line(question.command));
+    let mut watch = Watch::<A, _> {
+        question,
+        work,
+        every,
+        title,
+        poller,
+        screen,
+        process: None,
+        coming: Coming::default(),
+        last: None,
+        trouble: None,
+        next_question: Moment::now(),
+        next_draw: Some(Moment::now()),
+    };
+    watch.run()
+}
+
+/// The command line, without what may be a URL with a password.
+fn command_line(command: &str) -> String {
+    let is_secret = |word: &str| {
+        ["@", "://", "password"]
+            .iter()
+            .any(|part| word.contains(part))
+    };
+    let arguments = env::args_os().skip(1 + command.split(' ').skip(1).count());
+    let mut words = command.to_owned();
+    for argument in arguments {
+        let argument = argument.to_string_lossy();
+        words.push(' ');
+        words += if is_secret(&argument) {
+            "…"
+        } else {
+            &argument
+        };
+    }
+    printable(&words)
+}
+
+/// The process that asks.
+struct Process {
+    pid: Pid,
+    link: Link,
+    begun: Moment,
+    /// How far the question is.
+    progress: Progress,
+    /// Whether it waits to be told to ask again.
+    is_idle: bool,
+}
+
+/// An answer that is not complete.
+struct Coming<A> {
+    answer: A,
+    notes: Vec<String>,
+    asked: Moment,
+}
+
+impl<A: Default> Default for Coming<A> {
+    fn default() -> Self {
+        Self {
+            answer: A::default(),
+            notes: Vec::new(),
+            asked: Moment::now(),
+        }
+    }
+}
+
+struct Watch<'a, A: Watched, W> {
+    question: &'a Question<'a>,
+    work: W,
+    every: Duration,
+    title: String,
+    poller: Poller,
+    screen: Screen,
+    process: Option<Process>,
+    coming: Coming<A>,
+    /// The last complete answer, and when it was there.
+    last: Option<(Coming<A>, Moment)>,
+    /// What is wrong since.
+    trouble: Option<String>,
+    next_question: Moment,
+    /// `None`: not before something happens.
+    next_draw: Option<Moment>,
+}
+
+impl<A: Watched, W: FnMut(&mut Asker<A::Item>) -> Result<(), Fault>> Watch<'_, A, W> {
+    fn run(&mut self) -> Result<Ending, Failure> {
+        let ended = self.until_the_end();
+        self.screen.leave();
+        if let Some(process) = self.process.take() {
+            end(process.pid);
+        }
+        ended
+    }
+
+    fn until_the_end(&mut self) -> Result<Ending, Failure> {
+        loop {
+            if !self.is_asking() && is_over(Some(self.next_question)) {
+                self.ask()?;
+            }
+            if is_over(self.next_draw) {
+                self.draw();
+            }
+            let ready = self.wait()?;
+            if ready.contains(&Source::Signals) {
+                while let Some(received) = self
+                    .poller
+                    .signals
+                    .next()
+                    .map_err(|error| cannot_wait(&error))?
+                {
+                    if let Some(ending) = self.on_signal(received)? {
+                        return Ok(ending);
+                    }
+                }
+            }
+            if ready.contains(&Source::Keys) {
+                match Screen::key() {
+                    Key::Quit => return Ok(Ending::Code(0)),
+                    Key::Gone => return Ok(Ending::Signal(Signal::SIGHUP as i32)),
+                    Key::Other => {}
+                }
+            }
+            if self.screen.has_unwritten() {
+                self.screen.write()?;
+            }
+            self.hear()?;
+        }
+    }
+
+    /// Waits until there is something to do. Returns what is ready.
+    fn wait(&self) -> Result<Vec<Source>, Failure> {
+        let asking = self.process.as_ref().filter(|process| !process.is_idle);
+        let deadline = match asking {
+            Some(asking) => asking.progress.deadline(),
+            None => Some(self.next_question),
+        };
+        let deadline = [deadline, self.next_draw].into_iter().flatten().min();
+        let stdin = io::stdin();
+        let stdout = io::stdout();
+        let reads = PollFlags::POLLIN;
+        let mut others = vec![(Source::Keys, PollFd::new(stdin.as_fd(), reads))];
+        if let Some(process) = &self.process {
+            others.push((Source::Peer, PollFd::new(process.link.as_fd(), reads)));
+        }
+        if self.screen.has_unwritten() {
+            let terminal = PollFd::new(stdout.as_fd(), PollFlags::POLLOUT);
+            others.push((Source::Outlet, terminal));
+        }
+        self.poller
+            .wait(deadline, others)
+            .map_err(|error| cannot_wait(&error))
+    }
+
+    /// Acts on a signal; the ending, if it ends this. SIGTERM and the like end it as any program, Ctrl-C as `watch(1)` and `top(1)`.
+    fn on_signal(&mut self, received: Received) -> Result<Option<Ending>, Failure> {
+        let (signal, signals) = (received.signal, &mut self.poller.signals);
+        match signal {
+            Signal::SIGWINCH => {}
+            Signal::SIGTSTP => {
+                self.screen.leave();
+                signals.act_on(signal);
+                self.screen.enter_again()?;
+            }
+            // Somebody has sent SIGSTOP, and the shell has had the terminal since.
+            Signal::SIGCONT if !received.ends_stop => self.screen.retake()?,
+            Signal::SIGINT if signals.act_on(signal) => return Ok(Some(Ending::Code(0))),
+            _ if signals.act_on(signal) => return Ok(Some(Ending::Signal(signal as i32))),
+            _ => return Ok(None),
+        }
+        self.next_draw = Some(Moment::now());
+        Ok(None)
+    }
+
+    fn is_asking(&self) -> bool {
+        self.process
+            .as_ref()
+            .is_some_and(|process| !process.is_idle)
+    }
+
+    /// Asks, in the session of the last time if there is one.
+    fn ask(&mut self) -> Result<(), Failure> {
+        self.coming = Coming::default();
+        self.next_draw
+            .get_or_insert(Moment::now() + self.every.max(FRESH));
+        if let Some(process) = &mut self.process {
+            process.is_idle = false;
+            process.progress.begin_again();
+            // If it is gone, the link says so.
+            let _ = process.link.send(&Again::Again);
+            return Ok(());
+        }
+        let (question, work) = (self.question, &mut self.work);
+        let (pid, link) = fork_isolated(
+            |link, parent| question.work_again(work, &link, parent),
+            Message::<A::Item>::Failed,
+        )?;
+        let mut limits = limits(&question.common.connection);
+        limits.whole = question.whole;
+        self.process = Some(Process {
+            pid,
+            link,
+            begun: Moment::now(),
+            progress: Progress::new(limits),
+            is_idle: false,
+        });
+        Ok(())
+    }
+
+    /// Reads what the process that asks has sent, and whether it takes too long.
+    fn hear(&mut self) -> Result<(), Failure> {
+        while let Some(process) = &mut self.process {
+            let deadline = process.progress.deadline().filter(|_| !process.is_idle);
+            if !process.link.is_readable() && !is_over(deadline) {
+                return Ok(());
+            }
+            let heard = process
+                .progress
+                .on(next(&process.link, Some(Moment::START)));
+            match heard {
+                // Between two questions the session's end is no news.
+                Heard::Finished(_) | Heard::Failed(_) if process.is_idle => self.end_process(),
+                Heard::Item(item) => self.coming.answer.add(item),
+                Heard::Note(level, text) if level <= self.question.common.log.shown => {
+                    self.coming.notes.push(text);
+                }
+                Heard::Note(..) | Heard::MustFinish(_) | Heard::Nothing => {}
+                Heard::Failed(failure) => {
+                    self.end_process();
+                    self.failed(failure)?;
+                }
+                Heard::Finished(finished) => {
+                    process.is_idle = true;
+                    match finished {
+                        Finished::All(_) => self.answered(),
+                        gone @ Finished::Gone(_) => {
+                            let ended = end(process.pid);
+                            self.process = None;
+                            let gone = gone.server(self.question.called, &ended);
+                            gone.map_or_else(|failure| self.failed(failure), |_| Ok(()))?;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn answered(&mut self) {
+        let now = Moment::now();
+        let answer = std::mem::take(&mut self.coming);
+        self.next_question = (answer.asked + self.every).max(now);
+        self.last = Some((answer, now));
+        self.trouble = None;
+        self.next_draw = Some(now);
+        let is_old = |process: &Process| process.begun.elapsed() > LONGEST_SESSION;
+        if self.every > LONGEST_IDLE || self.process.as_ref().is_some_and(is_old) {
+            self.end_process();
+        }
+    }
+
+    /// Shows what is wrong, and tries again later.
+    ///
+    /// # Errors
+    /// There was no answer before.
+    fn failed(&mut self, failure: Failure) -> Result<(), Failure> {
+        if self.last.is_none() {
+            return Err(failure);
+        }
+        let now = Moment::now();
+        self.next_question = (self.coming.asked + self.every).max(now + PAUSE);
+        self.trouble = Some(failure.line);
+        self.next_draw = Some(now);
+        Ok(())
+    }
+
+    fn end_process(&mut self) {
+        if let Some(process) = self.process.take() {
+            end(process.pid);
+        }
+    }
+
+    fn draw(&mut self) {
+        let frame = self.frame();
+        let size = Screen::size();
+        let is_drawn = self.screen.draw(&frame.fitted(size), size);
+        let goes_on = !is_drawn || self.is_asking() || self.trouble.is_some();
+        self.next_draw = goes_on.then(|| Moment::now() + FRESH);
+    }
+
+    fn frame(&self) -> Frame {
+        let time = to_the_second(SystemTime::now());
+        let mut frame = Frame {
+            title: [self.title.clone(), format!("{time} UTC")],
+            newest_last: A::NEWEST_LAST,
+            ..Frame::default()
+        };
+        let step = || match &self.process {
+            Some(process) if !process.is_idle => {
+                format!("no answer yet: {}", process.progress.last_note)
+            }
+            _ => "no answer yet".to_owned(),
+        };
+        let Some((last, at)) = &self.last else {
+            frame.trouble = printable(&step());
+            return frame;
+        };
+        let age = at.elapsed();
+        if self.trouble.is_some() || age > self.every + FRESH {
+            let why = self.trouble.clone().unwrap_or_else(step);
+            frame.trouble = printable(&format!("from {} ago; {why}", in_seconds(age)));
+        }
+        frame.body = last.answer.as_table(self.question.common.color);
+        for note in &last.notes {
+            let _ = writeln!(frame.body, "dblock: {}", printable(note));
+        }
+        frame
+    }
+}
+
+fn cannot_wait(error: &io::Error) -> Failure {
+    Failure::refused("wait", error)
+}

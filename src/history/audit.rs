@@ -1,0 +1,138 @@
+//! What people did: who paused, resumed, triggered, retried, canceled or killed what. Tables of an older version have no place for it, and
+//! nothing is written there.
+
+use std::env;
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+use super::kept::{BATCH, delete_rows};
+use super::prune::ask_keep;
+use crate::base::user::local_user;
+use crate::db::sql::{self, micros, time};
+use crate::db::{
+    Ask, Fault, Kind, LIST, Session, ask, ask_values, command, named, postgres_sql, text_literal,
+};
+use crate::lock::own_host;
+use crate::schema::{AUDIT, Tables};
+
+/// By what something was done, if not by a command that somebody typed: `dblock web` sets this variable to [`WEB`] for what it runs.
+pub const VIA: &str = "DBLOCK_VIA";
+
+/// The only value of [`VIA`] that counts.
+const WEB: &str = "web";
+
+/// Something that somebody does.
+#[derive(Debug, Clone)]
+pub struct Deed<'a> {
+    /// The subcommand, as it is typed after `dblock`.
+    pub action: &'static str,
+    /// The job of the crontab, the queue, or the lock.
+    pub object: &'a str,
+    /// Which jobs, or which holder; `None`: there is nothing to say.
+    pub detail: Option<&'a str>,
+}
+
+impl Deed<'_> {
+    /// Records it, in the name of this process. Within a transaction it is recorded only if that is committed.
+    ///
+    /// # Errors
+    /// Those of a statement.
+    pub fn record(&self, tables: &Tables, session: &mut Session) -> Result<(), Fault> {
+        if !tables.has_audit() {
+            return Ok(());
+        }
+        let (literal, now): (fn(&str) -> String, _) = match tables.kind() {
+            Kind::MySql => (text_literal, "UTC_TIMESTAMP(6)"),
+            Kind::Postgres => (postgres_sql::text_literal, postgres_sql::NOW),
+        };
+        let value = |column, text: Option<&str>| {
+            let text = text.map(|text| literal(&AUDIT.cut(column, text)));
+            text.unwrap_or_else(|| "NULL".to_owned())
+        };
+        let via = env::var(VIA).ok().filter(|via| via == WEB);
+        let values = [
+            now.to_owned(),
+            value("action", Some(self.action)),
+            value("object", Some(self.object)),
+            value("detail", self.detail),
+            value("by_user", Some(&format!("{}@{}", local_user(), own_host()))),
+            value("via", via.as_deref()),
+        ];
+        session.run(&command(
+            "audit",
+            format!(
+                "INSERT INTO {} (at, action, object, detail, by_user, via) VALUES ({})",
+                tables.of(&AUDIT),
+                values.join(", ")
+            ),
+        ))
+    }
+}
+
+/// Deletes some deeds that are older than the history is kept. Whoever adds one calls it afterwards, so that the table does not grow without
+/// end.
+///
+/// # Errors
+/// Those of a statement. Nothing is lost by them.
+pub fn prune_deeds(tables: &Tables, session: &mut Session) -> Result<(), Fault> {
+    if !tables.has_audit() {
+        return Ok(());
+    }
+    let Some(keep) = session.run(&ask_keep(tables))? else {
+        return Ok(());
+    };
+    let limit = match tables.kind() {
+        Kind::MySql => sql::seconds_ago(keep.seconds),
+        Kind::Postgres => postgres_sql::seconds_ago(keep.seconds),
+    };
+    let table = tables.of(&AUDIT);
+    let old = format!("SELECT id FROM {table} WHERE at < {limit} ORDER BY at LIMIT {BATCH}");
+    let old: Vec<u64> = session.run(&ask_values("old deeds", old).up_to(BATCH))?;
+    let delete = old
+        .iter()
+        .map(|id| named("prune", format!("DELETE FROM {table} WHERE id = {id}")));
+    delete_rows(delete.collect(), session)
+}
+
+/// What somebody did, as it is recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedDeed {
+    /// When, by the server's clock.
+    pub at: SystemTime,
+    /// As in [`Deed`].
+    pub action: String,
+    pub object: String,
+    pub detail: Option<String>,
+    /// The user of the operating system, and the host.
+    pub by: Option<String>,
+    /// By what; `None`: by a command.
+    pub via: Option<String>,
+}
+
+/// Asks for the latest deeds, the newest first; without a limit for as many as a list may have.
+pub fn ask_deeds(tables: &Tables, limit: Option<usize>) -> Ask<'static, Vec<RecordedDeed>> {
+    let limit = limit.unwrap_or(LIST).min(LIST);
+    let at = match tables.kind() {
+        Kind::MySql => micros("at"),
+        Kind::Postgres => postgres_sql::micros("at"),
+    };
+    let sql = format!(
+        "SELECT {at} AS at_us, action, object, detail, by_user, via FROM {} ORDER BY id DESC LIMIT {limit}",
+        tables.of(&AUDIT)
+    );
+    let deeds = ask("audit", sql, |rows| {
+        rows.all(|row| {
+            let text = |column| AUDIT.text(column, row);
+            Ok(RecordedDeed {
+                at: time(row.get("at_us")?),
+                action: text("action")?.unwrap_or_default(),
+                object: text("object")?.unwrap_or_default(),
+                detail: text("detail")?,
+                by: text("by_user")?,
+                via: text("via")?,
+            })
+        })
+    });
+    deeds.up_to(limit)
+}

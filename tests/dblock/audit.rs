@@ -1,0 +1,153 @@
+//! What people did is recorded with it, by a command or by the page, and shown by `dblock audit`.
+
+use serde_json::{Value, json};
+
+use crate::harness::{
+    Crontab, Dblock, Jobs, Kind, SOON, Server, Tables, all_servers, eventually, unique,
+};
+
+/// What `dblock audit` shows, without the times.
+#[track_caller]
+fn deeds(tables: &Tables) -> Vec<[Value; 5]> {
+    let output = tables.at("audit").arg("--json").output();
+    output.expect_code(0).expect_silence();
+    let shown = output.json();
+    let actions = shown["actions"].as_array().unwrap().iter();
+    let actions = actions.map(|action| {
+        ["action", "object", "detail", "by", "via"].map(|member| action[member].clone())
+    });
+    actions.collect()
+}
+
+/// Who this is.
+fn me() -> Value {
+    let by = std::process::Command::new("sh")
+        .args(["-c", "echo $(id -un)@$(uname -n)"])
+        .output();
+    json!(String::from_utf8(by.unwrap().stdout).unwrap().trim())
+}
+
+all_servers! {
+    fn what_somebody_does_to_a_job_of_the_crontab_is_recorded_once(server) {
+        let crontab = Crontab::new(server, "#: job\n0 0 1 1 * true");
+        crate::harness::crontab::end(crontab.start(&[]));
+        let name = crontab.name("job");
+        let does = |command: &str, via: &str| {
+            let done = crontab.tables.at("cron").args([command, &name]).env("DBLOCK_VIA", via).output();
+            done.expect_code(0);
+        };
+        does("pause", "");
+        does("resume", "web");
+        does("trigger", "somebody");
+        // It was triggered before.
+        does("trigger", "");
+        crontab.tables.at("cron").args(["pause", "nosuch"]).output().expect_code(78);
+        let deed = |action: &str, via: Value| [json!(action), json!(name), json!(null), me(), via];
+        let expected = [
+            deed("cron pause", json!(null)),
+            deed("cron resume", json!("web")),
+            deed("cron trigger", json!(null)),
+        ];
+        assert_eq!(deeds(&crontab.tables), expected);
+        let table = crontab.tables.at("audit").args(["-n", "1"]).output();
+        let row = table.stdout.lines().nth(1).unwrap_or_default();
+        assert!(table.stdout.starts_with("TIME (UTC)") && row.contains("cron trigger  "), "{table:#?}");
+        assert_eq!(table.stdout.lines().count(), 2, "{table:#?}");
+    }
+
+    fn who_was_killed_is_recorded_and_what_is_older_than_the_history_is_not_kept(server) {
+        let tables = Tables::new(server);
+        tables.at("init").args(["--keep", "1h"]).output().expect_code(0);
+        let ago = match server.kind {
+            Kind::Postgres => "now() - interval '2 hours'",
+            _ => "UTC_TIMESTAMP(6) - INTERVAL 2 HOUR",
+        };
+        let old = format!("INSERT INTO dblock_audit (at, action, object) VALUES ({ago}, 'kill', 'old')");
+        tables.sql(&old);
+        let name = unique("audit");
+        // Nobody holds it, and nobody is ended.
+        tables.at("kill").arg(&name).output().expect_code(0);
+        assert_eq!(deeds(&tables).len(), 1);
+        for durable in [false, true] {
+            let run = tables.at("run").args(["--name", &name]);
+            let run = if durable { run.arg("--durable") } else { run };
+            let mut run = run.sh("echo runs; exec sleep 60").spawn();
+            run.wait_line("runs", SOON);
+            tables.at("kill").args(["--dry-run", &name]).output().expect_code(0);
+            tables.at("kill").arg(&name).output().expect_code(0);
+            run.wait_within(SOON).expect_code(74);
+        }
+        let seen = deeds(&tables);
+        assert_eq!(seen.len(), 2, "{seen:?}");
+        for [action, object, detail, by, via] in seen {
+            assert_eq!([action, object, by, via], [json!("kill"), json!(name), me(), json!(null)]);
+            assert!(detail.as_str().unwrap().contains("connection "), "{detail}");
+        }
+    }
+}
+
+#[test]
+fn what_somebody_does_to_a_queue_and_its_jobs_is_recorded() {
+    let server = Server::shared(Kind::MariaDb);
+    let jobs = Jobs::new(server, &["--max-attempts", "1"]);
+    let ids = jobs.put(&["a", "b", "c"]);
+    jobs.does("pause", &[]);
+    jobs.does("resume", &[]);
+    jobs.does("cancel", &[&ids[2].to_string()]);
+    jobs.work(&["--drain"]).command(["false"]).output();
+    eventually("they are dead", SOON, || jobs.states()[3] == 2);
+    jobs.does("retry", &[&ids[0].to_string()]);
+    jobs.does("retry", &["--dead"]);
+    jobs.does("retry", &["--dead"]);
+    let deed = |action: &str, detail: Value| [json!(action), json!("q"), detail, me(), json!(null)];
+    let expected = [
+        deed("queue pause", json!(null)),
+        deed("queue resume", json!(null)),
+        deed("queue cancel", json!(format!("job {}", ids[2]))),
+        deed("queue retry", json!(format!("job {}", ids[0]))),
+        deed("queue retry", json!("1 dead job")),
+    ];
+    assert_eq!(deeds(&jobs.tables), expected);
+}
+
+#[test]
+fn tables_of_an_older_version_have_no_place_for_it() {
+    let server = Server::shared(Kind::MariaDb);
+    let jobs = Jobs::new(server, &[]);
+    let tables = &jobs.tables;
+    tables.sql("DROP TABLE dblock_audit");
+    tables.sql("UPDATE dblock_meta SET version = 5");
+    for command in ["pause", "resume"] {
+        jobs.does(command, &[]);
+    }
+    let name = unique("older");
+    let mut run = tables
+        .at("run")
+        .args(["--name", &name])
+        .sh("echo runs; exec sleep 60")
+        .spawn();
+    run.wait_line("runs", SOON);
+    tables
+        .at("kill")
+        .arg(&name)
+        .output()
+        .expect_code(0)
+        .expect_silence();
+    run.wait_within(SOON).expect_code(74);
+    let refused = tables.at("audit").output();
+    refused
+        .expect_code(78)
+        .expect_stdout("")
+        .expect_one_line("upgrade them with dblock init");
+    // Nor has a server without tables.
+    let mut run = Dblock::run(server, &name)
+        .sh("echo runs; exec sleep 60")
+        .spawn();
+    run.wait_line("runs", SOON);
+    Dblock::at(server, "kill")
+        .arg(&name)
+        .output()
+        .expect_code(0)
+        .expect_silence();
+    run.wait_within(SOON).expect_code(74);
+}

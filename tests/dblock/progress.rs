@@ -1,0 +1,76 @@
+//! The line with how far dblock is: on a terminal, drawn over itself, and never between other lines.
+
+use crate::harness::pty::Shell;
+use crate::harness::{Jobs, Kind, SOON, Server, eventually};
+
+/// A queue, and a shell whose `dblock` finds it.
+fn shell<'a>(server: &'a Server) -> (Jobs<'a>, Shell) {
+    let jobs = Jobs::new(server, &["--max-attempts", "1"]);
+    let mut shell = Shell::start(server);
+    let database = &jobs.tables.database;
+    shell.enter(&format!("export DBLOCK_DATABASE={database}; echo ready"));
+    shell.wait_for("ready");
+    (jobs, shell)
+}
+
+/// The last that was drawn is not there any more.
+#[track_caller]
+fn assert_is_cleared(seen: &str) {
+    let (before, after) = seen.rsplit_once("\x1b[K").expect("it was drawn");
+    assert!(
+        before.ends_with("\x1b[K") && !after.contains(" done"),
+        "{seen:?}"
+    );
+}
+
+#[test]
+fn a_worker_that_drains_a_queue_says_how_far_it_is() {
+    let server = Server::shared(Kind::MariaDb);
+    let (jobs, mut shell) = shell(server);
+    jobs.number(25);
+    let script = "read job; test $job != 20 || { echo oops >&2; exit 3; }; sleep 0.2";
+    let work = format!("dblock queue work q --drain -- sh -c '{script}'");
+    shell.enter(&work);
+    let parts = [
+        " done, 0 failed, ",
+        " left, ",
+        " jobs a second, ",
+        "s to go\x1b[K",
+    ];
+    eventually("it is drawn", SOON, || {
+        let seen = shell.all();
+        seen.lines()
+            .any(|line| parts.iter().all(|part| line.contains(part)))
+    });
+    shell.expect_code(0);
+    let seen = shell.all().to_owned();
+    // What is cleared, and then overwritten by a line of its own.
+    assert!(seen.contains("\x1b[K\x1b[Koops\n"), "{seen:?}");
+    assert_is_cleared(&seen);
+    for quiet in ["-q", "2>&1 | cat"] {
+        let start = shell.all().len();
+        jobs.number(8);
+        let (before, rest) = work.split_once(" -- ").unwrap();
+        let (option, redirected) = if quiet == "-q" {
+            (quiet, "")
+        } else {
+            ("", quiet)
+        };
+        shell.enter(&format!("{before} {option} -- {rest} {redirected}"));
+        shell.expect_code(0);
+        let seen = &shell.all()[start..];
+        assert!(!seen.contains('\x1b'), "{quiet}: {seen:?}");
+    }
+}
+
+#[test]
+fn what_puts_records_says_how_many() {
+    let server = Server::shared(Kind::MariaDb);
+    let (_jobs, mut shell) = shell(server);
+    shell.enter("(seq 5; sleep 1.5; seq 5; sleep 0.2) | dblock queue put q --lines >/dev/null");
+    eventually("it is drawn", SOON, || {
+        shell.all().contains(" jobs put\x1b[K")
+    });
+    shell.expect_code(0);
+    assert_is_cleared(shell.all());
+}
