@@ -21,6 +21,7 @@ pub mod pty;
 mod records;
 pub mod schema;
 mod server;
+mod spares;
 mod tables;
 mod texts;
 
