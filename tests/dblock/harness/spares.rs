@@ -16,9 +16,6 @@ const REST: Duration = Duration::from_secs(2);
 /// A table with more rows than this is not emptied: what the server believes of its size would be wrong.
 const FEW: u64 = 1000;
 
-/// The tables that number their rows.
-const NUMBERED: [&str; 3] = ["dblock_queues", "dblock_jobs", "dblock_workers"];
-
 /// The databases of one server that no test uses now.
 #[derive(Debug, Default)]
 pub struct Spares {
@@ -66,6 +63,8 @@ impl Spares {
                 Ok(false) | Err(_) => drop_database(admin, &database),
             }
         }
+        // The end of this session may come later than the next test.
+        let _ = admin.query_drop("USE mysql");
     }
 }
 
@@ -107,11 +106,7 @@ fn shape(admin: &mut Conn, database: &str) -> mysql::Result<Vec<String>> {
     let mut shape = Vec::new();
     let tables: Vec<String> = admin.query("SHOW TABLES")?;
     for table in tables {
-        let row: Option<Row> = admin.query_first(format!("SHOW CREATE TABLE `{table}`"))?;
-        let create: String = row
-            .map(|row| from_value(row[1].clone()))
-            .unwrap_or_default();
-        shape.push(create);
+        shape.push(definition(admin, &table)?);
     }
     let more = [
         "SELECT CONCAT_WS(' ', @@character_set_database, @@collation_database)".to_owned(),
@@ -131,6 +126,14 @@ fn shape(admin: &mut Conn, database: &str) -> mysql::Result<Vec<String>> {
             .map(|row| from_value::<String>(row[0].clone())),
     );
     Ok(shape)
+}
+
+/// The statement that makes a table, with the number of its next row if it has had some.
+fn definition(admin: &mut Conn, table: &str) -> mysql::Result<String> {
+    let row: Option<Row> = admin.query_first(format!("SHOW CREATE TABLE `{table}`"))?;
+    Ok(row
+        .map(|row| from_value(row[1].clone()))
+        .unwrap_or_default())
 }
 
 /// The tables that have rows, and how many, up to one more than a few.
@@ -158,21 +161,16 @@ fn empty(admin: &mut Conn, database: &str) -> mysql::Result<bool> {
     if filled.iter().any(|(_, rows)| *rows > FEW) {
         return Ok(false);
     }
-    for table in NUMBERED {
-        // Also where the rows that were numbered are gone.
-        let row: Option<Row> = admin.query_first(format!("SHOW CREATE TABLE {table}"))?;
-        let create: String = row
-            .map(|row| from_value(row[1].clone()))
-            .unwrap_or_default();
-        if create.contains(" AUTO_INCREMENT=") || filled.iter().any(|(filled, _)| filled == table) {
-            admin.query_drop(format!("TRUNCATE TABLE {table}"))?;
+    let tables: Vec<String> = admin.query("SHOW TABLES")?;
+    for table in tables {
+        let has_rows = filled.iter().any(|(filled, _)| *filled == table);
+        let create = definition(admin, &table)?;
+        // The numbers begin anew, also where the rows that had some are gone.
+        if create.contains(" AUTO_INCREMENT=") || has_rows && create.contains("AUTO_INCREMENT") {
+            admin.query_drop(format!("TRUNCATE TABLE `{table}`"))?;
+        } else if has_rows {
+            admin.query_drop(format!("DELETE FROM `{table}`"))?;
         }
-    }
-    for (table, _) in filled
-        .iter()
-        .filter(|(table, _)| !NUMBERED.contains(&table.as_str()))
-    {
-        admin.query_drop(format!("DELETE FROM `{table}`"))?;
     }
     admin.query_drop("UPDATE dblock_meta SET fence_floor = 0, created_at = UTC_TIMESTAMP(6)")?;
     Ok(true)
