@@ -126,7 +126,7 @@ both_servers! {
         is_refused(run_as(server, "nobody").args(["--if-unreachable", "run"]), PASSWORD);
     }
 
-    fn a_password_in_a_file(server) {
+    fn a_password_in_a_file(server on mysql) {
         for text in [PASSWORD, &format!("{PASSWORD}\n"), &format!("{PASSWORD}\r\n"), &format!("{PASSWORD}\nmore\n")] {
             let (_folder, file) = file_with(text);
             works(Dblock::run(server, &unique("file")).arg("--password-file").arg(file).env_remove("DBLOCK_PASSWORD"));
@@ -136,7 +136,7 @@ both_servers! {
         is_refused(Dblock::run(server, "x").arg("--password-file").arg(file), PASSWORD);
     }
 
-    fn a_password_file_that_others_can_read_is_warned_of(server) {
+    fn a_password_file_that_others_can_read_is_warned_of(server on mariadb) {
         let (_folder, file) = file_with(PASSWORD);
         for mode in [0o604, 0o644, 0o666] {
             fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
@@ -160,7 +160,7 @@ both_servers! {
         works(run().env("DBLOCK_URL", url("wrong")).env("DBLOCK_PASSWORD", PASSWORD));
     }
 
-    fn a_password_in_a_url_on_the_command_line_works_with_a_warning(server) {
+    fn a_password_in_a_url_on_the_command_line_works_with_a_warning(server on mysql) {
         let account = account(server, "IDENTIFIED BY 's3:c@r/t'");
         let url = format!("mysql://{account}:s3%3Ac%40r%2Ft@127.0.0.1:{}/", server.port);
         let run = || Dblock::bare().args(["run", "--name", &unique("url")]);

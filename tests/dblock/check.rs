@@ -192,7 +192,7 @@ both_servers! {
         run.expect_code(77).expect_stdout("").expect_one_line("refused the account");
     }
 
-    fn a_server_that_is_passed_over_is_named(server) {
+    fn a_server_that_is_passed_over_is_named(server on mariadb) {
         let url = format!("mysql://dblock@127.0.0.1:1,127.0.0.1:{}/", server.port);
         let found = json(&url, 0);
         expect_state(&found, "passed_over", "warning");
@@ -200,7 +200,7 @@ both_servers! {
         assert_eq!(found["server"], format!("127.0.0.1:{}", server.port));
     }
 
-    fn a_reader_that_has_seen_enough_is_no_error(server) {
+    fn a_reader_that_has_seen_enough_is_no_error(server on mariadb) {
         let (mut reader, writer) = std::io::pipe().unwrap();
         let mut first = [0; 9];
         let running = dblock_check(&server.url()).stdout(writer).spawn();
@@ -226,7 +226,7 @@ both_servers! {
         run.expect_took(Duration::ZERO, Duration::from_secs(1) + slack());
     }
 
-    fn a_check_that_dies_leaves_no_process_behind(server) {
+    fn a_check_that_dies_leaves_no_process_behind(server on mysql) {
         for signal in [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
             let proxy = Proxy::to(server);
             proxy.freeze();

@@ -59,7 +59,7 @@ fn came_from(server: &Server, dblock: Dblock) -> String {
 }
 
 both_servers! {
-    fn each_option_alone_and_each_variable_alone_are_enough(server) {
+    fn each_option_alone_and_each_variable_alone_are_enough(server on mariadb) {
         let (port, socket) = (server.port.to_string(), server.socket.to_str().unwrap());
         works(run_somewhere("url").args(["--url", &server.url()]));
         works(run_somewhere("url").env("DBLOCK_URL", server.url()));
@@ -69,7 +69,7 @@ both_servers! {
         works(run_somewhere("socket").env("DBLOCK_SOCKET", socket).env("DBLOCK_USER", "dblock"));
     }
 
-    fn a_flag_beats_the_environment(server) {
+    fn a_flag_beats_the_environment(server on mysql) {
         let (port, socket) = (server.port.to_string(), server.socket.to_str().unwrap());
         let wrong = closed_port().to_string();
         works(run_somewhere("url").args(["--url", &server.url()]).env("DBLOCK_URL", "mysql://nobody@127.0.0.1:1/"));
@@ -84,7 +84,7 @@ both_servers! {
         works(run_somewhere("flag").env("DBLOCK_PORT", &wrong).args(["--url", &server.url()]));
     }
 
-    fn a_single_option_beats_a_part_of_the_url(server) {
+    fn a_single_option_beats_a_part_of_the_url(server on mariadb) {
         let port = server.port.to_string();
         let wrong = format!("mysql://nobody:wrong@127.0.0.250:{}/", closed_port());
         let password = tempfile::NamedTempFile::new().unwrap();
@@ -97,7 +97,7 @@ both_servers! {
         works(run_somewhere("part").args(["--host", "127.0.0.1", "--port", &port]).env("DBLOCK_URL", "mysql://dblock@127.0.0.250:1"));
     }
 
-    fn an_empty_variable_counts_as_not_set(server) {
+    fn an_empty_variable_counts_as_not_set(server on mysql) {
         let mut dblock = run_somewhere("empty").args(["--url", &server.url()]);
         for variable in ["URL", "HOST", "PORT", "USER", "SOCKET", "CONNECT_TIMEOUT"] {
             dblock = dblock.env(format!("DBLOCK_{variable}"), "");
@@ -105,7 +105,7 @@ both_servers! {
         works(dblock);
     }
 
-    fn hosts_of_a_url_are_tried_in_order(server) {
+    fn hosts_of_a_url_are_tried_in_order(server on mariadb) {
         let (refusing, port) = (closed_port(), server.port);
         let (_listener, silent) = silent_port();
         for first in [refusing, silent] {
@@ -117,7 +117,7 @@ both_servers! {
         assert_eq!(proxy.connections(), 0);
     }
 
-    fn every_address_of_a_name_is_tried(server) {
+    fn every_address_of_a_name_is_tried(server on mysql) {
         let hosts = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(&hosts, "::1 several\n127.0.0.250 several\n127.0.0.1 several\n").unwrap();
         // Nobody listens at the other addresses: the proxy's port is on 127.0.0.1 alone.
@@ -194,7 +194,7 @@ both_servers! {
         dblock.wait().expect_code(0).expect_stdout("ran\n");
     }
 
-    fn with_a_server_if_unreachable_run_changes_nothing(server) {
+    fn with_a_server_if_unreachable_run_changes_nothing(server on mariadb) {
         let name = unique("reachable");
         let dblock = || Dblock::run(server, &name).args(["--if-unreachable", "run"]);
         dblock().sh("echo $DBLOCK_SLOT; exit 3").output().expect_code(3).expect_stdout("0\n").expect_silence();

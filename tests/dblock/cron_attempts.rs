@@ -15,7 +15,7 @@ use crate::harness::{
 };
 
 both_servers! {
-    fn a_password_in_a_relative_file_is_found_whatever_home_the_crontab_has(server) {
+    fn a_password_in_a_relative_file_is_found_whatever_home_the_crontab_has(server on mysql) {
         let crontab = Crontab::new(server, "");
         let [here, home] = ["here", "home"].map(|name| crontab.path(name));
         for folder in [&here, &home] {
@@ -55,7 +55,7 @@ both_servers! {
         assert!((0..3).any(|_| is_another_s_at_once(server)), "its host starts the tick each time");
     }
 
-    fn a_mail_has_what_is_written_in_the_background_after_the_command_has_ended(server) {
+    fn a_mail_has_what_is_written_in_the_background_after_the_command_has_ended(server on mariadb) {
         let crontab = Crontab::new(server, "MAILTO=ops@example.org\n#: job\n0 0 1 1 * (sleep 1; echo late) & echo first");
         let sendmail = crontab.sendmail(&format!("cat >{0}.part; mv {0}.part {0}", quoted(&crontab.path("mail"))));
         let mut host = crontab.daemon(&[]).env("DBLOCK_SENDMAIL", &sendmail).spawn();
@@ -133,7 +133,7 @@ both_servers! {
         end(host);
     }
 
-    fn a_command_that_its_host_cannot_start_is_tried_less_and_less_often(server) {
+    fn a_command_that_its_host_cannot_start_is_tried_less_and_less_often(server on mysql) {
         let crontab = Crontab::new(server, &job("--deadline 1h", "echo run >>{}"));
         let host = crontab.start(&["--grace", "0s"]);
         // The system refuses the pipes for another command.

@@ -53,7 +53,7 @@ both_servers! {
         host.wait_stderr("what was read before stays in force", SOON);
     }
 
-    fn a_daemon_without_a_home_starts_its_commands_in_that_of_its_user(server) {
+    fn a_daemon_without_a_home_starts_its_commands_in_that_of_its_user(server on mariadb) {
         let crontab = Crontab::new(server, &job("", "(pwd; echo $HOME) >>{}"));
         let mut host = crontab.daemon(&[]).env_remove("HOME").spawn();
         host.wait_stderr("dblock: ready: ", SOON);
@@ -180,7 +180,7 @@ both_servers! {
 }
 
 all_servers! {
-    fn each_of_two_daemons_of_a_host_has_its_own_file_of_before(server) {
+    fn each_of_two_daemons_of_a_host_has_its_own_file_of_before(server on mariadb) {
         let crontab = Crontab::new(server, "#: job\n0 0 1 1 * true");
         crontab.write_to("other", "#: other\n0 0 1 1 * true");
         let in_force = || crontab.rows::<String>(&format!("SELECT schedule FROM dblock_cron_jobs WHERE name = '{}'", crontab.name("job")));
@@ -215,7 +215,7 @@ all_servers! {
         end(other);
     }
 
-    fn the_last_file_of_each_daemon_of_a_host_is_kept_for_a_week(server) {
+    fn the_last_file_of_each_daemon_of_a_host_is_kept_for_a_week(server on mysql) {
         let crontab = Crontab::new(server, &job("", "true"));
         end(crontab.start(&[]));
         crontab.tables.sql("DELETE FROM dblock_cron_daemons");
@@ -265,7 +265,7 @@ both_servers! {
         again.expect_code(0).expect_stdout(&format!("{name} was triggered before, and has not started since\n"));
     }
 
-    fn a_host_with_another_command_is_named(server) {
+    fn a_host_with_another_command_is_named(server on mysql) {
         let crontab = Crontab::new(server, &job("", "echo old >>{}"));
         let mut first = crontab.start(&[]);
         assert!(!crontab.does("list", &[]).stdout.contains("another"));

@@ -53,7 +53,7 @@ both_servers! {
         assert!((0..700_000).contains(&taken) && started < 2_000_000, "{late:?}");
     }
 
-    fn the_command_gets_the_environment_and_stdin_of_the_file(server) {
+    fn the_command_gets_the_environment_and_stdin_of_the_file(server on mariadb) {
         let lines = "MINE=of the file\nSHELL=/bin/bash\nHOME=/tmp\n#: job\n0 0 1 1 * (pwd; echo \"$MINE $SHELL $DBLOCK_NAME $DBLOCK_TICK $DBLOCK_FENCE ${NOTIFY_SOCKET-none}\"; cat) >>{}%one%two";
         let crontab = Crontab::new(server, lines);
         let _host = crontab.daemon(&[]).env("NOTIFY_SOCKET", "/nowhere").spawn();
@@ -65,7 +65,7 @@ both_servers! {
         assert_eq!(lines, ["/tmp", &line, "one", "two"]);
     }
 
-    fn output_has_the_name_of_its_job_in_front(server) {
+    fn output_has_the_name_of_its_job_in_front(server on mysql) {
         let crontab = Crontab::new(server, &job("", "echo out; echo err >&2; printf 'no end'"));
         let mut host = crontab.start(&[]);
         crontab.due("job");
@@ -74,7 +74,7 @@ both_servers! {
         assert!(host.stdout().contains("job: out\n"));
     }
 
-    fn output_goes_by_mail_where_the_file_says_so(server) {
+    fn output_goes_by_mail_where_the_file_says_so(server on mariadb) {
         let crontab = Crontab::new(server, "MAILTO=ops@example.org\nMAILFROM=cron@example.org\n#: job\n0 0 1 1 * echo out; echo err >&2\n#: quiet\n0 0 1 1 * echo quiet >>{}");
         let sendmail = crontab.sendmail(&format!("(echo \"$@\"; cat) >{0}.part; mv {0}.part {0}", quoted(&crontab.path("mail"))));
         let mut host = crontab.daemon(&[]).env("DBLOCK_SENDMAIL", &sendmail).spawn();
@@ -126,7 +126,7 @@ all_servers! {
         crontab.lines_stay(2);
     }
 
-    fn ticks_that_may_overlap_do(server) {
+    fn ticks_that_may_overlap_do(server on mysql) {
         let crontab = Crontab::new(server, &job("--overlap allow", "echo run >>{}; sleep 5"));
         let _host = crontab.start(&[]);
         crontab.due("job");
@@ -136,7 +136,7 @@ all_servers! {
         assert_eq!(crontab.count("dblock_cron_ticks WHERE started_at IS NOT NULL"), 2);
     }
 
-    fn a_run_that_fails_is_tried_again(server) {
+    fn a_run_that_fails_is_tried_again(server on mariadb) {
         let options = "--retries 2 --retry-delay 100ms";
         let crontab = Crontab::new(server, &job(options, "echo $DBLOCK_ATTEMPT >>{}; exit 3"));
         let _hosts = [crontab.start(&[]), crontab.start(&[])];
@@ -176,7 +176,7 @@ all_servers! {
 }
 
 both_servers! {
-    fn a_file_with_errors_changes_nothing(server) {
+    fn a_file_with_errors_changes_nothing(server on mysql) {
         let crontab = Crontab::new(server, JOB);
         let mut host = crontab.start(&[]);
         crontab.write("#: job\n0 0 1 1 echo no");
@@ -306,7 +306,7 @@ all_servers! {
         assert_eq!(crontab.count("dblock_cron_jobs WHERE triggered_at IS NULL AND paused_at IS NOT NULL"), 1);
     }
 
-    fn a_host_with_another_schedule_does_not_run_a_job_and_is_named(server) {
+    fn a_host_with_another_schedule_does_not_run_a_job_and_is_named(server on mysql) {
         let crontab = Crontab::new(server, "#: job\n0 0 1 1 * echo old >>{}");
         let _first = crontab.start(&[]);
         crontab.write_to("newer", "#: job\n0 0 2 2 * echo new >>{}");
@@ -323,7 +323,7 @@ all_servers! {
 }
 
 both_servers! {
-    fn no_more_commands_run_at_once_than_may(server) {
+    fn no_more_commands_run_at_once_than_may(server on mariadb) {
         let lines = [0, 1, 2, 3, 4, 5].map(|n| format!("#: job{n}\n0 0 1 1 * echo run >>{{}}; sleep 3\n")).concat();
         let crontab = Crontab::new(server, &lines);
         let _host = crontab.start(&["--jobs", "2"]);

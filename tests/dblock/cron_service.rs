@@ -14,7 +14,7 @@ use crate::harness::{
 const JOB: &str = "#: job\n0 0 1 1 * echo run >>{}";
 
 both_servers! {
-    fn it_tells_its_manager_that_it_is_ready_alive_reading_and_ending(server) {
+    fn it_tells_its_manager_that_it_is_ready_alive_reading_and_ending(server on mariadb) {
         let crontab = Crontab::new(server, JOB);
         let path = crontab.path("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
@@ -41,7 +41,7 @@ both_servers! {
         host.wait_within(SOON).expect_code(0);
     }
 
-    fn as_process_one_it_reaps_orphans_and_ends_when_it_is_told(server) {
+    fn as_process_one_it_reaps_orphans_and_ends_when_it_is_told(server on mysql) {
         let crontab = Crontab::new(server, "#: job\n0 0 1 1 * (sleep 0.2 &) ; (sleep 0.3 &) ; echo $PPID >>{}");
         let unshare = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
         let mut host = crontab.daemon(&[]).under(unshare).spawn();
@@ -55,7 +55,7 @@ both_servers! {
         host.wait_within(SOON).expect_code(0);
     }
 
-    fn variables_of_the_server_can_be_kept_from_the_commands(server) {
+    fn variables_of_the_server_can_be_kept_from_the_commands(server on mariadb) {
         let crontab = Crontab::new(server, "#: job\n0 0 1 1 * echo ${DBLOCK_URL+url} ${DBLOCK_PASSWORD+password} ${MINE} >>{}");
         for (args, said) in [(&[][..], "url password kept"), (&["--scrub-env"], "kept")] {
             let mut host = crontab.daemon(args).env("MINE", "kept").spawn();
@@ -89,7 +89,7 @@ both_servers! {
 }
 
 all_servers! {
-    fn list_is_a_table_or_json(server) {
+    fn list_is_a_table_or_json(server on mysql) {
         let lines = "#: job\n0 0 1 1 * exit 3\n#: other\n@daily true\n#: retried --retries 1 --retry-delay 1h\n@yearly false\n#: running\n@yearly sleep 60";
         let crontab = Crontab::new(server, lines);
         crontab.does("list", &[]).expect_stdout("no dblock cron run has been here\n");

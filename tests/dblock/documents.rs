@@ -1326,7 +1326,7 @@ fn the_metrics_are_those_of_the_record() {
 }
 
 both_servers! {
-    fn a_second_deployment_waits_for_the_first(server) {
+    fn a_second_deployment_waits_for_the_first(server on mysql) {
         let host = Host::new(server.kind);
         let script = block_of("docs/recipes.md", "/usr/local/bin/deploy").text;
         host.write("/usr/local/bin/deploy", script.as_bytes(), 0o755);
@@ -1346,7 +1346,7 @@ both_servers! {
         assert_eq!(host.calls().len(), 4, "both have deployed: {:?}", host.calls());
     }
 
-    fn a_guarded_job_writes_nothing_once_a_later_run_has_begun(server) {
+    fn a_guarded_job_writes_nothing_once_a_later_run_has_begun(server on mariadb) {
         let host = Host::new(server.kind);
         let mut admin = host.server.admin();
         admin.query_drop("USE app").unwrap();
@@ -1367,7 +1367,7 @@ both_servers! {
         assert_eq!(written, ["42"]);
     }
 
-    fn chronic_shows_what_a_job_said_only_if_it_failed(server) {
+    fn chronic_shows_what_a_job_said_only_if_it_failed(server on mysql) {
         needs("chronic", "moreutils");
         let host = Host::new(server.kind);
         let page = Page::read("docs/recipes.md");
@@ -1387,7 +1387,7 @@ both_servers! {
         run("exit 0").expect_code(0).expect_stdout("").expect_silence();
     }
 
-    fn the_log_has_what_a_job_said_and_a_ping_is_sent_only_when_it_ran(server) {
+    fn the_log_has_what_a_job_said_and_a_ping_is_sent_only_when_it_ran(server on mariadb) {
         needs("logger", "bsdutils");
         let host = Host::new(server.kind);
         let page = Page::read("docs/recipes.md");

@@ -12,7 +12,7 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::harness::pty::{INTERRUPT, SUSPEND, Shell};
 use crate::harness::{
-    Client, Dblock, Proxy, Running, SOON, Server, Watcher, all_locks, all_servers, both_locks,
+    Client, Dblock, Proxy, Running, SOON, Server, Watcher, all_locks, all_servers, each_lock,
     eventually, eventually_gone, is_stopped, send, slack, stat_field, unique, within,
 };
 
@@ -189,7 +189,7 @@ all_locks! {
     }
 }
 
-both_locks! {
+each_lock! {
     fn the_time_begins_when_the_lock_was_had(server) {
         let name = unique("begin");
         let client = server.hold(&name);

@@ -112,7 +112,7 @@ both_servers! {
         is_current(&tables);
     }
 
-    fn quiet_is_quiet(server) {
+    fn quiet_is_quiet(server on mariadb) {
         let tables = Tables::missing(server);
         tables.init().arg("--quiet").output().expect_code(0).expect_stdout("").expect_silence();
         is_current(&tables);
@@ -446,7 +446,7 @@ both_servers! {
         }
     }
 
-    fn the_path_of_the_url_names_the_database(server) {
+    fn the_path_of_the_url_names_the_database(server on mysql) {
         let tables = Tables::missing(server);
         let url = format!("{}{}", server.url(), tables.database);
         let at = |command: &str| Dblock::bare().args([command, "--url", &url]).env("DBLOCK_PASSWORD", PASSWORD);

@@ -27,7 +27,7 @@ fn assert_printable(run: &Output) {
 }
 
 all_servers! {
-    fn success_says_nothing(server) {
+    fn success_says_nothing(server on mariadb) {
         let run = Dblock::run(server, &unique("success")).command(["echo", "word"]).output();
         run.expect_code(0).expect_silence().expect_stdout("word\n");
     }
@@ -52,7 +52,7 @@ all_servers! {
         run.expect_code(75).expect_one_line(&line);
     }
 
-    fn a_skip_after_a_wait_says_the_same(server) {
+    fn a_skip_after_a_wait_says_the_same(server on mysql) {
         let name = unique("skip");
         let _holder = server.hold(&name);
         let id = server.holder(&name).unwrap();
@@ -60,7 +60,7 @@ all_servers! {
         run.expect_code(75).expect_one_line(&format!("{name} is held by connection {id}"));
     }
 
-    fn a_skip_that_counts_as_success_is_told_only_when_asked(server) {
+    fn a_skip_that_counts_as_success_is_told_only_when_asked(server on mariadb) {
         let name = unique("skip");
         let _holder = server.hold(&name);
         let run = || Dblock::run(server, &name).args(["-E", "0"]).command(["true"]);
@@ -70,7 +70,7 @@ all_servers! {
         assert_own_lines(&told);
     }
 
-    fn quiet_says_nothing_on_a_skip_but_says_errors(server) {
+    fn quiet_says_nothing_on_a_skip_but_says_errors(server on mysql) {
         let name = unique("quiet");
         let _holder = server.hold(&name);
         for quiet in ["-q", "--quiet"] {
@@ -80,7 +80,7 @@ all_servers! {
         }
     }
 
-    fn nobody_is_asked_who_has_the_lock_where_nobody_is_told(server) {
+    fn nobody_is_asked_who_has_the_lock_where_nobody_is_told(server on mysql) {
         let name = unique("unasked");
         let holder = server.hold(&name);
         // The server goes through all its sessions for an answer.
@@ -100,7 +100,7 @@ all_servers! {
         drop(holder);
     }
 
-    fn verbose_says_what_is_done_and_how_long_it_took(server) {
+    fn verbose_says_what_is_done_and_how_long_it_took(server on mariadb) {
         let name = unique("verbose");
         let run = Dblock::run(server, &name).arg("-v").sh("exit 3").output();
         run.expect_code(3).expect_said([name.as_str(), &server.port.to_string()]);
@@ -113,7 +113,7 @@ all_servers! {
         assert!(!run.stderr.contains("GET_LOCK"), "statements are for -vv: {run:#?}");
     }
 
-    fn no_message_shows_a_password(server) {
+    fn no_message_shows_a_password(server on mysql) {
         let name = unique("secret");
         let with_password = server.url().replace("dblock@", &format!("dblock:{PASSWORD}@"));
         let run = Dblock::run(server, &name).env_remove("DBLOCK_PASSWORD").args(["-vv", "--url", &with_password]);
@@ -133,7 +133,7 @@ all_servers! {
         assert!(!run.stderr.contains(PASSWORD), "{run:#?}");
     }
 
-    fn no_message_shows_the_commands_arguments(server) {
+    fn no_message_shows_the_commands_arguments(server on mariadb) {
         let name = unique("arguments");
         let run = |program: &str| Dblock::run(server, &name).arg("-vv").command([program, "secret-argument"]).output();
         for program in ["echo", "/no/such/program", "/"] {
@@ -170,7 +170,7 @@ both_servers! {
         }
     }
 
-    fn a_command_with_a_name_of_any_bytes_is_told_printably(server) {
+    fn a_command_with_a_name_of_any_bytes_is_told_printably(server on mysql) {
         for program in [&b"no\x1b[2Jsuch\nprogram"[..], b"no\xff\xfesuch", "nosuch\u{9b}31m\u{85}".as_bytes()] {
             let run = Dblock::run(server, &unique("bytes")).command([OsStr::from_bytes(program)]).output();
             run.expect_code(127).expect_one_line("no");

@@ -1056,7 +1056,7 @@ fn memory_of(pid: i32) -> Vec<u8> {
 }
 
 both_servers! {
-    fn a_server_and_a_password_from_an_option_file(server) {
+    fn a_server_and_a_password_from_an_option_file(server on mysql) {
         let (port, name) = (server.port, unique("file"));
         for text in [
             format!("[client]\nhost=127.0.0.1\nport={port}\nuser=dblock\npassword={PASSWORD}\n"),
@@ -1074,7 +1074,7 @@ both_servers! {
         }
     }
 
-    fn a_password_in_a_file_that_others_can_read_is_warned_of_once(server) {
+    fn a_password_in_a_file_that_others_can_read_is_warned_of_once(server on mariadb) {
         let (_folder, path) = file(&format!(
             "[client]\nhost=127.0.0.1\nport={}\nuser=dblock\npassword=x\npassword={PASSWORD}\n", server.port));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
@@ -1086,7 +1086,7 @@ both_servers! {
         works(bare().args(["run", "--name", &unique("group"), "--defaults-file"]).arg(&path));
     }
 
-    fn only_the_keeper_knows_a_password_that_stands_in_a_file(server) {
+    fn only_the_keeper_knows_a_password_that_stands_in_a_file(server on mysql) {
         let knows = |dblock: Dblock| {
             let mut running = dblock.sh("echo started; exec sleep 60").spawn();
             running.wait_line("started", SOON);
@@ -1301,7 +1301,7 @@ fn of_two_ways_to_say_a_thing_the_stronger_source_counts() {
 }
 
 both_servers! {
-    fn a_password_may_be_loose(server) {
+    fn a_password_may_be_loose(server on mariadb) {
         for text in [
             format!("[client]\nhost=127.0.0.1\nport={}\nuser=dblock\nloose-password={PASSWORD}\n", server.port),
             format!("[dblock]\nloose_url=mysql://dblock:{PASSWORD}@127.0.0.1:{}/\n", server.port),
@@ -1484,7 +1484,7 @@ fn a_home_folder_is_found_where_the_mysql_client_finds_it() {
 }
 
 both_servers! {
-    fn a_password_is_found_again_where_its_file_was_changed(server) {
+    fn a_password_is_found_again_where_its_file_was_changed(server on mysql) {
         let (_folder, path) = file(&format!(
             "[client]\nhost=127.0.0.1\nport={}\nuser=dblock\npassword=old\npassword={PASSWORD}\n", server.port));
         let name = unique("moved");

@@ -174,7 +174,7 @@ fn does_its_work(program: &Path, server: &Server) {
 }
 
 both_servers! {
-    fn the_package_is_installed_works_and_is_removed_without_a_trace(server) {
+    fn the_package_is_installed_works_and_is_removed_without_a_trace(server on mysql) {
         let root = Root::with_the_package();
         does_its_work(&root.path("usr/bin/dblock"), server);
         root.dpkg(&["--purge", "dblock"]);
@@ -185,7 +185,7 @@ both_servers! {
         does_its_work(&static_binary(), server);
     }
 
-    fn the_static_binary_asks_no_module_of_the_system_who_hosts_and_users_are(server) {
+    fn the_static_binary_asks_no_module_of_the_system_who_hosts_and_users_are(server on mariadb) {
         let folder = tempfile::tempdir().unwrap();
         // Whoever loads this module ends there.
         let module = "#include <unistd.h>\n__attribute__((constructor)) static void loaded(void) { _exit(99); }\n";

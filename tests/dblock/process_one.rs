@@ -143,7 +143,7 @@ each_lock! {
 
 // What happens to a named lock, which ends with its session.
 both_servers! {
-    fn process_one_reaps_orphans_while_it_ends_its_command(server) {
+    fn process_one_reaps_orphans_while_it_ends_its_command(server on mysql) {
         let script = "trap '' TERM; echo ready; while :; do (sh -c 'sleep 0.05' &); sleep 0.05; done";
         for options in [&["-v", "-k", "4", "--on-lock-lost", "terminate"][..], &["-t", "0.5", "-k", "4"]] {
             let mut run = as_process_one(server, &unique("one")).args(options).sh(script).spawn();

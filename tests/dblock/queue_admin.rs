@@ -197,7 +197,7 @@ both_servers! {
         assert_eq!(whole["queues"][0]["workers"].as_array().unwrap().len(), 1);
     }
 
-    fn status_of_some_queues_shows_them_alone(server) {
+    fn status_of_some_queues_shows_them_alone(server on mariadb) {
         let tables = with_queue(server, &[]);
         for name in ["a", "b"] {
             tables.at("queue").args(["create", name]).output().expect_code(0);
@@ -215,7 +215,7 @@ both_servers! {
         assert_eq!(Tables::new(server).at("queue").arg("status").output().stdout, "there is no queue\n");
     }
 
-    fn the_jobs_of_a_block_are_counted_one_by_one(server) {
+    fn the_jobs_of_a_block_are_counted_one_by_one(server on mysql) {
         let tables = with_queue(server, &["--claim", "blocks"]);
         let ids = put_block(&tables, 300);
         assert_eq!(ids.len(), 300);
@@ -269,7 +269,7 @@ both_servers! {
         assert_eq!(listed(&tables, &["-n", "0", "--state", "dead"]), backwards);
     }
 
-    fn a_job_is_shown_with_its_payload(server) {
+    fn a_job_is_shown_with_its_payload(server on mariadb) {
         let tables = with_queue(server, &[]);
         let plain = put(&tables, &["--key", "k", "--priority", "3", "--every", "90s", "line\n\x1b[2Jé"])[0].to_string();
         let shown = words(&does(&tables, "show", &[&plain]).stdout);
@@ -296,7 +296,7 @@ both_servers! {
         assert!(words(&does(&tables, "show", &[&long]).stdout).last().unwrap().ends_with('…'));
     }
 
-    fn show_knows_each_state(server) {
+    fn show_knows_each_state(server on mysql) {
         let tables = with_queue(server, &["--claim", "blocks"]);
         let state = |id: u64| json(&queue(&tables, "show", &[&id.to_string(), "--json"]).output())["state"].as_str().unwrap().to_owned();
         let ids: Vec<Vec<u64>> = (0..5).map(|_| put_block(&tables, 3)).collect();
@@ -452,7 +452,7 @@ both_servers! {
         assert_eq!(listed(&tables, &["--state", "due"]), [ids[0], ids[2], ids[4]]);
     }
 
-    fn what_is_no_job_is_refused(server) {
+    fn what_is_no_job_is_refused(server on mariadb) {
         let tables = with_queue(server, &[]);
         for (command, args, said) in [
             ("show", &["x"][..], "ID"), ("show", &["0"], "ID"), ("show", &["1.5"], "ID"), ("show", &["1", "2"], "2"), ("show", &[], "ID"),

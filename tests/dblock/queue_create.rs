@@ -75,7 +75,7 @@ both_servers! {
         assert_eq!(rows(&tables), 3 * names.len() as u64);
     }
 
-    fn what_is_no_property_is_refused(server) {
+    fn what_is_no_property_is_refused(server on mysql) {
         let tables = Tables::new(server);
         for (args, said) in [
             (&["--shards", "0"][..], "--shards"), (&["--shards", "1025"], "--shards"), (&["--shards", "-1"], "--shards"),
@@ -106,7 +106,7 @@ both_servers! {
         older.at("history").output().expect_code(0);
     }
 
-    fn a_queue_that_is_not_there_is_told(server) {
+    fn a_queue_that_is_not_there_is_told(server on mariadb) {
         let tables = Tables::new(server);
         does(&tables, &["create", "other"]);
         for args in [
@@ -118,7 +118,7 @@ both_servers! {
         }
     }
 
-    fn it_is_paused_and_resumed(server) {
+    fn it_is_paused_and_resumed(server on mysql) {
         let tables = Tables::new(server);
         does(&tables, &["create", "q"]);
         let paused = || tables.admin().query_first::<Option<String>, _>("SELECT paused_at FROM dblock_queues").unwrap().unwrap();

@@ -107,7 +107,7 @@ fn a_pipe_with_long_gaps_costs_no_session_that_the_server_has_ended() {
 }
 
 both_servers! {
-    fn each_argument_is_a_job(server) {
+    fn each_argument_is_a_job(server on mariadb) {
         let tables = with_queue(server, &[]);
         let output = put(&tables, &["one", "", "naïve \u{1f600}", "--", "-v"]).output();
         output.expect_code(0).expect_silence();
@@ -117,7 +117,7 @@ both_servers! {
         assert_eq!(count(&tables, "dblock_due WHERE attempt = 0 AND fence = 0 AND jobs = 1 AND block = 0 AND last_job = 0"), 4);
     }
 
-    fn without_arguments_all_of_stdin_is_one(server) {
+    fn without_arguments_all_of_stdin_is_one(server on mysql) {
         let tables = with_queue(server, &[]);
         let bytes: Vec<u8> = (0..=255).cycle().take(3000).collect();
         for stdin in [&b""[..], b"a\nb\n", &bytes] {
@@ -128,7 +128,7 @@ both_servers! {
         assert_eq!(payloads(&tables), [&b""[..], b"a\nb\n", &bytes]);
     }
 
-    fn each_line_is_a_job(server) {
+    fn each_line_is_a_job(server on mariadb) {
         let tables = with_queue(server, &[]);
         let output = fed(put(&tables, &["--lines"]), b"a\n\nb\r\nlast");
         output.expect_code(0).expect_silence();
@@ -139,13 +139,13 @@ both_servers! {
         assert_eq!(texts(&tables).len(), 5);
     }
 
-    fn each_record_that_ends_in_nul_is_a_job(server) {
+    fn each_record_that_ends_in_nul_is_a_job(server on mysql) {
         let tables = with_queue(server, &[]);
         fed(put(&tables, &["--null"]), b"a\nb\0\0c\0").expect_code(0).expect_silence();
         assert_eq!(texts(&tables), ["a\nb", "", "c"]);
     }
 
-    fn each_file_is_a_job(server) {
+    fn each_file_is_a_job(server on mariadb) {
         let tables = with_queue(server, &[]);
         let folder = tempfile::tempdir().unwrap();
         let name = |name: &str| folder.path().join(name).display().to_string();
@@ -164,7 +164,7 @@ both_servers! {
         assert_eq!(payloads(&tables)[4], b"piped\n");
     }
 
-    fn a_file_that_cannot_be_read_puts_nothing(server) {
+    fn a_file_that_cannot_be_read_puts_nothing(server on mysql) {
         let tables = with_queue(server, &[]);
         let folder = tempfile::tempdir().unwrap();
         let good = folder.path().join("good");
@@ -310,7 +310,7 @@ both_servers! {
         assert_eq!((count(&tables, "dblock_jobs"), count(&tables, "dblock_due")), (1, 1));
     }
 
-    fn a_slow_pipe_gets_its_lines_in_at_once(server) {
+    fn a_slow_pipe_gets_its_lines_in_at_once(server on mariadb) {
         let tables = with_queue(server, &[]);
         let mut run = put(&tables, &["--lines"]).stdin(Stdio::piped()).spawn();
         let mut stdin = run.take_stdin();
@@ -325,7 +325,7 @@ both_servers! {
         assert_eq!(texts(&tables), ["1", "2", "3", "last"]);
     }
 
-    fn two_signals_while_nobody_reads_the_ids_say_how_many_jobs_are_put(server) {
+    fn two_signals_while_nobody_reads_the_ids_say_how_many_jobs_are_put(server on mysql) {
         let tables = with_queue(server, &[]);
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(numbered_lines(50_000).as_bytes()).unwrap();
@@ -341,7 +341,7 @@ both_servers! {
         output.expect_signal(Signal::SIGTERM).expect_one_line("stopped by a signal; 50000 jobs are put; go on with tail -n +50001");
     }
 
-    fn a_signal_before_dblock_has_heard_of_its_server_ends_it_after_the_batch(server) {
+    fn a_signal_before_dblock_has_heard_of_its_server_ends_it_after_the_batch(server on mariadb) {
         let tables = with_queue(server, &[]);
         let mut run = put(&tables, &["--lines"]).stdin(Stdio::piped()).spawn();
         let mut stdin = run.take_stdin();
@@ -356,7 +356,7 @@ both_servers! {
         assert_eq!(output.stdout.lines().count(), 2, "{output:?}");
     }
 
-    fn a_signal_ends_it_after_the_batch_and_says_how_to_go_on(server) {
+    fn a_signal_ends_it_after_the_batch_and_says_how_to_go_on(server on mysql) {
         for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
             let tables = with_queue(server, &[]);
             let mut run = put(&tables, &["--lines"]).stdin(Stdio::piped()).spawn();
@@ -370,7 +370,7 @@ both_servers! {
         }
     }
 
-    fn a_reader_that_has_seen_enough_is_no_error(server) {
+    fn a_reader_that_has_seen_enough_is_no_error(server on mariadb) {
         let tables = with_queue(server, &[]);
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
@@ -379,7 +379,7 @@ both_servers! {
         assert_eq!(count(&tables, "dblock_due"), 3000);
     }
 
-    fn ids_that_cannot_be_printed_are_an_error_that_says_what_is_put(server) {
+    fn ids_that_cannot_be_printed_are_an_error_that_says_what_is_put(server on mysql) {
         let tables = with_queue(server, &[]);
         let full = || File::options().write(true).open("/dev/full").unwrap();
         put(&tables, &["x"]).stdout(full()).output().expect_code(70).expect_one_line("cannot write to stdout: No space left on device; 1 job is put\n");
@@ -424,7 +424,7 @@ both_servers! {
         }
     }
 
-    fn a_payload_for_which_there_is_no_memory_is_an_error_like_another(server) {
+    fn a_payload_for_which_there_is_no_memory_is_an_error_like_another(server on mariadb) {
         let tables = with_queue(server, &[]);
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(16_000_000).unwrap();
@@ -557,7 +557,7 @@ both_servers! {
         assert_eq!((printed.len(), printed), (18_000, all));
     }
 
-    fn what_cannot_be_put_is_refused(server) {
+    fn what_cannot_be_put_is_refused(server on mysql) {
         let tables = with_queue(server, &[]);
         for (args, said) in [
             (&["--lines", "x"][..], "--lines reads the payloads from stdin"), (&["--null", "x"], "--null reads the payloads from stdin"),
@@ -593,7 +593,7 @@ both_servers! {
         }
     }
 
-    fn a_terminal_shows_how_far_it_is(server) {
+    fn a_terminal_shows_how_far_it_is(server on mariadb) {
         let tables = with_queue(server, &[]);
         let mut shell = Shell::start(server);
         shell.enter(&format!("export DBLOCK_DATABASE='{}'", tables.database));

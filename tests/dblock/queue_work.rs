@@ -193,7 +193,7 @@ both_servers! {
         }
     }
 
-    fn an_argument_that_is_exactly_braces_is_the_payload_and_no_shell_sees_it(server) {
+    fn an_argument_that_is_exactly_braces_is_the_payload_and_no_shell_sees_it(server on mariadb) {
         let jobs = Jobs::new(server, &[]);
         jobs.put(&["$(echo no) 'x' {} *"]);
         jobs.put(&[""]);
@@ -202,7 +202,7 @@ both_servers! {
         jobs.assert_empty();
     }
 
-    fn a_payload_that_no_argument_can_be_is_dead_at_once(server) {
+    fn a_payload_that_no_argument_can_be_is_dead_at_once(server on mysql) {
         let jobs = Jobs::new(server, &[]);
         jobs.feed(&[], b"a\0b");
         jobs.feed(&[], &b"x".repeat(131_072));
@@ -214,7 +214,7 @@ both_servers! {
         assert_eq!(errors, ["its payload has a NUL byte, which no argument can have", "its payload is longer than an argument may be"]);
     }
 
-    fn the_command_learns_which_job_it_has(server) {
+    fn the_command_learns_which_job_it_has(server on mariadb) {
         let jobs = Jobs::new(server, &["--retry-delay", "1ms"]);
         let id = jobs.put(&["x"])[0];
         let script = "echo $DBLOCK_QUEUE $DBLOCK_JOB_ID $DBLOCK_ATTEMPT $DBLOCK_FENCE; test $DBLOCK_ATTEMPT = 2";
@@ -226,7 +226,7 @@ both_servers! {
         jobs.assert_empty();
     }
 
-    fn the_environment_is_the_workers_and_can_be_scrubbed(server) {
+    fn the_environment_is_the_workers_and_can_be_scrubbed(server on mysql) {
         let jobs = Jobs::new(server, &[]);
         let script = "echo ${DBLOCK_URL+url} ${DBLOCK_PASSWORD+password} ${DBLOCK_DATABASE+database} ${MYSQL_PWD+pwd} $MINE $DBLOCK_QUEUE";
         for (args, said) in [(&[][..], "url password database pwd kept q\n"), (&["--scrub-env"], "kept q\n")] {
@@ -236,7 +236,7 @@ both_servers! {
         }
     }
 
-    fn what_the_command_writes_goes_where_dblock_writes(server) {
+    fn what_the_command_writes_goes_where_dblock_writes(server on mariadb) {
         let jobs = Jobs::new(server, &[]);
         jobs.put(&["x"]);
         let output = drain(&jobs, &[], "echo out; echo err >&2; printf 'no end' >&2");
@@ -248,7 +248,7 @@ both_servers! {
         assert_eq!(output.stderr, "e".repeat(1_000_000));
     }
 
-    fn a_command_that_wants_to_be_started_again_counts_no_attempt(server) {
+    fn a_command_that_wants_to_be_started_again_counts_no_attempt(server on mysql) {
         for options in [&[][..], &["--claim", "blocks"]] {
             let jobs = Jobs::new(server, options);
             jobs.put(&["x"]);
@@ -284,7 +284,7 @@ both_servers! {
         }
     }
 
-    fn the_error_that_is_kept_is_the_end_of_what_the_command_said(server) {
+    fn the_error_that_is_kept_is_the_end_of_what_the_command_said(server on mariadb) {
         let jobs = Jobs::new(server, &["--max-attempts", "1"]);
         jobs.put(&["x"]);
         drain(&jobs, &[], "for n in $(seq 1 2000); do echo line $n >&2; done; exit 7");
@@ -292,7 +292,7 @@ both_servers! {
         assert!(errors[0].starts_with("exit 7: ") && errors[0].ends_with("line 1999\nline 2000"), "{errors:?}");
     }
 
-    fn a_command_that_dies_of_a_signal_has_failed(server) {
+    fn a_command_that_dies_of_a_signal_has_failed(server on mysql) {
         let jobs = Jobs::new(server, &["--max-attempts", "1"]);
         jobs.put(&["x"]);
         drain(&jobs, &[], "kill -SEGV $$");
@@ -300,7 +300,7 @@ both_servers! {
         assert_eq!(errors, ["died of signal 11"]);
     }
 
-    fn an_exit_code_that_buries_makes_the_job_dead_at_once(server) {
+    fn an_exit_code_that_buries_makes_the_job_dead_at_once(server on mariadb) {
         for options in [&[][..], &["--claim", "blocks"]] {
             let jobs = Jobs::new(server, options);
             jobs.put(&["3", "4", "5", "0"]);
@@ -313,7 +313,7 @@ both_servers! {
         }
     }
 
-    fn a_command_that_runs_too_long_is_ended_and_its_job_has_failed(server) {
+    fn a_command_that_runs_too_long_is_ended_and_its_job_has_failed(server on mysql) {
         let jobs = Jobs::new(server, &["--max-attempts", "1"]);
         jobs.put(&["heeds"]);
         let heeds = jobs.work(&["--drain", "--timeout", "0.3"]).sh("trap 'echo TERM; exit 0' TERM; sleep 60 & wait").output();
@@ -325,7 +325,7 @@ both_servers! {
         assert_eq!(errors, [(1, "timed out after 300ms".to_owned()), (1, "timed out after 300ms".to_owned())]);
     }
 
-    fn as_many_commands_run_at_once_as_may_and_never_more(server) {
+    fn as_many_commands_run_at_once_as_may_and_never_more(server on mariadb) {
         for options in [&[][..], &["--claim", "blocks"], &["--shards", "4"]] {
             let jobs = Jobs::new(server, options);
             jobs.number(30);
@@ -369,7 +369,7 @@ both_servers! {
         }
     }
 
-    fn a_batch_has_up_to_so_many_jobs_on_lines(server) {
+    fn a_batch_has_up_to_so_many_jobs_on_lines(server on mysql) {
         for options in [&[][..], &["--claim", "blocks"]] {
             let jobs = Jobs::new(server, options);
             let ids = jobs.number(7);
@@ -386,13 +386,13 @@ both_servers! {
         }
     }
 
-    fn a_batch_may_end_each_payload_with_nul(server) {
+    fn a_batch_may_end_each_payload_with_nul(server on mariadb) {
         let jobs = Jobs::new(server, &[]);
         jobs.put(&["a\nb", "", "c"]);
         drain(&jobs, &["--batch", "9", "--null"], "tr '\\0' ';'").expect_stdout("a\nb;;c;");
     }
 
-    fn the_jobs_of_a_batch_are_all_done_or_none(server) {
+    fn the_jobs_of_a_batch_are_all_done_or_none(server on mysql) {
         for options in [&[][..], &["--claim", "blocks"]] {
             let jobs = Jobs::new(server, options);
             jobs.number(6);
@@ -405,7 +405,7 @@ both_servers! {
         }
     }
 
-    fn a_worker_that_drains_ends_when_nothing_is_due(server) {
+    fn a_worker_that_drains_ends_when_nothing_is_due(server on mariadb) {
         let jobs = Jobs::new(server, &[]);
         drain(&jobs, &[], "echo never").expect_stdout("").expect_silence();
         jobs.number(3);
@@ -424,7 +424,7 @@ both_servers! {
         jobs.assert_empty();
     }
 
-    fn once_runs_one_command_and_ends_as_it_did(server) {
+    fn once_runs_one_command_and_ends_as_it_did(server on mysql) {
         for options in [&[][..], &["--claim", "blocks"]] {
             let jobs = Jobs::new(server, options);
             jobs.work(&["--once"]).sh("exit 0").output().expect_code(75).expect_stdout("").expect_silence();
@@ -753,7 +753,7 @@ both_servers! {
         jobs.assert_empty();
     }
 
-    fn a_command_whose_queue_is_deleted_has_the_grace(server) {
+    fn a_command_whose_queue_is_deleted_has_the_grace(server on mariadb) {
         let jobs = Jobs::new(server, &["--ttl", "4s"]);
         jobs.put(&["x"]);
         // Longer than the lease, which ends with the queue.
@@ -765,7 +765,7 @@ both_servers! {
         drop(deletion);
     }
 
-    fn a_command_that_cannot_be_started_costs_no_attempt(server) {
+    fn a_command_that_cannot_be_started_costs_no_attempt(server on mysql) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("not-executable");
         fs::write(&file, "#!/bin/sh\n").unwrap();
@@ -790,7 +790,7 @@ both_servers! {
         }
     }
 
-    fn a_program_that_is_known_late_not_to_run_costs_no_attempt(server) {
+    fn a_program_that_is_known_late_not_to_run_costs_no_attempt(server on mariadb) {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("program");
         write_program(&program, b"#!/no/interpreter\n");
@@ -806,7 +806,7 @@ both_servers! {
         assert_eq!((due, jobs.count("dblock_running"), jobs.workers()), (1, 0, 0));
     }
 
-    fn programs_that_hang_at_their_start_delay_no_signal(server) {
+    fn programs_that_hang_at_their_start_delay_no_signal(server on mysql) {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("program");
         copy_program("/bin/true", &program);
@@ -821,7 +821,7 @@ both_servers! {
         assert_eq!((jobs.count("dblock_running"), jobs.workers()), (0, 0));
     }
 
-    fn a_worker_without_its_command_says_so_before_there_is_a_job(server) {
+    fn a_worker_without_its_command_says_so_before_there_is_a_job(server on mariadb) {
         let jobs = Jobs::new(server, &[]);
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().to_str().unwrap();
@@ -836,7 +836,7 @@ both_servers! {
         assert_eq!(jobs.count("dblock_workers"), 0);
     }
 
-    fn jobs_whose_payloads_cannot_be_kept_go_back(server) {
+    fn jobs_whose_payloads_cannot_be_kept_go_back(server on mysql) {
         for options in [&[][..], &["--claim", "blocks"]] {
             let (jobs, records) = (Jobs::new(server, options), Records::new());
             let go = records.path().join("go");
@@ -869,7 +869,7 @@ both_servers! {
         assert_eq!((jobs.count("dblock_due WHERE attempt = 0"), jobs.workers()), (2, 0));
     }
 
-    fn no_more_commands_run_at_once_than_there_are_descriptors_for(server) {
+    fn no_more_commands_run_at_once_than_there_are_descriptors_for(server on mariadb) {
         let (jobs, records) = (Jobs::new(server, &[]), Records::new());
         let go = records.path().join("go");
         jobs.number(60);
@@ -885,7 +885,7 @@ both_servers! {
         jobs.assert_empty();
     }
 
-    fn many_blocks_of_one_job_wait_in_few_open_files(server) {
+    fn many_blocks_of_one_job_wait_in_few_open_files(server on mysql) {
         let jobs = Jobs::new(server, &["--claim", "blocks"]);
         jobs.number(300);
         // As if each had been put by itself.
@@ -900,7 +900,7 @@ both_servers! {
         jobs.assert_empty();
     }
 
-    fn commands_have_the_limit_of_open_files_that_dblock_was_given(server) {
+    fn commands_have_the_limit_of_open_files_that_dblock_was_given(server on mariadb) {
         let jobs = Jobs::new(server, &[]);
         jobs.number(1);
         let few = || Ok(setrlimit(Resource::RLIMIT_NOFILE, 150, 1000)?);
@@ -936,7 +936,7 @@ both_servers! {
         }
     }
 
-    fn a_worker_that_ends_when_nothing_is_due_says_that_its_queue_is_paused(server) {
+    fn a_worker_that_ends_when_nothing_is_due_says_that_its_queue_is_paused(server on mysql) {
         let jobs = Jobs::new(server, &[]);
         jobs.number(2);
         jobs.does("pause", &[]);
@@ -947,7 +947,7 @@ both_servers! {
         assert_eq!(jobs.states(), [2, 0, 0, 0]);
     }
 
-    fn a_worker_that_is_asked_to_end_lets_its_commands_end(server) {
+    fn a_worker_that_is_asked_to_end_lets_its_commands_end(server on mariadb) {
         let jobs = Jobs::new(server, &[]);
         jobs.number(5);
         let mut worker = jobs.work(&["-j", "2"]).sh("read n; echo started; sleep 1; echo $n").spawn();
@@ -961,7 +961,7 @@ both_servers! {
         assert_eq!((jobs.states(), jobs.count("dblock_due WHERE attempt = 0"), jobs.workers()), ([3, 0, 0, 0], 3, 0));
     }
 
-    fn commands_that_take_too_long_to_end_are_ended_and_their_jobs_given_back(server) {
+    fn commands_that_take_too_long_to_end_are_ended_and_their_jobs_given_back(server on mysql) {
         for options in [&[][..], &["--claim", "blocks"]] {
             let jobs = Jobs::new(server, options);
             jobs.number(5);
@@ -981,7 +981,7 @@ both_servers! {
         }
     }
 
-    fn a_second_signal_ends_the_commands_now(server) {
+    fn a_second_signal_ends_the_commands_now(server on mariadb) {
         let jobs = Jobs::new(server, &[]);
         jobs.put(&["x"]);
         let mut worker = jobs.work(&["--grace", "1h"]).sh("echo started $$; sleep 100").spawn();
@@ -1009,7 +1009,7 @@ both_servers! {
         assert_eq!((jobs.workers(), jobs.count("dblock_workers WHERE died")), (0, 0));
     }
 
-    fn ctrl_c_reaches_worker_and_command_once_and_gives_the_job_back(server) {
+    fn ctrl_c_reaches_worker_and_command_once_and_gives_the_job_back(server on mysql) {
         let jobs = Jobs::new(server, &[]);
         jobs.put(&["x"]);
         let mut shell = Shell::start(server);
@@ -1021,7 +1021,7 @@ both_servers! {
         assert_eq!((jobs.states(), jobs.count("dblock_due WHERE attempt = 0"), jobs.workers()), ([1, 0, 0, 0], 1, 0));
     }
 
-    fn ctrl_z_stops_worker_and_commands_and_fg_continues_them(server) {
+    fn ctrl_z_stops_worker_and_commands_and_fg_continues_them(server on mariadb) {
         let jobs = Jobs::new(server, &[]);
         jobs.number(2);
         let mut shell = Shell::start(server);
@@ -1052,7 +1052,7 @@ both_servers! {
         jobs.assert_empty();
     }
 
-    fn a_worker_that_is_process_one_reaps_orphans_and_ends_when_asked(server) {
+    fn a_worker_that_is_process_one_reaps_orphans_and_ends_when_asked(server on mysql) {
         let jobs = Jobs::new(server, &[]);
         jobs.number(3);
         let script = "for n in 1 2 3 4; do (sh -c 'sleep 0.05' &) ; done; echo ran";
@@ -1065,7 +1065,7 @@ both_servers! {
         jobs.assert_empty();
     }
 
-    fn a_worker_that_is_process_one_reaps_orphans_while_it_ends_a_command(server) {
+    fn a_worker_that_is_process_one_reaps_orphans_while_it_ends_a_command(server on mariadb) {
         let jobs = Jobs::new(server, &[]);
         jobs.put(&["stubborn"]);
         let script = "[ $(cat) = quick ] || { sh -c \"trap '' TERM; sleep 60\" & wait; }; for n in 1 2 3 4; do (sh -c 'sleep 0.05' &) ; done; echo ran";
@@ -1211,7 +1211,7 @@ both_servers! {
         assert_eq!((jobs.states(), jobs.count("dblock_jobs")), ([0, 0, 0, 0], 0));
     }
 
-    fn a_payload_that_a_batch_would_take_for_several_is_dead(server) {
+    fn a_payload_that_a_batch_would_take_for_several_is_dead(server on mysql) {
         let jobs = Jobs::new(server, &[]);
         jobs.put(&["one\ntwo", "three"]);
         let output = jobs.work(&["--drain", "--batch", "5"]).sh("cat").output();
@@ -1319,7 +1319,7 @@ both_servers! {
         backup.query_drop("COMMIT").unwrap();
     }
 
-    fn a_process_that_a_command_leaves_behind_runs_on_beyond_its_job(server) {
+    fn a_process_that_a_command_leaves_behind_runs_on_beyond_its_job(server on mariadb) {
         let (jobs, records) = (Jobs::new(server, &[]), Records::new());
         let (log, go) = (records.path().join("log"), records.path().join("go"));
         jobs.put(&["x"]);
@@ -1330,7 +1330,7 @@ both_servers! {
         eventually("it has ended by itself", SOON, || lines(&log) == ["ended"]);
     }
 
-    fn a_worker_leaves_no_process_behind(server) {
+    fn a_worker_leaves_no_process_behind(server on mysql) {
         let (jobs, records) = (Jobs::new(server, &[]), Records::new());
         let go = records.path().join("go");
         jobs.put(&["x"]);

@@ -181,7 +181,7 @@ all_servers! {
         assert!(["waits 1", "waits 2", "waits 3"].iter().all(|state| table.contains(state)), "{table}");
     }
 
-    fn a_name_that_holds_nothing_is_free(server) {
+    fn a_name_that_holds_nothing_is_free(server on mysql) {
         let name = unique("free");
         let all = status(server, "dblock", &[&name]);
         assert_eq!(lock(&all, &name)["holders"], serde_json::json!([]));
@@ -199,14 +199,14 @@ all_servers! {
         assert!(table(server, "dblock", &[&name]).contains("not dblock"));
     }
 
-    fn a_long_name_is_found_by_its_whole_name(server) {
+    fn a_long_name_is_found_by_its_whole_name(server on mariadb) {
         let name = format!("{}-{}", "long-".repeat(20), unique("name"));
         let dblock = holder(server, &name);
         let all = status(server, "dblock", &[&name]);
         assert_eq!(lock(&all, &name)["holders"][0]["connection"], connection(&dblock), "{all:#}");
     }
 
-    fn a_reader_that_has_seen_enough_is_no_error(server) {
+    fn a_reader_that_has_seen_enough_is_no_error(server on mariadb) {
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);
         let run = Dblock::at(server, "status").arg("--json").stdout(Stdio::from(writer)).output();

@@ -250,7 +250,7 @@ each_lock! {
 }
 
 both_servers! {
-    fn a_table_is_cut_to_the_width_of_the_terminal_and_nowhere_else(server) {
+    fn a_table_is_cut_to_the_width_of_the_terminal_and_nowhere_else(server on mysql) {
         let tables = Tables::new(server);
         let why = "because it was so ".repeat(9);
         tables.sql(&format!(

@@ -514,14 +514,14 @@ fn the_version_is_told() {
 }
 
 both_servers! {
-    fn bytes_that_are_no_text_reach_the_command(server) {
+    fn bytes_that_are_no_text_reach_the_command(server on mysql) {
         let bytes = OsStr::from_bytes(BYTES);
         let command = ["sh", "-c", "printf %s \"$1$ODD\" | od -An -tx1", "sh"].map(OsStr::new).into_iter().chain([bytes]);
         let dblock = Dblock::run(server, &unique("bytes")).env("ODD", bytes).command(command);
         dblock.output().expect_code(0).expect_stdout(" ff fe ff fe\n").expect_silence();
     }
 
-    fn what_looks_like_an_option_of_dblock_reaches_the_command(server) {
+    fn what_looks_like_an_option_of_dblock_reaches_the_command(server on mariadb) {
         let echo = |words: &[&str]| {
             let dblock = Dblock::run(server, &unique("words")).args(words);
             dblock.output().expect_code(0).stdout.clone()

@@ -37,7 +37,8 @@ const NAMES: &str = "db.example.com db1.example.com db2.example.com db3.example.
 const PORTS: [u16; 2] = [3306, 6033];
 
 /// Makes the host; the first argument is the server's socket. What it mounts is seen by nobody else, and gone with the last
-/// process in it. Its devices are its own for the sake of /dev/log.
+/// process in it. Its devices are its own for the sake of /dev/log;
+/// the socket may be in /dev/shm.
 const SET_UP: &str = r#"
     hostname web1
     ip link set lo up
@@ -50,6 +51,10 @@ const SET_UP: &str = r#"
     rm -rf etc/my.cnf etc/mysql
     mkdir etc/mysql
     cp ca.pem etc/mysql/ca.pem
+    mount -t tmpfs none /run
+    mkdir /run/mysqld
+    touch /run/mysqld/mysqld.sock
+    mount --bind "$1" /run/mysqld/mysqld.sock
     mkdir dev
     mount -t tmpfs none dev
     for device in null zero full random urandom tty; do
@@ -59,10 +64,6 @@ const SET_UP: &str = r#"
     ln -s /proc/self/fd dev/fd
     for file in etc:/etc bin:/usr/local/bin; do mount --bind ${file%%:*} ${file#*:}; done
     mount --rbind dev /dev
-    mount -t tmpfs none /run
-    mkdir /run/mysqld
-    touch /run/mysqld/mysqld.sock
-    mount --bind "$1" /run/mysqld/mysqld.sock
     for folder in /var/log /var/lib /srv /home; do mount -t tmpfs none $folder; done
     mkdir -p /home/app /srv/app /var/lib/prometheus/node-exporter
     chown app:app /home/app

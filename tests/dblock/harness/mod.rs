@@ -21,6 +21,7 @@ pub mod pty;
 mod records;
 pub mod schema;
 mod server;
+mod spares;
 mod statements;
 mod tables;
 mod texts;
@@ -76,9 +77,33 @@ fn sharing() -> f64 {
     (average.max(running) / processors).max(1.0)
 }
 
-/// Makes two tests of each function, `name::mariadb` and `name::mysql`, on the shared servers.
+/// Makes the tests of a function `check` on the two MySQLs, or on the one that is named.
+macro_rules! on_mysqls {
+    () => {
+        crate::harness::on_mysqls! { mariadb }
+        crate::harness::on_mysqls! { mysql }
+    };
+    (mariadb) => {
+        #[test]
+        fn mariadb() {
+            check(crate::harness::Server::shared(
+                crate::harness::Kind::MariaDb,
+            ));
+        }
+    };
+    (mysql) => {
+        #[test]
+        fn mysql() {
+            check(crate::harness::Server::shared(crate::harness::Kind::MySql));
+        }
+    };
+}
+pub(crate) use on_mysqls;
+
+/// Makes two tests of each function, `name::mariadb` and `name::mysql`, on the shared servers. `fn name(server on mysql)` is tested on that
+/// one alone: what neither server has a part in. Such functions have the one and the other in turns.
 macro_rules! both_servers {
-    ($($(#[$attribute:meta])* fn $name:ident($server:ident) $body:block)*) => {$(
+    ($($(#[$attribute:meta])* fn $name:ident($server:ident $(on $kind:ident)?) $body:block)*) => {$(
         mod $name {
             #[allow(unused_imports, reason = "not every test needs all that its file imports")]
             use super::*;
@@ -86,23 +111,16 @@ macro_rules! both_servers {
             $(#[$attribute])*
             fn check($server: &'static crate::harness::Server) $body
 
-            #[test]
-            fn mariadb() {
-                check(crate::harness::Server::shared(crate::harness::Kind::MariaDb));
-            }
-
-            #[test]
-            fn mysql() {
-                check(crate::harness::Server::shared(crate::harness::Kind::MySql));
-            }
+            crate::harness::on_mysqls! { $($kind)? }
         }
     )*};
 }
 pub(crate) use both_servers;
 
-/// Makes three tests of each function, `name::mariadb`, `name::mysql` and `name::postgres`, on the shared servers.
+/// Makes three tests of each function, `name::mariadb`, `name::mysql` and `name::postgres`, on the shared servers;
+/// of `fn name(server on mysql)` that and the last.
 macro_rules! all_servers {
-    ($($(#[$attribute:meta])* fn $name:ident($server:ident) $body:block)*) => {$(
+    ($($(#[$attribute:meta])* fn $name:ident($server:ident $(on $kind:ident)?) $body:block)*) => {$(
         mod $name {
             #[allow(unused_imports, reason = "not every test needs all that its file imports")]
             use super::*;
@@ -110,15 +128,7 @@ macro_rules! all_servers {
             $(#[$attribute])*
             fn check($server: &'static crate::harness::Server) $body
 
-            #[test]
-            fn mariadb() {
-                check(crate::harness::Server::shared(crate::harness::Kind::MariaDb));
-            }
-
-            #[test]
-            fn mysql() {
-                check(crate::harness::Server::shared(crate::harness::Kind::MySql));
-            }
+            crate::harness::on_mysqls! { $($kind)? }
 
             #[test]
             fn postgres() {

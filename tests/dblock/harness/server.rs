@@ -12,6 +12,7 @@ use mysql::{Conn, OptsBuilder};
 
 use super::namespace::Namespace;
 use super::postgres::{self, DATABASE, Postgres};
+use super::spares::Spares;
 use super::{Dblock, Frozen, PASSWORD, children_of};
 
 /// Which server.
@@ -54,6 +55,8 @@ pub struct Server {
     pub dir: PathBuf,
     /// Whether a run here is meant to be `--durable`.
     pub durable: bool,
+    /// Databases that the next test may use; `None`: each test makes its own.
+    pub spares: Option<Mutex<Spares>>,
     talk: Mutex<Talk>,
     #[allow(dead_code, reason = "it lasts as long as this is kept")]
     host: Option<(Namespace, Ipv4Addr)>,
@@ -88,8 +91,10 @@ struct Talk {
 impl Server {
     /// The server that all tests of this process share. Whoever stops, fills or reconfigures one needs a private one.
     pub fn shared(kind: Kind) -> &'static Self {
-        static MARIADB: LazyLock<Server> = LazyLock::new(|| Server::private(Kind::MariaDb));
-        static MYSQL: LazyLock<Server> = LazyLock::new(|| Server::private(Kind::MySql));
+        static MARIADB: LazyLock<Server> =
+            LazyLock::new(|| Server::private(Kind::MariaDb).with_spares());
+        static MYSQL: LazyLock<Server> =
+            LazyLock::new(|| Server::private(Kind::MySql).with_spares());
         static POSTGRES: LazyLock<Server> = LazyLock::new(|| Server::private(Kind::Postgres));
         match kind {
             Kind::MariaDb => &MARIADB,
@@ -117,6 +122,12 @@ impl Server {
     pub fn with_durable_runs(mut self) -> Self {
         self.make_tables();
         self.durable = true;
+        self
+    }
+
+    /// The same server, where tests use the databases of earlier ones.
+    pub fn with_spares(mut self) -> Self {
+        self.spares = Some(Mutex::default());
         self
     }
 
@@ -293,6 +304,7 @@ impl Server {
             socket,
             dir: fact("dir").into(),
             durable: false,
+            spares: None,
             talk: Mutex::new(talk),
             host: setup.host,
         }

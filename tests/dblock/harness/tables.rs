@@ -1,5 +1,7 @@
 //! dblock's tables, in a database of a test's own, or on PostgreSQL in a schema.
 
+use std::sync::PoisonError;
+
 use mysql::Conn;
 use mysql::prelude::Queryable;
 
@@ -32,13 +34,30 @@ pub struct Tables<'a> {
     pub server: &'a Server,
     /// The database, or the schema.
     pub database: String,
+    /// Whether another test may use it next.
+    is_spare: bool,
 }
 
 impl<'a> Tables<'a> {
-    /// New ones.
+    /// New ones, or some that are as new.
     #[track_caller]
     pub fn new(server: &'a Server) -> Self {
-        Self::with(server, &[])
+        let Some(spares) = &server.spares else {
+            return Self::with(server, &[]);
+        };
+        let locked = || spares.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut admin = server.admin();
+        if let Some(database) = locked().take(&mut admin) {
+            return Self {
+                server,
+                database,
+                is_spare: true,
+            };
+        }
+        let mut tables = Self::with(server, &[]);
+        locked().learn(&mut admin, &tables.database);
+        tables.is_spare = true;
+        tables
     }
 
     /// New ones, made with more options of `dblock init`.
@@ -59,6 +78,7 @@ impl<'a> Tables<'a> {
         let tables = Self {
             server,
             database: database.to_owned(),
+            is_spare: false,
         };
         if server.kind == Kind::Postgres {
             let create = format!("CREATE SCHEMA {} AUTHORIZATION dblock", tables.quoted());
@@ -171,6 +191,13 @@ impl Drop for Tables<'_> {
             return;
         }
         if let Ok(mut admin) = self.server.connect("admin", "admin-secret") {
+            if let Some(spares) = &self.server.spares
+                && self.is_spare
+                && !std::thread::panicking()
+            {
+                let mut spares = spares.lock().unwrap_or_else(PoisonError::into_inner);
+                return spares.give_back(&mut admin, std::mem::take(&mut self.database));
+            }
             let drop = format!("DROP DATABASE IF EXISTS {}", self.quoted());
             let _ = admin.query_drop(drop);
         }
