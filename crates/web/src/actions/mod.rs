@@ -1,0 +1,1 @@
+//! What may be done, with the page in between.

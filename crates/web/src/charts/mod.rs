@@ -1,0 +1,1 @@
+//! SVG that is made on the server.

@@ -1,0 +1,6 @@
+//! What is known of the fleet.
+
+pub mod data;
+mod seen;
+
+pub use seen::{Part, Seen};

@@ -1,0 +1,11 @@
+//! Who holds which lock, and who waits for it.
+
+use maud::{Markup, html};
+
+use super::View;
+use crate::fleet::Seen;
+
+/// The page.
+pub fn page(_view: &View, _seen: &Seen) -> Markup {
+    html! {}
+}

@@ -1,0 +1,1 @@
+//! Drives the built dblock-web with a dblock that the tests make.
