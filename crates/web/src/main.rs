@@ -3,6 +3,7 @@
 
 mod access;
 mod actions;
+mod assets;
 mod charts;
 mod fleet;
 mod options;

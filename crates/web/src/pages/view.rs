@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+/// The header by which the script asks for what is in `<main>` alone.
+pub const MAIN_ONLY: &str = "x-dblock-main";
+
 /// How, and when, a page is looked at.
 #[derive(Debug, Clone)]
 pub struct View {
@@ -15,4 +18,6 @@ pub struct View {
     pub refresh: Duration,
     /// By this host's clock.
     pub now: Timestamp,
+    /// Whether `<main>` alone is wanted: the request has the header [`MAIN_ONLY`].
+    pub main_only: bool,
 }

@@ -33,11 +33,16 @@ fn view(options: &Options) -> View {
         show_data: options.show_data,
         refresh: options.refresh,
         now: jiff::Timestamp::now(),
+        main_only: false,
     }
 }
 
 async fn overview(State(options): State<Options>) -> Html<String> {
-    html(pages::overview::page(&view(&options), &Seen::default()))
+    html(pages::overview::page(
+        &view(&options),
+        &Seen::default(),
+        &pages::overview::Asked::default(),
+    ))
 }
 
 async fn timeline(
@@ -53,7 +58,12 @@ async fn timeline(
 }
 
 async fn job(State(options): State<Options>, Path(name): Path<String>) -> Html<String> {
-    html(pages::job::page(&view(&options), &Seen::default(), &name))
+    html(pages::job::page(
+        &view(&options),
+        &Seen::default(),
+        &name,
+        &[],
+    ))
 }
 
 async fn run(State(options): State<Options>, Path(id): Path<String>) -> Html<String> {
