@@ -236,7 +236,7 @@ fn workers(seen: &Seen, name: &str) -> String {
 async fn latest_dead(fleet: &Fleet, queue: &str) -> Result<Vec<u64>, String> {
     let words =
         Words::of(["queue", "list", "--json", "--state=dead"]).with("--limit", &MOST.to_string());
-    let list = fleet.answer::<QueueList>(&words.about(queue)).await;
+    let list = fleet.answer_now::<QueueList>(&words.about(queue)).await;
     if let Some(error) = list.error {
         return Err(error);
     }
@@ -256,7 +256,7 @@ async fn latest_dead(fleet: &Fleet, queue: &str) -> Result<Vec<u64>, String> {
 /// Who holds a slot, or the only one, now.
 async fn holder(fleet: &Fleet, lock: &str, slot: Option<u32>) -> Result<Holder, String> {
     let status = fleet
-        .answer::<Status>(&Words::of(["status", "--json"]).about(lock))
+        .answer_now::<Status>(&Words::of(["status", "--json"]).about(lock))
         .await;
     if let Some(error) = status.error {
         return Err(error);
