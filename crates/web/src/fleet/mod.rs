@@ -4,3 +4,6 @@ pub mod data;
 mod seen;
 
 pub use seen::{Part, Seen};
+
+#[cfg(test)]
+pub mod fixture;
