@@ -80,10 +80,14 @@ mod tests {
 
     /// The colors of a scheme, as red, green and blue from 0 to 1.
     fn colors(block: &str) -> HashMap<&str, [f64; 3]> {
-        let declarations = block.split(';').filter_map(|line| line.trim().strip_prefix("--")?.split_once(": #"));
+        let declarations = block
+            .split(';')
+            .filter_map(|line| line.trim().strip_prefix("--")?.split_once(": #"));
         declarations
             .map(|(name, digits)| {
-                let part = |at: usize| f64::from(u8::from_str_radix(&digits[at..at + 2], 16).unwrap()) / 255.0;
+                let part = |at: usize| {
+                    f64::from(u8::from_str_radix(&digits[at..at + 2], 16).unwrap()) / 255.0
+                };
                 (name, [part(0), part(2), part(4)])
             })
             .collect()
@@ -105,7 +109,12 @@ mod tests {
 
     #[test]
     fn every_text_has_contrast_in_both_schemes() {
-        let blocks: Vec<&str> = STYLE.content.split(":root {").skip(1).map(|rest| rest.split('}').next().unwrap()).collect();
+        let blocks: Vec<&str> = STYLE
+            .content
+            .split(":root {")
+            .skip(1)
+            .map(|rest| rest.split('}').next().unwrap())
+            .collect();
         assert_eq!(blocks.len(), 2, "light and dark");
         for block in blocks {
             let block = block.replace('{', ";");
@@ -117,24 +126,41 @@ mod tests {
                 }
                 // A bar, or the border of a field.
                 let contrast = contrast(colors["bar"], colors[behind]);
-                assert!(contrast >= 3.0 || behind == "alarm", "bar on {behind}: {contrast:.2}");
+                assert!(
+                    contrast >= 3.0 || behind == "alarm",
+                    "bar on {behind}: {contrast:.2}"
+                );
             }
         }
         // The button of a question: the ground on the accent, which is tried above.
-        assert!(STYLE.content.contains("background: var(--accent); border-color: var(--accent); color: var(--ground)"));
+        assert!(STYLE.content.contains(
+            "background: var(--accent); border-color: var(--accent); color: var(--ground)"
+        ));
     }
 
     #[test]
     fn no_color_stands_outside_of_the_schemes() {
-        let rules = STYLE.content.rsplit("color-scheme: light dark;").next().unwrap();
+        let rules = STYLE
+            .content
+            .rsplit("color-scheme: light dark;")
+            .next()
+            .unwrap();
         let rules = rules.split_once("*, ::before").unwrap().1;
-        assert!(!rules.contains('#') || rules.matches('#').count() == rules.matches("#stale").count(), "{rules}");
+        assert!(
+            !rules.contains('#') || rules.matches('#').count() == rules.matches("#stale").count(),
+            "{rules}"
+        );
     }
 
     #[test]
     fn an_asset_is_found_by_its_name_alone() {
         for asset in [&*STYLE, &*SCRIPT, &*ICON] {
-            assert_eq!(find(asset.url().strip_prefix("/assets/").unwrap()).unwrap().mime, asset.mime);
+            assert_eq!(
+                find(asset.url().strip_prefix("/assets/").unwrap())
+                    .unwrap()
+                    .mime,
+                asset.mime
+            );
         }
         assert!(find("style.css").is_none() && find("").is_none());
     }

@@ -70,7 +70,10 @@ fn changed(change: impl Fn(&mut Value)) -> Fleet {
 fn strips(history: &Part<History>) -> HashMap<String, Vec<Ended>> {
     let mut strips: HashMap<String, Vec<Ended>> = HashMap::new();
     for run in &history.value.as_ref().unwrap().runs {
-        strips.entry(run.name.to_string()).or_default().push(run.into());
+        strips
+            .entry(run.name.to_string())
+            .or_default()
+            .push(run.into());
     }
     strips
 }
@@ -92,7 +95,9 @@ fn make_hostile(value: &mut Value) {
         Value::String(text) if text.parse::<Timestamp>().is_err() => HOSTILE.clone_into(text),
         Value::Array(values) => values.iter_mut().for_each(make_hostile),
         Value::Object(fields) => {
-            let texts = fields.iter_mut().filter(|(name, _)| !WORDS.contains(&name.as_str()));
+            let texts = fields
+                .iter_mut()
+                .filter(|(name, _)| !WORDS.contains(&name.as_str()));
             texts.for_each(|(_, value)| make_hostile(value));
         }
         _ => {}
@@ -137,18 +142,26 @@ fn ended(job: usize, run: usize, has_failed: bool) -> Ended {
         at: now() - hours.hours(),
         ran_seconds: Some(12.5),
         host: Some("web2".into()),
-        ending: serde_json::from_value(json!({ "outcome": "ran", "exit_code": i32::from(has_failed), "signal": null })).unwrap(),
+        ending: serde_json::from_value(
+            json!({ "outcome": "ran", "exit_code": i32::from(has_failed), "signal": null }),
+        )
+        .unwrap(),
     }
 }
 
 /// Runs that ended so, one a minute, the last one now. The words are those of a history, with an exit code behind `ran`.
 pub fn runs(ends: &[&str]) -> Vec<Ended> {
     let run = |(back, end): (usize, &&str)| {
-        let (outcome, code) = end.split_once(' ').map_or((*end, None), |(word, code)| (word, code.parse().ok()));
+        let (outcome, code) = end
+            .split_once(' ')
+            .map_or((*end, None), |(word, code)| (word, code.parse().ok()));
         let code: Option<u32> = code;
         Ended {
             at: now() - i64::try_from(back).unwrap().minutes(),
-            ending: serde_json::from_value(json!({ "outcome": outcome, "exit_code": code, "signal": null })).unwrap(),
+            ending: serde_json::from_value(
+                json!({ "outcome": outcome, "exit_code": code, "signal": null }),
+            )
+            .unwrap(),
             ..ended(0, 0, false)
         }
     };

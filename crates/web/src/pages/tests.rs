@@ -65,17 +65,41 @@ fn pages(view: &View, fleet: &Fleet) -> Vec<(&'static str, String)> {
     };
     let output = known(Some(HOSTILE.as_bytes().to_vec()));
     [
-        ("overview", overview::page(view, seen, &overview::Asked::default())),
-        ("unknown", overview::page(view, &Seen::default(), &overview::Asked::default())),
-        ("timeline", timeline::page(view, seen, &timeline::Asked::default(), &fleet.history)),
-        ("timeline by job", timeline::page(view, seen, &by_job, &fleet.history)),
+        (
+            "overview",
+            overview::page(view, seen, &overview::Asked::default()),
+        ),
+        (
+            "unknown",
+            overview::page(view, &Seen::default(), &overview::Asked::default()),
+        ),
+        (
+            "timeline",
+            timeline::page(view, seen, &timeline::Asked::default(), &fleet.history),
+        ),
+        (
+            "timeline by job",
+            timeline::page(view, seen, &by_job, &fleet.history),
+        ),
         ("job", job::page(view, seen, &a_job.name, &[now()])),
-        ("run", run::page(view, &a_run.run, &known(Some(a_run.clone())), &output)),
-        ("no run", run::page(view, HOSTILE, &known(None), &Part::default())),
+        (
+            "run",
+            run::page(view, &a_run.run, &known(Some(a_run.clone())), &output),
+        ),
+        (
+            "no run",
+            run::page(view, HOSTILE, &known(None), &Part::default()),
+        ),
         ("queue", queue::page(view, seen, &a_queue.name, &fleet.dead)),
         ("locks", locks::page(view, seen)),
-        ("history", history::page(view, &history::Asked::default(), &fleet.history)),
-        ("older history", history::page(view, &asked, &Part::default())),
+        (
+            "history",
+            history::page(view, &history::Asked::default(), &fleet.history),
+        ),
+        (
+            "older history",
+            history::page(view, &asked, &Part::default()),
+        ),
         ("question", gate::question(view, &question)),
         ("answer", gate::answer(view, &answer)),
         ("login", gate::login(view, "/login", HOSTILE)),
@@ -88,21 +112,42 @@ fn pages(view: &View, fleet: &Fleet) -> Vec<(&'static str, String)> {
 /// The values of an attribute.
 fn attributes<'a>(html: &'a str, name: &str) -> Vec<&'a str> {
     let start = format!(" {name}=\"");
-    html.split(&start).skip(1).map(|rest| rest.split('"').next().unwrap()).collect()
+    html.split(&start)
+        .skip(1)
+        .map(|rest| rest.split('"').next().unwrap())
+        .collect()
 }
 
 #[test]
 fn every_page_is_a_whole_document() {
     for (what, html) in pages(&view(), &real()) {
-        assert!(html.starts_with("<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">"), "{what}");
+        assert!(
+            html.starts_with("<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">"),
+            "{what}"
+        );
         assert_eq!(html.matches("<h1").count(), 1, "{what}");
         assert_eq!(html.matches("<main").count(), 1, "{what}");
         assert!(!html.contains("<title> – dblock"), "{what}: a title");
-        assert_eq!(html.matches("<table").count(), html.matches("<caption").count(), "{what}");
-        assert_eq!(html.matches("<th").count() - html.matches("<thead").count(), html.matches("scope=").count(), "{what}");
+        assert_eq!(
+            html.matches("<table").count(),
+            html.matches("<caption").count(),
+            "{what}"
+        );
+        assert_eq!(
+            html.matches("<th").count() - html.matches("<thead").count(),
+            html.matches("scope=").count(),
+            "{what}"
+        );
         let ids = attributes(&html, "id");
-        assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len(), "{what}: {ids:?}");
-        for labelled in attributes(&html, "aria-labelledby").into_iter().chain(attributes(&html, "for")) {
+        assert_eq!(
+            ids.iter().collect::<HashSet<_>>().len(),
+            ids.len(),
+            "{what}: {ids:?}"
+        );
+        for labelled in attributes(&html, "aria-labelledby")
+            .into_iter()
+            .chain(attributes(&html, "for"))
+        {
             assert!(ids.contains(&labelled), "{what}: {labelled}");
         }
     }
@@ -111,25 +156,47 @@ fn every_page_is_a_whole_document() {
 #[test]
 fn no_page_has_a_script_or_a_style_of_its_own() {
     for (what, html) in pages(&view(), &real()) {
-        assert!(!html.contains(" style=") && !html.contains("<style") && !html.contains("javascript:"), "{what}");
+        assert!(
+            !html.contains(" style=") && !html.contains("<style") && !html.contains("javascript:"),
+            "{what}"
+        );
         let scripts = html.matches("<script").count();
         let whole = format!("<script src=\"{}\" defer></script>", SCRIPT.url());
         assert_eq!(scripts, html.matches(&whole).count(), "{what}");
-        let handlers = html.split('<').filter(|tag| tag.split('>').next().unwrap().contains(" on"));
-        assert!(handlers.clone().all(|tag| tag.contains("=\"") && !tag.contains(" onclick")), "{what}");
+        let handlers = html
+            .split('<')
+            .filter(|tag| tag.split('>').next().unwrap().contains(" on"));
+        assert!(
+            handlers
+                .clone()
+                .all(|tag| tag.contains("=\"") && !tag.contains(" onclick")),
+            "{what}"
+        );
     }
 }
 
 #[test]
 fn a_hostile_text_harms_no_page_and_its_links_lead_back_to_it() {
     for (what, html) in pages(&view(), &hostile()) {
-        assert!(!html.contains("<script>") && !html.contains("alert(\"1"), "{what}");
+        assert!(
+            !html.contains("<script>") && !html.contains("alert(\"1"),
+            "{what}"
+        );
         for link in attributes(&html, "href") {
             for folder in ["/jobs/", "/queues/", "/runs/"] {
-                let Some(name) = link.strip_prefix(folder) else { continue };
-                assert!(!name.contains(['/', '?', '#', '<', '"', '&', '%', ' ']) || name.contains('%'), "{what}: {link}");
+                let Some(name) = link.strip_prefix(folder) else {
+                    continue;
+                };
+                assert!(
+                    !name.contains(['/', '?', '#', '<', '"', '&', '%', ' ']) || name.contains('%'),
+                    "{what}: {link}"
+                );
                 assert!(!name.contains('/'), "{what}: one segment: {link}");
-                assert_eq!(percent_decode_str(name).decode_utf8().unwrap(), HOSTILE, "{what}");
+                assert_eq!(
+                    percent_decode_str(name).decode_utf8().unwrap(),
+                    HOSTILE,
+                    "{what}"
+                );
             }
         }
     }
@@ -137,9 +204,21 @@ fn a_hostile_text_harms_no_page_and_its_links_lead_back_to_it() {
 
 #[test]
 fn names_are_one_segment_of_a_url() {
-    assert_eq!(links::job("a/b%c<d\"e ü"), "/jobs/a%2Fb%25c%3Cd%22e%20%C3%BC");
-    assert_eq!(links::with("/history", &[("name", "a&b"), ("on", ""), ("result", "lost")]), "/history?name=a%26b&result=lost");
-    assert_eq!(links::action("kill", &[("lock", "x"), ("slot", "0")]), "/actions/kill?lock=x&slot=0");
+    assert_eq!(
+        links::job("a/b%c<d\"e ü"),
+        "/jobs/a%2Fb%25c%3Cd%22e%20%C3%BC"
+    );
+    assert_eq!(
+        links::with(
+            "/history",
+            &[("name", "a&b"), ("on", ""), ("result", "lost")]
+        ),
+        "/history?name=a%26b&result=lost"
+    );
+    assert_eq!(
+        links::action("kill", &[("lock", "x"), ("slot", "0")]),
+        "/actions/kill?lock=x&slot=0"
+    );
 }
 
 #[test]
@@ -158,7 +237,10 @@ fn without_show_data_no_output_error_or_key_is_shown() {
     let html = queue::page(&view, &fleet.seen, "mails", &fleet.dead).into_string();
     assert!(html.contains("hidden: start with <code>--show-data</code>"));
     let html = queue::page(&self::view(), &fleet.seen, "mails", &fleet.dead).into_string();
-    assert!(html.contains("3 jobs: exit 1: smtp: 550 no such user"), "those that are most, first");
+    assert!(
+        html.contains("3 jobs: exit 1: smtp: 550 no such user"),
+        "those that are most, first"
+    );
 }
 
 #[test]
@@ -168,7 +250,10 @@ fn without_allow_actions_there_are_no_buttons() {
         ..view()
     };
     for (what, html) in pages(&view, &real()) {
-        assert!(matches!(what, "question") || !html.contains("/actions/"), "{what}");
+        assert!(
+            matches!(what, "question") || !html.contains("/actions/"),
+            "{what}"
+        );
     }
     let seen = real().seen;
     let has = |html: &str, url: &str| assert!(html.contains(&url.replace('&', "&amp;")), "{url}");
@@ -178,7 +263,10 @@ fn without_allow_actions_there_are_no_buttons() {
     let html = queue::page(&self::view(), &seen, "mails", &real().dead).into_string();
     has(&html, "/actions/retry?queue=mails\"");
     has(&html, "/actions/cancel?queue=mails&id=204");
-    has(&locks::page(&self::view(), &seen).into_string(), "/actions/kill?lock=migrate&slot=0");
+    has(
+        &locks::page(&self::view(), &seen).into_string(),
+        "/actions/kill?lock=migrate&slot=0",
+    );
 }
 
 /// How many bytes of a text go over the network.
@@ -194,7 +282,9 @@ fn pages_are_small() {
         main_only: true,
         ..view()
     };
-    let overview = |view: &View, jobs| overview::page(view, &of_jobs(jobs).seen, &overview::Asked::default()).into_string();
+    let overview = |view: &View, jobs| {
+        overview::page(view, &of_jobs(jobs).seen, &overview::Asked::default()).into_string()
+    };
     // Those who cannot unpack get it, too.
     let whole = overview(&view(), 40) + STYLE.content + SCRIPT.content + ICON.content;
     assert!(whole.len() <= 60_000, "{}", whole.len());
@@ -215,7 +305,10 @@ fn the_script_gets_what_is_in_main_alone() {
         let (title, contents) = part.split_once("</title>").unwrap();
         assert!(whole.contains(&format!("{title}</title>")), "{what}");
         assert!(whole.contains(contents), "{what}");
-        assert!(!contents.contains("<main") && !contents.contains("<header"), "{what}");
+        assert!(
+            !contents.contains("<main") && !contents.contains("<header"),
+            "{what}"
+        );
     }
 }
 
@@ -252,18 +345,29 @@ fn the_overview_says_first_what_is_wrong() {
     ];
     let mut from = 0;
     for words in wrong {
-        let at = text[from..].find(words).unwrap_or_else(|| panic!("{words}, in this order: {text}"));
+        let at = text[from..]
+            .find(words)
+            .unwrap_or_else(|| panic!("{words}, in this order: {text}"));
         from += at;
     }
-    assert!(!text.contains("webhooks: "), "a paused queue needs no worker");
+    assert!(
+        !text.contains("webhooks: "),
+        "a paused queue needs no worker"
+    );
 }
 
 #[test]
 fn what_failed_last_night_and_succeeded_since_is_said_too() {
-    let html = overview::page(&view(), &of_jobs(40).seen, &overview::Asked::default()).into_string();
+    let html =
+        overview::page(&view(), &of_jobs(40).seen, &overview::Asked::default()).into_string();
     let text = text(&html);
     assert!(text.contains("4 jobs failed"), "{text}");
-    assert!(text.contains("nightly-job-002: 1 of 12 runs failed, the last one 08:57:42 6 h ago: exit 1."), "{text}");
+    assert!(
+        text.contains(
+            "nightly-job-002: 1 of 12 runs failed, the last one 08:57:42 6 h ago: exit 1."
+        ),
+        "{text}"
+    );
 }
 
 #[test]
@@ -286,7 +390,12 @@ fn nothing_is_wrong_is_said() {
 fn a_server_that_is_away_is_said_with_the_age_of_what_is_shown() {
     let mut seen = real().seen;
     let line = "cannot reach db.example.com:3306: connection refused";
-    for error in [&mut seen.cron.error, &mut seen.queues.error, &mut seen.locks.error, &mut seen.runs.error] {
+    for error in [
+        &mut seen.cron.error,
+        &mut seen.queues.error,
+        &mut seen.locks.error,
+        &mut seen.runs.error,
+    ] {
         *error = Some(line.to_owned());
     }
     let later = View {
@@ -307,8 +416,12 @@ fn a_server_that_is_away_is_said_with_the_age_of_what_is_shown() {
         },
         ..Seen::default()
     };
-    let text = self::text(&overview::page(&view(), &seen, &overview::Asked::default()).into_string());
-    assert!(text.contains("Not shown: crontab. no tables") && !text.contains("does not answer"), "{text}");
+    let text =
+        self::text(&overview::page(&view(), &seen, &overview::Asked::default()).into_string());
+    assert!(
+        text.contains("Not shown: crontab. no tables") && !text.contains("does not answer"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -320,7 +433,14 @@ fn jobs_are_found_by_a_part_of_their_names_and_shown_by_pages() {
     };
     let rows = |asked| {
         let html = overview::page(&view(), &seen, &asked).into_string();
-        let jobs = html.split("id=\"jobs\"").nth(1).unwrap().split("</section>").next().unwrap().to_owned();
+        let jobs = html
+            .split("id=\"jobs\"")
+            .nth(1)
+            .unwrap()
+            .split("</section>")
+            .next()
+            .unwrap()
+            .to_owned();
         (jobs.matches("<tr>").count().saturating_sub(1), jobs)
     };
     assert_eq!(rows(asked("JOB-01", "")).0, 10);
@@ -329,8 +449,15 @@ fn jobs_are_found_by_a_part_of_their_names_and_shown_by_pages() {
     assert!(html.contains("/?after=nightly-job-049#jobs"), "{html}");
     let (number, html) = rows(asked("", "nightly-job-099"));
     assert_eq!(number, 20);
-    assert!(html.contains("nightly-job-100") && !html.contains("the next"), "{html}");
-    assert!(rows(asked("no such", "")).1.contains("No job has this in its name."));
+    assert!(
+        html.contains("nightly-job-100") && !html.contains("the next"),
+        "{html}"
+    );
+    assert!(
+        rows(asked("no such", ""))
+            .1
+            .contains("No job has this in its name.")
+    );
 }
 
 #[test]
@@ -341,19 +468,31 @@ fn a_run_says_why_and_shows_its_output() {
     let output = known(Some(b"curl: (22) 503\n".to_vec()));
     let html = run::page(&view(), &run.run, &known(Some(run.clone())), &output).into_string();
     let text = text(&html);
-    assert!(text.contains("Why: ended after 1s, for --timeout") && text.contains("curl: (22) 503"), "{text}");
-    let html = run::page(&view(), &run.run, &known(Some(run.clone())), &Part::default()).into_string();
+    assert!(
+        text.contains("Why: ended after 1s, for --timeout") && text.contains("curl: (22) 503"),
+        "{text}"
+    );
+    let html = run::page(
+        &view(),
+        &run.run,
+        &known(Some(run.clone())),
+        &Part::default(),
+    )
+    .into_string();
     assert!(html.contains("None is kept"), "{html}");
 }
 
 #[test]
 fn dump() {
-    let Ok(folder) = std::env::var("DUMP") else { return };
+    let Ok(folder) = std::env::var("DUMP") else {
+        return;
+    };
     let fleet = real();
     for (what, html) in pages(&view(), &fleet) {
         std::fs::write(format!("{folder}/{what}.html"), html).unwrap();
     }
-    let html = overview::page(&view(), &of_jobs(40).seen, &overview::Asked::default()).into_string();
+    let html =
+        overview::page(&view(), &of_jobs(40).seen, &overview::Asked::default()).into_string();
     std::fs::write(format!("{folder}/forty.html"), html).unwrap();
     for (what, html) in pages(&view(), &hostile()) {
         std::fs::write(format!("{folder}/hostile {what}.html"), html).unwrap();
