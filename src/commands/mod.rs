@@ -17,3 +17,4 @@ pub mod renew;
 pub mod run;
 pub mod status;
 mod table;
+pub mod web;
