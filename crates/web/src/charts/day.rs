@@ -15,6 +15,9 @@ const PERCENT: f64 = 864.0;
 const MOST_LANES: usize = 6;
 const LANE_HEIGHT: usize = 8;
 
+/// The shortest run is still seen, in percent of the day.
+const NARROWEST: f64 = 0.2;
+
 /// What is nearer than this, in percent of the day, is one bar: it would not be told apart.
 const NEAR: f64 = 0.15;
 
@@ -88,7 +91,7 @@ pub fn row(bars: Vec<Bar>, until: Timestamp) -> Markup {
             (grid(until))
             @for (lane, bars) in lanes.iter().enumerate() {
                 @for bar in bars {
-                    rect.(bar.kind.class()) x=(format!("{:.2}%", bar.from)) y=(lane * LANE_HEIGHT + top(bar.kind)) width=(format!("{:.2}%", (bar.to - bar.from).max(0.05))) height=(LANE_HEIGHT - 1 - top(bar.kind)) {
+                    rect.(bar.kind.class()) x=(format!("{:.2}%", bar.from.min(100.0 - NARROWEST))) y=(lane * LANE_HEIGHT + top(bar.kind)) width=(format!("{:.2}%", (bar.to - bar.from).max(NARROWEST))) height=(LANE_HEIGHT - 1 - top(bar.kind)) {
                         title { (bar.says) @if bar.runs > 1 { " and " (bar.runs - 1) " more" } }
                     }
                 }

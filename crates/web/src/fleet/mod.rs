@@ -11,3 +11,6 @@ mod seen;
 
 pub use poller::Fleet;
 pub use seen::{Part, Seen};
+
+#[cfg(test)]
+pub mod fixture;

@@ -136,7 +136,7 @@ fn row(run: &Run, now: Timestamp) -> Markup {
     let kind = run.ending.kind();
     html! {
         tr {
-            th scope="row" { a href=(links::run(&run.run)) { (words::brief(run.at(), now)) } }
+            th scope="row" { (words::brief_link(&links::run(&run.run), run.at(), now)) }
             td { a href=(links::job(&run.name)) { (run.name) } }
             td { (sign(kind.class(), kind.sign())) (run.ending.words()) }
             td.n { @if let Some(seconds) = run.times.ran_seconds { (words::span(seconds)) } @else { "–" } }

@@ -152,7 +152,7 @@ fn table(runs: &[Ended], now: Timestamp) -> Markup {
             tbody {
                 @for run in runs.iter().rev().take(strip::MOST) {
                     tr {
-                        th scope="row" { a href=(links::run(&run.run)) { (words::brief(run.at, now)) } }
+                        th scope="row" { (words::brief_link(&links::run(&run.run), run.at, now)) }
                         td { (sign(run.ending.kind().class(), run.ending.kind().sign())) (run.ending.words()) }
                         td.n { @if let Some(seconds) = run.ran_seconds { (words::span(seconds.into())) } @else { "–" } }
                         td { (run.host.as_deref().unwrap_or("–")) }

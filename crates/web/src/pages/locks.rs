@@ -39,7 +39,7 @@ pub fn page(view: &View, seen: &Seen) -> Markup {
 
 fn table(view: &View, locks: &[&Lock]) -> Markup {
     html! {
-        table {
+        table.locks {
             caption.unseen { "Locks, their holders and who waits for them" }
             thead { tr { th scope="col" { "Lock" } th scope="col" { "Holders" } th scope="col" { "Waiting, the next one first" } } }
             tbody {

@@ -128,7 +128,7 @@ fn jobs(seen: &Seen, asked: &Asked, now: Timestamp) -> Markup {
             } @else {
                 table.jobs {
                     caption.unseen { "Jobs, with their last 50 runs; the latest at the right" }
-                    thead { tr { th scope="col" { "Job" } th scope="col" { "Schedule" } th scope="col" { "Last run" } th scope="col" { "Last 50 runs" } th scope="col" { "Next" } } }
+                    thead { tr { th scope="col" { "Job" } th scope="col" { "Schedule" } th scope="col" { "Result" } th scope="col" { "Last run" } th scope="col" { "Last 50 runs" } th scope="col" { "Next" } } }
                     tbody { @for (name, job) in all.iter().take(JOBS) { (job_row(seen, name, *job, now)) } }
                 }
             }
@@ -145,19 +145,15 @@ fn jobs(seen: &Seen, asked: &Asked, now: Timestamp) -> Markup {
 
 fn job_row(seen: &Seen, name: &str, job: Option<&Job>, now: Timestamp) -> Markup {
     let runs = runs_of(seen, name);
-    let latest = runs.last().map(|run| (run.ending.clone(), Some(run.at)));
+    let latest = runs.last().map(|run| (&run.ending, Some(run.at)));
     let last = job.and_then(|job| job.last.as_ref());
-    let last = last.map(|last| (last.ending.clone(), last.at())).or(latest);
+    let last = last.map(|last| (&last.ending, last.at())).or(latest);
     html! {
         tr {
             th scope="row" { a href=(links::job(name)) { (name) } }
             td { @match job { Some(job) => (job.schedule), None => i { "dblock run" } } }
-            td {
-                @if let Some((ending, at)) = last {
-                    (sign(ending.kind().class(), ending.kind().sign())) (ending.words())
-                    @if let Some(at) = at { " " (words::brief(at, now)) }
-                }
-            }
+            td { @if let Some((ending, _)) = last { (sign(ending.kind().class(), ending.kind().sign())) (ending.words()) } }
+            td { @if let Some(at) = last.and_then(|(_, at)| at) { (words::brief(at, now)) } }
             td { (strip(runs)) }
             td { @if let Some(job) = job { (next(job, now)) } }
         }

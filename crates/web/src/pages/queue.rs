@@ -57,7 +57,7 @@ fn state(queue: &Queue, now: Timestamp) -> Markup {
             @if is_stuck { (sign("f", "✗")) " " strong { "No worker is alive." } " " }
             @if queue.dead > 0 { (sign("f", "✗")) " " strong { (queue.counted("dead")) " dead." } " " }
             @if let Some(seconds) = queue.oldest_due_seconds { "The oldest job that is due has been due for " (words::span(seconds)) "." }
-            @else if queue.due == 0 { (sign("g", "✓")) " No job is due." }
+            @else if queue.dead == 0 { (sign("g", "✓")) " No job is due." }
         }
     }
 }

@@ -38,8 +38,8 @@ pub fn page(
         section #away aria-label="Answers" { (answers::problem(run, "run", view.now)) }
         @if let Some(run) = found {
             @if let Some(why) = &run.message { p #why.why { strong { "Why: " } (why) } }
-            (facts(run, view.now))
             (kept(view, run, output))
+            (facts(run, view.now))
         }
     };
     let page = Page {
@@ -79,6 +79,7 @@ fn facts(run: &Run, now: Timestamp) -> Markup {
         ("Slot", slot),
     ];
     html! {
+        h2 { "When and where" }
         dl.facts {
             @for (name, at) in moments { @if let Some(at) = at { div { dt { (name) } dd { (words::time(at, now)) } } } }
             @for (name, value) in others { @if let Some(value) = value { div { dt { (name) } dd { (value) } } } }

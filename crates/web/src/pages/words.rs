@@ -111,6 +111,11 @@ pub fn brief(at: Timestamp, now: Timestamp) -> Markup {
     html! { time datetime=(machine(at)) { (clock(at, now)) } " " i { (relative(at, now)) } }
 }
 
+/// The same with a link on the moment.
+pub fn brief_link(url: &str, at: Timestamp, now: Timestamp) -> Markup {
+    html! { a href=(url) { time datetime=(machine(at)) { (clock(at, now)) } } " " i { (relative(at, now)) } }
+}
+
 /// A moment for programs.
 pub fn machine(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()

@@ -13,6 +13,3 @@ pub use history::{Ended, History, Run};
 pub use queue_list::{DeadJob, QueueList};
 pub use queue_status::{Queue, QueueStatus};
 pub use status::{Holder, Lock, Process, Status};
-
-#[cfg(test)]
-mod tests;
