@@ -154,7 +154,10 @@ impl Fleet {
 /// A dblock-web with these arguments.
 pub fn program(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dblock-web"));
-    command.args(args).env_remove("DBLOCK_VIA").stdin(Stdio::null());
+    command
+        .args(args)
+        .env_remove("DBLOCK_VIA")
+        .stdin(Stdio::null());
     command
 }
 

@@ -179,9 +179,14 @@ fn a_new_certificate_is_read_at_sighup_and_a_bad_one_is_not_taken() {
     fs::copy(&new, &certificate_file).unwrap();
     web.signal(Signal::SIGHUP);
     let said = web.says();
-    assert!(said.starts_with("dblock: ") && said.contains("stays in force"), "{said}");
+    assert!(
+        said.starts_with("dblock: ") && said.contains("stays in force"),
+        "{said}"
+    );
     assert!(curl(&["--cacert", &old, &web.url]).0 == Some(0));
     private(Path::new(&key_file), &fs::read_to_string(&new_key).unwrap());
     web.signal(Signal::SIGHUP);
-    until("the new certificate is in force", || curl(&["--cacert", &new, &web.url]).0 == Some(0));
+    until("the new certificate is in force", || {
+        curl(&["--cacert", &new, &web.url]).0 == Some(0)
+    });
 }

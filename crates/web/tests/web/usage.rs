@@ -88,7 +88,10 @@ fn what_cannot_be_used_is_refused_before_anybody_looks() {
     );
     let output = output(&mut program(&["--dblock", &none]));
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(127) && said.contains("to run"), "{said}");
+    assert!(
+        output.status.code() == Some(127) && said.contains("to run"),
+        "{said}"
+    );
     fleet.write(
         "unfit",
         "dblock: warning\ndblock: unknown option in /etc/my.cnf\n",
