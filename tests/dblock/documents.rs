@@ -34,7 +34,10 @@ const NOT_RUN: [(&str, &str); 9] = [
         "it builds dblock for a minute; the tests run what cargo has built",
     ),
     ("crontab -l ", "the user of the tests has no crontab"),
-    ("dblock web ", "it serves until it is ended; its own tests do that"),
+    (
+        "dblock web ",
+        "it serves until it is ended; its own tests do that",
+    ),
     ("ssh -L ", "there is no other host"),
 ];
 

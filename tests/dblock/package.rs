@@ -86,7 +86,9 @@ fn package() -> PathBuf {
 /// That of its page.
 fn web_package() -> PathBuf {
     let (folder, said) = made();
-    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let files = fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path());
     let mut packages = files.filter(|path| path.extension().is_some_and(|end| end == "deb"));
     let found = packages.find(|path| path.to_str().unwrap().contains("dblock-web_"));
     found.unwrap_or_else(|| panic!("no package of the page was made: {said}"))
@@ -236,7 +238,11 @@ fn lintian_finds_no_error_and_nothing_to_warn_of() {
 #[test]
 fn the_package_of_the_page_has_the_page_and_needs_dblock() {
     let root = Root::with_the_package();
-    root.dpkg(&["--path-include=/usr/*", "--install", web_package().to_str().unwrap()]);
+    root.dpkg(&[
+        "--path-include=/usr/*",
+        "--install",
+        web_package().to_str().unwrap(),
+    ]);
     for file in [
         "bin/dblock-web",
         "share/man/man1/dblock-web.1.gz",
@@ -251,7 +257,10 @@ fn the_package_of_the_page_has_the_page_and_needs_dblock() {
     assert_eq!(version, format!("dblock web {VERSION}\n"));
     let mut depends = Command::new("dpkg-deb");
     let depends = told(depends.arg("--field").arg(web_package()).arg("Depends"));
-    assert!(depends.contains(&format!("dblock (>= {VERSION})")), "{depends}");
+    assert!(
+        depends.contains(&format!("dblock (>= {VERSION})")),
+        "{depends}"
+    );
 }
 
 #[test]
