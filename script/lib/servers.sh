@@ -121,6 +121,13 @@ find_postgres_new() {
     return 1
 }
 
+# Prints the path of axe-core's script, of this very release; fails when it is not there.
+axe=4.14.1
+find_axe() {
+    local folder=$cache/axe-core/node_modules/axe-core
+    grep -qF "\"version\": \"$axe\"" "$folder/package.json" 2>/dev/null && echo "$folder/axe.min.js"
+}
+
 # Prints the path of promtool, which checks what Prometheus would collect; fails when there is none.
 find_promtool() {
     local program

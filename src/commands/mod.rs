@@ -19,3 +19,4 @@ pub mod run;
 pub mod status;
 mod table;
 mod watch;
+pub mod web;

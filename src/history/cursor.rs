@@ -7,6 +7,11 @@ use std::time::SystemTime;
 /// The digits of a run's id.
 const ID: usize = 32;
 
+/// Whether a text may be a run's id.
+pub fn is_run_id(text: &str) -> bool {
+    text.len() == ID && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
 /// The last run of a page: the next page has the runs that are older.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunCursor {
@@ -31,12 +36,11 @@ impl RunCursor {
     pub fn parse(text: &str) -> Option<Self> {
         let (requested, run) = text.split_once('-')?;
         let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-        let is_id = run.len() == ID && run.bytes().all(|byte| byte.is_ascii_alphanumeric());
         let requested = Some(requested)
             .filter(|text| is_number(text))?
             .parse()
             .ok()?;
-        is_id.then(|| Self {
+        is_run_id(run).then(|| Self {
             requested,
             run: run.to_owned(),
         })

@@ -24,6 +24,8 @@ pub struct Filter {
     pub host: Option<String>,
     /// Only those that ended so: one of [`RESULTS`].
     pub result: Option<&'static str>,
+    /// Only the one of this number.
+    pub run: Option<String>,
     /// Only those that are older than the last one of an earlier page.
     pub after: Option<RunCursor>,
     /// The most runs, the newest first; `None`: all.

@@ -23,7 +23,7 @@ use nix::unistd::{Pid, gethostname};
 use serde::{Deserialize, Serialize};
 
 pub use audit::{Deed, RecordedDeed, VIA, ask_deeds, prune_deeds};
-pub use cursor::RunCursor;
+pub use cursor::{RunCursor, is_run_id};
 pub use entry::{Entry, Filter, RESULTS, RUNNING, RunStatus, TimeBound, UNKNOWN};
 pub use latest::latest_successes;
 pub use list::{list, reach};

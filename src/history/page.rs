@@ -48,6 +48,9 @@ impl Page<'_> {
                 _ => format!("r.outcome = {word}"),
             });
         }
+        if let Some(run) = &self.filter.run {
+            all.push(format!("r.run = {}", self.literals(&[run])));
+        }
         if let Some(RunCursor { requested, run }) = &self.before {
             let at = self.moment(*requested);
             all.push(format!(
@@ -150,8 +153,10 @@ impl Page<'_> {
     /// Where the runs come from, with the condition.
     fn source(&self) -> String {
         let (filter, runs) = (self.filter, self.tables.runs());
-        let has_other =
-            !filter.names.is_empty() || filter.host.is_some() || filter.result.is_some();
+        let has_other = filter.run.is_some()
+            || !filter.names.is_empty()
+            || filter.host.is_some()
+            || filter.result.is_some();
         if !filter.only_failed || has_other || !self.tables.has_run_keys() {
             return format!("{runs} r {}{}", self.key(), self.selected());
         }
@@ -175,7 +180,7 @@ impl Page<'_> {
     /// The key that is meant for the conditions. By itself MySQL may read all runs in the order of their time, down to the first that fit.
     fn key(&self) -> &'static str {
         let filter = self.filter;
-        if !filter.names.is_empty() || !self.tables.has_run_keys() {
+        if filter.run.is_some() || !filter.names.is_empty() || !self.tables.has_run_keys() {
             return "";
         }
         match (&filter.host, filter.result) {

@@ -256,6 +256,7 @@ pub fn history(command_line: CommandLine) -> Result<(Filter, Common), Failure> {
             until: sources.optional("until", value::time_bound)?,
             host: sources.optional("on", value::host_of_runs)?,
             result: sources.optional("result", value::result)?,
+            run: sources.optional("run", value::run)?,
             after: sources.optional("after", value::cursor)?,
             limit: sources.value("limit", value::limit)?,
         })

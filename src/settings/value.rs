@@ -9,7 +9,7 @@ use super::IfUnreachable;
 use super::host::Host;
 pub use crate::base::value::{duration, one_of, shown_safely};
 use crate::db::{Protocol, SslMode};
-use crate::history::{RESULTS, RunCursor};
+use crate::history::{RESULTS, RunCursor, is_run_id};
 use crate::lock::limits::SHORTEST_TTL;
 pub use crate::lock::limits::ttl;
 use crate::lock::rows::Token;
@@ -140,6 +140,18 @@ pub fn host_of_runs(text: &str) -> Result<String, String> {
 pub fn result(text: &str) -> Result<&'static str, String> {
     let words = RESULTS.map(|word| (word, word));
     one_of(&words, &text.replace([' ', '-'], "_"))
+}
+
+/// The number of a run.
+pub fn run(text: &str) -> Result<String, String> {
+    if !is_run_id(text) {
+        let line = format!(
+            "{} is not the number of a run, as dblock history --json has it",
+            shown_safely(text)
+        );
+        return Err(line);
+    }
+    Ok(text.to_owned())
 }
 
 /// Where a page of the history begins.

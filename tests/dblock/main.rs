@@ -102,3 +102,4 @@ mod tokens;
 mod usage;
 mod waiting;
 mod watch;
+mod web;

@@ -49,13 +49,13 @@ impl Takes {
     fn of(argument: &Arg) -> Self {
         let name = &*argument.get_value_names().expect("a value has a name")[0];
         match name {
-            "FILE" | "FILE|-" | "PATH" => Self::File,
+            "ADDR:PORT|unix:PATH" | "FILE" | "FILE|-" | "PATH" => Self::File,
             "HOST" => Self::Host,
             "COMMAND" if argument.is_positional() => Self::Command,
             "A,B,C" | "CODE" | "COMMAND" | "CRON" | "CURSOR" | "DURATION" | "DURATION[,N]"
             | "DURATION|TIME" | "ID" | "KEY" | "N" | "N|A,B" | "NAME" | "NAME[#SLOT]"
-            | "PAYLOAD" | "PORT" | "QUEUE" | "TEXT" | "TIME" | "TOKEN" | "URL" | "USER"
-            | "ZONE" => Self::Anything,
+            | "OPTION" | "PAYLOAD" | "PORT" | "QUEUE" | "RUN" | "TEXT" | "TIME" | "TOKEN"
+            | "URL" | "USER" | "ZONE" => Self::Anything,
             words if words.contains('|') && !words.contains(char::is_uppercase) => {
                 Self::Words(words.split('|').map(str::to_owned).collect())
             }

@@ -22,6 +22,8 @@ pub enum Number {
     AtMostOne,
     /// Any number of times, also 0.
     Any,
+    /// Any number of times, but behind `--` alone.
+    Last,
     /// At least once.
     OneOrMore,
     /// At least once, unless this option is given.
@@ -60,6 +62,7 @@ impl Argument {
             Number::One => one.required(true),
             Number::AtMostOne => one.num_args(0..=1),
             Number::Any => many(one),
+            Number::Last => many(one).last(true),
             Number::OneOrMore => some(one),
             Number::OneOrMoreUnless(option) => many(one).required_unless_present(option),
             Number::Command => some(one).trailing_var_arg(true),

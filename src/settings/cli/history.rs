@@ -1,6 +1,6 @@
 //! `dblock history`: what ran where, when, and how it ended.
 
-use super::setting::{SETTING, Setting, Takes};
+use super::setting::{Files, SETTING, Setting, Takes};
 use super::{Argument, Definition, Number, Subcommand, connection, output};
 
 /// The subcommand.
@@ -59,6 +59,13 @@ pub const SETTINGS: &[Setting] = &[
             "ran|timed_out|lost|skipped|interrupted|failed|released|running|unknown",
         ),
         help: "Only runs that ended so. ran is any command that ended by itself, whatever it returned",
+        ..SETTING
+    },
+    Setting {
+        name: "run",
+        takes: Takes::Value("RUN"),
+        files: Files::No,
+        help: "Only the run of this number, as --json has it",
         ..SETTING
     },
     Setting {

@@ -20,7 +20,9 @@ pub mod renew;
 mod run;
 mod setting;
 mod status;
+pub mod web;
 
+use std::env;
 use std::ffi::{OsStr, OsString};
 
 use clap::{ArgMatches, Command};
@@ -55,6 +57,8 @@ pub enum Subcommand {
     Audit,
     /// `dblock metrics`
     Metrics,
+    /// `dblock web`
+    Web,
     /// `dblock cron`, and its subcommand.
     Cron(Cron),
     /// `dblock queue`, and its subcommand.
@@ -122,15 +126,41 @@ pub struct Definition {
 impl Definition {
     /// Adds all but its name and what it is about.
     fn define(&self, command: Command) -> Command {
-        let options = self.settings.iter().copied().flatten();
         let command = match self.usage {
             Some(usage) => command.override_usage(usage),
             None => command,
         };
         command
-            .args(options.filter_map(Setting::arg))
+            .args(self.settings().filter_map(Setting::arg))
             .args(self.arguments.iter().map(Argument::arg))
             .after_help(self.help)
+    }
+
+    /// Its settings. One hides those of the same name behind it.
+    fn settings(&self) -> impl Iterator<Item = &'static Setting> {
+        let all = self.settings.iter().copied().flatten();
+        all.clone().enumerate().filter_map(move |(at, setting)| {
+            let is_hidden = all
+                .clone()
+                .take(at)
+                .any(|before| before.name == setting.name);
+            (!is_hidden).then_some(setting)
+        })
+    }
+
+    /// What a command line gives of it.
+    fn read(&self, matches: &mut ArgMatches) -> CommandLine {
+        let settings = self.settings();
+        let given = settings.filter_map(|setting| Some((setting.name, value(setting, matches)?)));
+        let settings = given.collect();
+        let arguments = self.arguments.iter();
+        let arguments = arguments
+            .filter_map(|argument| matches.remove_many::<OsString>(argument.id))
+            .flatten();
+        CommandLine {
+            settings,
+            arguments: arguments.collect(),
+        }
     }
 
     /// The one with this name.
@@ -206,6 +236,7 @@ const SUBCOMMANDS: &[Definition] = &[
     history::DEFINITION,
     audit::DEFINITION,
     metrics::DEFINITION,
+    web::DEFINITION,
 ];
 
 /// In the order of the help, after the other subcommands.
@@ -236,6 +267,14 @@ pub struct CommandLine {
 /// # Errors
 /// clap's error, which is also the help or the version if the command line asks for it.
 pub fn parse() -> Result<(Subcommand, CommandLine), clap::Error> {
+    // All of it is dblock-web's, also --help.
+    if env::args_os().nth(1).is_some_and(|name| name == web::NAME) {
+        let command_line = CommandLine {
+            settings: Values::new(),
+            arguments: env::args_os().skip(2).collect(),
+        };
+        return Ok((Subcommand::Web, command_line));
+    }
     let mut matches = dblock(Defined::WhenItRuns).try_get_matches()?;
     let (name, mut matches) = matches.remove_subcommand().expect("clap requires one");
     let mut groups = GROUPS.iter();
@@ -247,18 +286,7 @@ pub fn parse() -> Result<(Subcommand, CommandLine), clap::Error> {
         None => (SUBCOMMANDS, name, matches),
     };
     let definition = Definition::find(definitions, &name);
-    let settings = definition.settings.iter().copied().flatten();
-    let given = settings.filter_map(|setting| Some((setting.name, value(setting, &mut matches)?)));
-    let settings = given.collect();
-    let arguments = definition.arguments.iter();
-    let arguments = arguments
-        .filter_map(|argument| matches.remove_many::<OsString>(argument.id))
-        .flatten();
-    let command_line = CommandLine {
-        settings,
-        arguments: arguments.collect(),
-    };
-    Ok((definition.subcommand, command_line))
+    Ok((definition.subcommand, definition.read(&mut matches)))
 }
 
 /// The whole command line.

@@ -1,0 +1,320 @@
+//! Who may look: what each request must have before a page sees it, and what each answer says of how it may be used.
+
+mod headers;
+mod hosts;
+mod login;
+mod origin;
+mod secret;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+
+use crate::base::exit::Failure;
+use crate::options::{Listen, Options};
+use crate::pages::{View, layout, links};
+
+use hosts::Hosts;
+use login::Attempts;
+use secret::{Digest, Secret};
+
+/// What carries no secret: the page that asks for the password needs it, too.
+const ASSETS: &str = "/assets/";
+
+/// Where the password is asked for.
+const LOGIN: &str = "/login";
+
+/// The parameter of the first URL.
+const TOKEN: &str = "token";
+
+/// Who may look.
+#[derive(Debug)]
+pub struct Access {
+    hosts: Hosts,
+    gate: Mutex<Gate>,
+    attempts: Attempts,
+    /// A browser keeps one for all ports of a host: its name has the port.
+    cookie: String,
+    /// Whether the cookie is for TLS alone.
+    is_secure: bool,
+}
+
+/// What somebody shows to be let in. The cookie's value is another secret than what is typed.
+#[derive(Debug)]
+enum Gate {
+    /// The rights of the socket decide.
+    Socket,
+    /// The one who started it has its URL.
+    Token { token: Secret, cookie: Secret },
+    /// It is in a file.
+    Password { password: Digest, cookie: Secret },
+}
+
+impl Gate {
+    fn cookie(&self) -> Option<&Secret> {
+        match self {
+            Self::Socket => None,
+            Self::Token { cookie, .. } | Self::Password { cookie, .. } => Some(cookie),
+        }
+    }
+}
+
+impl Access {
+    /// As the options say. The port is the one that is listened on; None: there is none.
+    ///
+    /// # Errors
+    /// The password's file cannot be used.
+    pub fn new(options: &Options, port: Option<u16>) -> Result<Self, Failure> {
+        let gate = match (&options.password_file, &options.listen) {
+            (Some(file), _) => Gate::Password {
+                password: secret::password_in(file)?,
+                cookie: Secret::new()?,
+            },
+            (None, Listen::Unix(_)) => Gate::Socket,
+            (None, Listen::Tcp(_)) => Gate::Token {
+                token: Secret::new()?,
+                cookie: Secret::new()?,
+            },
+        };
+        let cookie = match port {
+            Some(port) => format!("dblock-web-{port}"),
+            None => "dblock-web".to_owned(),
+        };
+        Ok(Self {
+            hosts: Hosts::new(&options.host_names),
+            gate: Mutex::new(gate),
+            attempts: Attempts::default(),
+            cookie,
+            is_secure: options.tls.is_some() || options.behind_proxy,
+        })
+    }
+
+    /// What is behind the first URL's path: the token, or nothing.
+    pub fn first_query(&self) -> String {
+        match &*self.gate() {
+            Gate::Token { token, .. } => format!("?{TOKEN}={}", token.text()),
+            Gate::Socket | Gate::Password { .. } => String::new(),
+        }
+    }
+
+    /// Reads the password again. If it is another, everybody has to log in again.
+    ///
+    /// # Errors
+    /// Its file cannot be used, and the password stays as it was.
+    pub fn read_password_again(&self, file: &Path) -> Result<(), Failure> {
+        let new = secret::password_in(file)?;
+        if let Gate::Password { password, cookie } = &mut *self.gate()
+            && *password != new
+        {
+            *cookie = Secret::new()?;
+            *password = new;
+        }
+        Ok(())
+    }
+
+    fn gate(&self) -> std::sync::MutexGuard<'_, Gate> {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a request shows the cookie.
+    fn is_known(&self, headers: &HeaderMap) -> bool {
+        let gate = self.gate();
+        let Some(expected) = gate.cookie() else {
+            return true;
+        };
+        let cookies = headers
+            .get_all(header::COOKIE)
+            .iter()
+            .filter_map(|value| value.to_str().ok());
+        let mut cookies = cookies
+            .flat_map(|line| line.split(';'))
+            .filter_map(|cookie| cookie.trim().split_once('='));
+        cookies.any(|(name, value)| name == self.cookie && expected.is(value))
+    }
+
+    /// Sends somebody who is known now to a page.
+    fn let_in(&self, to: &str) -> Response {
+        let mut response = see_other(to);
+        if let Some(cookie) = self.gate().cookie() {
+            let secure = if self.is_secure { "; Secure" } else { "" };
+            let cookie = format!(
+                "{}={}; Path=/; HttpOnly; SameSite=Strict{secure}",
+                self.cookie,
+                cookie.text()
+            );
+            let cookie = HeaderValue::try_from(cookie).expect("hexadecimal digits");
+            response.headers_mut().insert(header::SET_COOKIE, cookie);
+        }
+        response
+    }
+}
+
+fn see_other(to: &str) -> Response {
+    // It begins with a slash, and what follows is what a browser sent.
+    let to = HeaderValue::try_from(to).unwrap_or(HeaderValue::from_static("/"));
+    (StatusCode::SEE_OTHER, [(header::LOCATION, to)]).into_response()
+}
+
+/// The page that asks for the password, and all others only for those who may look.
+pub fn guarded(pages: Router, access: Arc<Access>, view: View) -> Router {
+    let login = Router::new().route(LOGIN, get(login::ask).post(login::check));
+    let login = login.with_state(login::Login {
+        access: access.clone(),
+        view: view.clone(),
+    });
+    let guard = Guard { access, view };
+    pages
+        .merge(login)
+        .layer(axum::middleware::from_fn_with_state(guard, look))
+}
+
+#[derive(Clone)]
+struct Guard {
+    access: Arc<Access>,
+    view: View,
+}
+
+async fn look(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    let is_asset = request.uri().path().starts_with(ASSETS);
+    let mut response = match guard.refusal(&request) {
+        Some(response) => response,
+        None => next.run(request).await,
+    };
+    let may_be_kept = is_asset && response.status().is_success();
+    headers::add(response.headers_mut(), may_be_kept);
+    response
+}
+
+impl Guard {
+    /// The answer to who may not look; None: they may.
+    fn refusal(&self, request: &Request) -> Option<Response> {
+        let headers = request.headers();
+        let path = request.uri().path();
+        if headers.contains_key(header::TRANSFER_ENCODING) {
+            let words = "A request with a Transfer-Encoding is not taken: its length must be said.";
+            let mut response = self.message(StatusCode::BAD_REQUEST, "Bad request", words);
+            response
+                .headers_mut()
+                .insert(header::CONNECTION, HeaderValue::from_static("close"));
+            return Some(response);
+        }
+        if ![Method::GET, Method::HEAD, Method::POST].contains(request.method()) {
+            let mut response = self.message(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "Not allowed",
+                "This page is read by GET.",
+            );
+            response
+                .headers_mut()
+                .insert(header::ALLOW, HeaderValue::from_static("GET, HEAD, POST"));
+            return Some(response);
+        }
+        if let Err(words) = self.access.hosts.check(headers) {
+            return Some(self.message(StatusCode::FORBIDDEN, "Not under this name", &words));
+        }
+        if request.method() == Method::POST && !origin::is_own(headers) {
+            let words = "This was not sent by a page of this server.";
+            return Some(self.message(StatusCode::FORBIDDEN, "Not from here", words));
+        }
+        if path.starts_with(ASSETS) || path == LOGIN || self.access.is_known(headers) {
+            return self.without_token(request);
+        }
+        Some(self.stranger(request))
+    }
+
+    /// A token does not stay in the address bar, nor in the history, of who is known already.
+    fn without_token(&self, request: &Request) -> Option<Response> {
+        let query = request.uri().query().unwrap_or_default();
+        let has_token =
+            token_of(query).is_some() && matches!(*self.access.gate(), Gate::Token { .. });
+        has_token.then(|| self.by_token(request)).flatten()
+    }
+
+    fn by_token(&self, request: &Request) -> Option<Response> {
+        let query = request.uri().query().unwrap_or_default();
+        let given = token_of(query)?;
+        let is_it = matches!(&*self.access.gate(), Gate::Token { token, .. } if token.is(given));
+        is_it.then(|| {
+            self.access
+                .let_in(&local(request.uri().path(), &without(query)))
+        })
+    }
+
+    fn stranger(&self, request: &Request) -> Response {
+        let is_password = matches!(*self.access.gate(), Gate::Password { .. });
+        let is_page = request.method() != Method::POST
+            && !request.headers().contains_key(crate::pages::MAIN_ONLY);
+        if is_password && is_page {
+            let to = request.uri().path_and_query().map_or("/", |to| to.as_str());
+            return see_other(&links::with(
+                LOGIN,
+                &[("to", if to == "/" { "" } else { to })],
+            ));
+        }
+        if let Some(response) = self.by_token(request) {
+            return response;
+        }
+        let words = if is_password {
+            "Log in again: this page was open for longer than the login is valid."
+        } else {
+            "Open the URL that dblock web printed when it was started. It has a token, which your browser then keeps until it is closed."
+        };
+        self.message(StatusCode::FORBIDDEN, "Who are you?", words)
+    }
+
+    fn message(&self, status: StatusCode, title: &str, words: &str) -> Response {
+        let page = layout::message(&self.view, title, words);
+        (status, axum::response::Html(page.into_string())).into_response()
+    }
+}
+
+fn parameters(query: &str) -> impl Iterator<Item = &str> {
+    query.split('&').filter(|parameter| !parameter.is_empty())
+}
+
+fn token_of(query: &str) -> Option<&str> {
+    parameters(query).find_map(|parameter| parameter.strip_prefix(TOKEN)?.strip_prefix('='))
+}
+
+fn without(query: &str) -> String {
+    let others = parameters(query).filter(|parameter| token_of(parameter).is_none());
+    others.collect::<Vec<_>>().join("&")
+}
+
+/// A path of this server: `//host` would be another one.
+fn local(path: &str, query: &str) -> String {
+    let path = format!("/{}", path.trim_start_matches(['/', '\\']));
+    if query.is_empty() {
+        path
+    } else {
+        format!("{path}?{query}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_taken_out_of_a_query_and_the_rest_stays() {
+        assert_eq!(token_of("by=host&token=ab&until="), Some("ab"));
+        assert_eq!(
+            without("by=host&token=ab&until=&token=cd"),
+            "by=host&until="
+        );
+        assert_eq!(token_of("mytoken=ab"), None);
+    }
+
+    #[test]
+    fn nobody_is_sent_to_another_server() {
+        assert_eq!(local("//evil.example/", ""), "/evil.example/");
+        assert_eq!(local(r"/\evil.example", "a=b"), "/evil.example?a=b");
+        assert_eq!(local("/jobs/a%2Fb", ""), "/jobs/a%2Fb");
+    }
+}

@@ -1,0 +1,109 @@
+//! Secrets: 128 random bits, and a password in a file. They are compared in a time that says nothing of where they differ.
+
+use std::fmt::{self, Debug, Formatter};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq;
+
+use crate::base::exit::{Failure, Reason};
+use crate::base::text::in_words;
+
+/// The longest file: no password needs more.
+const LARGEST: u64 = 64 * 1024;
+
+/// 128 random bits, as 32 hexadecimal digits.
+pub struct Secret(String);
+
+impl Secret {
+    /// A new one.
+    ///
+    /// # Errors
+    /// The system has no random bits.
+    pub fn new() -> Result<Self, Failure> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes)
+            .map_err(|error| Failure::new(Reason::Internal, format!("no random bits: {error}")))?;
+        Ok(Self(format!("{:032x}", u128::from_be_bytes(bytes))))
+    }
+
+    /// Its digits.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it is this text.
+    pub fn is(&self, text: &str) -> bool {
+        self.0.as_bytes().ct_eq(text.as_bytes()).into()
+    }
+}
+
+impl Debug for Secret {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        f.write_str("…")
+    }
+}
+
+/// A password, of which no more than a digest is kept: equally long, whatever the password.
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    /// That of a password.
+    pub fn of(password: &[u8]) -> Self {
+        Self(Sha256::digest(password).into())
+    }
+}
+
+impl PartialEq for Digest {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl Debug for Digest {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        f.write_str("…")
+    }
+}
+
+/// The first line of a file.
+///
+/// # Errors
+/// It cannot be read, others can read it, or the line is empty.
+pub fn password_in(path: &Path) -> Result<Digest, Failure> {
+    let refused = |why: &str| {
+        let line = format!("cannot use the password file {}: {why}", path.display());
+        Failure::new(Reason::Configuration, line)
+    };
+    let bytes = read(path).map_err(|error| refused(&in_words(&error)))?;
+    let line = bytes
+        .split(|&byte| byte == b'\n')
+        .next()
+        .unwrap_or_default();
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if line.is_empty() {
+        return Err(refused("its first line is empty"));
+    }
+    Ok(Digest::of(line))
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    // Opening a pipe would wait for its writer.
+    let file = File::options()
+        .read(true)
+        .custom_flags(nix::libc::O_NONBLOCK)
+        .open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.len() > LARGEST {
+        return Err(io::Error::other("it is not a regular file of a line"));
+    }
+    if metadata.mode() & 0o077 != 0 {
+        return Err(io::Error::other("others can read it; chmod 600 it"));
+    }
+    let mut bytes = Vec::new();
+    file.take(LARGEST).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

@@ -1,0 +1,139 @@
+//! An action and what it is about, as a URL and a form have it.
+
+use serde::Deserialize;
+
+use crate::fleet::ask::Words;
+use crate::pages::links;
+
+/// The most jobs that are named at once: their numbers are in a form.
+pub const MOST: usize = 500;
+
+/// What a URL or a form says. Empty: it says nothing of that.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Asked {
+    job: String,
+    queue: String,
+    /// Numbers, separated by commas.
+    id: String,
+    lock: String,
+    slot: String,
+    /// Who held the lock when it was asked.
+    holder: String,
+}
+
+/// What is done to a job of the crontab.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Switch {
+    Pause,
+    Resume,
+    Trigger,
+}
+
+impl Switch {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Trigger => "trigger",
+        }
+    }
+}
+
+/// An action.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Act {
+    /// Of a job of the crontab.
+    Job(Switch, String),
+    /// Of a queue: pause or resume.
+    Queue(Switch, String),
+    /// Of these jobs of a queue; of none: of all that are dead.
+    Retry(String, Vec<u64>),
+    /// As before.
+    Cancel(String, Vec<u64>),
+    /// Of the holder of a slot of a lock; None: of its only one. And who that is, as it was shown; empty: it was not.
+    Kill(String, Option<u32>, String),
+}
+
+impl Act {
+    /// None: it says not what is to be done to what.
+    pub fn of(kind: &str, asked: Asked) -> Option<Self> {
+        let is_given = |text: &String| !text.is_empty();
+        let job = Some(asked.job).filter(is_given);
+        let queue = Some(asked.queue).filter(is_given);
+        let lock = Some(asked.lock).filter(is_given);
+        let act = match (kind, job, queue, lock) {
+            ("pause", Some(job), None, None) => Self::Job(Switch::Pause, job),
+            ("resume", Some(job), None, None) => Self::Job(Switch::Resume, job),
+            ("trigger", Some(job), None, None) => Self::Job(Switch::Trigger, job),
+            ("pause", None, Some(queue), None) => Self::Queue(Switch::Pause, queue),
+            ("resume", None, Some(queue), None) => Self::Queue(Switch::Resume, queue),
+            ("retry", None, Some(queue), None) => Self::Retry(queue, numbers(&asked.id)?),
+            ("cancel", None, Some(queue), None) => Self::Cancel(queue, numbers(&asked.id)?),
+            ("kill", None, None, Some(lock)) => {
+                let slot = if asked.slot.is_empty() {
+                    None
+                } else {
+                    Some(asked.slot.parse().ok()?)
+                };
+                Self::Kill(lock, slot, asked.holder)
+            }
+            _ => return None,
+        };
+        Some(act)
+    }
+
+    /// On the button.
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Self::Job(Switch::Pause, _) | Self::Queue(Switch::Pause, _) => "Pause",
+            Self::Job(Switch::Resume, _) | Self::Queue(Switch::Resume, _) => "Resume",
+            Self::Job(Switch::Trigger, _) | Self::Queue(Switch::Trigger, _) => "Run now",
+            Self::Retry(..) => "Retry",
+            Self::Cancel(..) => "Cancel",
+            Self::Kill(..) => "Kill",
+        }
+    }
+
+    /// The page of what it is about.
+    pub fn back(&self) -> String {
+        match self {
+            Self::Job(_, job) => links::job(job),
+            Self::Queue(_, queue) | Self::Retry(queue, _) | Self::Cancel(queue, _) => {
+                links::queue(queue)
+            }
+            Self::Kill(..) => "/locks".to_owned(),
+        }
+    }
+
+    /// The command.
+    pub fn words(&self) -> Words {
+        match self {
+            Self::Job(switch, job) => Words::of(["cron", switch.word()]).about(job),
+            Self::Queue(switch, queue) => Words::of(["queue", switch.word()]).about(queue),
+            Self::Retry(queue, ids) if ids.is_empty() => {
+                Words::of(["queue", "retry", "--dead"]).about(queue)
+            }
+            Self::Retry(queue, ids) => of_jobs(Words::of(["queue", "retry"]).about(queue), ids),
+            Self::Cancel(queue, ids) => of_jobs(Words::of(["queue", "cancel"]).about(queue), ids),
+            Self::Kill(lock, slot, _) => {
+                let holder = slot.map_or_else(|| lock.clone(), |slot| format!("{lock}#{slot}"));
+                Words::of(["kill", "--wait=30s"]).about(holder)
+            }
+        }
+    }
+}
+
+fn of_jobs(words: Words, ids: &[u64]) -> Words {
+    ids.iter()
+        .fold(words, |words, id| words.about(id.to_string()))
+}
+
+fn numbers(text: &str) -> Option<Vec<u64>> {
+    let numbers = text
+        .split(',')
+        .filter(|number| !number.is_empty())
+        .map(|number| number.parse().ok());
+    let numbers: Vec<u64> = numbers.collect::<Option<_>>()?;
+    (numbers.len() <= MOST).then_some(numbers)
+}

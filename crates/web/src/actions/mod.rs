@@ -1,0 +1,149 @@
+//! What may be done, with the page in between: GET says what will be done to what, and POST does it. Each is a dblock command as a person
+//! would type it.
+
+mod act;
+mod plan;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Form, Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{Html, IntoResponse, Response};
+
+use crate::fleet::Fleet;
+use crate::fleet::ask::Ended;
+use crate::pages::{View, gate, layout};
+
+use act::{Act, Asked};
+
+/// How the command's line in the table of what was done says that it came from here.
+const VIA: &str = "web";
+
+/// The longest that a command may take: dblock kill waits for a command's end.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What the pages need.
+#[derive(Clone)]
+pub struct Actions {
+    /// What is known, and what runs commands.
+    pub fleet: Arc<Fleet>,
+    /// Whether anything may be done, and how the pages look.
+    pub view: View,
+}
+
+/// The page in between.
+pub async fn question(
+    State(actions): State<Actions>,
+    Path(kind): Path<String>,
+    Query(asked): Query<Asked>,
+) -> Response {
+    let act = match actions.act(&kind, asked) {
+        Ok(act) => act,
+        Err(refusal) => return *refusal,
+    };
+    let plan = match plan::of(&act, &actions.fleet).await {
+        Ok(plan) => plan,
+        Err(why) => return actions.message(StatusCode::CONFLICT, "This cannot be done", &why),
+    };
+    let facts: Vec<_> = plan
+        .facts
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()))
+        .collect();
+    let fields: Vec<_> = plan
+        .fields
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()))
+        .collect();
+    let question = gate::Question {
+        title: &format!("{}?", plan.title),
+        facts: &facts,
+        consequence: plan.consequence,
+        command: &plan.words.line(),
+        url: &format!("/actions/{kind}"),
+        fields: &fields,
+        verb: act.verb(),
+        back: &act.back(),
+    };
+    Html(gate::question(&actions.view, &question).into_string()).into_response()
+}
+
+/// Does it, and says how that ended.
+pub async fn answer(
+    State(actions): State<Actions>,
+    Path(kind): Path<String>,
+    Form(asked): Form<Asked>,
+) -> Response {
+    let act = match actions.act(&kind, asked) {
+        Ok(act) => act,
+        Err(refusal) => return *refusal,
+    };
+    let plan = match plan::of(&act, &actions.fleet).await {
+        Ok(plan) => plan,
+        Err(why) => return actions.message(StatusCode::CONFLICT, "This cannot be done", &why),
+    };
+    // Who sends this form was asked about these very jobs, or this very holder.
+    if !plan.was_asked {
+        let why = "What this is about has changed, or was not named. Go back and look again.";
+        return actions.message(StatusCode::CONFLICT, "Nothing was done", why);
+    }
+    let fleet = actions.fleet.clone();
+    let words = plan.words.clone();
+    // It goes on when who asked for it closes the connection.
+    let done = tokio::spawn(async move {
+        let ended = fleet.dblock.run(&words, Some(VIA), LIMIT).await;
+        fleet.is_changed();
+        ended
+    });
+    let Ok(ended) = done.await else {
+        return actions.message(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "Nobody knows how this ended",
+            &plan.words.line(),
+        );
+    };
+    let answer = gate::Answer {
+        title: &plan.title,
+        is_done: ended.is_success(),
+        command: &plan.words.line(),
+        line: &shown(&ended),
+        back: &act.back(),
+    };
+    Html(gate::answer(&actions.view, &answer).into_string()).into_response()
+}
+
+/// What the command said, and its exit code.
+fn shown(ended: &Ended) -> String {
+    let said = String::from_utf8_lossy(&ended.answer);
+    let code = ended.code.map(|code| format!("exit code {code}"));
+    let line = (!ended.is_success()).then(|| ended.line.clone());
+    let all = [
+        Some(said.trim().to_owned()).filter(|said| !said.is_empty()),
+        line,
+        code,
+    ];
+    all.into_iter().flatten().collect::<Vec<_>>().join("\n")
+}
+
+impl Actions {
+    fn act(&self, kind: &str, asked: Asked) -> Result<Act, Box<Response>> {
+        if !self.view.may_act {
+            let words = "This page was started without --allow-actions.";
+            return Err(Box::new(self.message(
+                StatusCode::FORBIDDEN,
+                "Nothing can be changed here",
+                words,
+            )));
+        }
+        Act::of(kind, asked).ok_or_else(|| {
+            let words = "There is no such action, or it does not say what it is about.";
+            Box::new(self.message(StatusCode::BAD_REQUEST, "Which action?", words))
+        })
+    }
+
+    fn message(&self, status: StatusCode, title: &str, words: &str) -> Response {
+        let page = layout::message(&self.view, title, words);
+        (status, Html(page.into_string())).into_response()
+    }
+}

@@ -1,0 +1,320 @@
+//! What the page in between says: what an action is about, where that is, and how many are concerned.
+
+use crate::fleet::ask::Words;
+use crate::fleet::data::{Holder, QueueList, Status};
+use crate::fleet::{Fleet, Seen};
+
+use super::act::{Act, MOST, Switch};
+
+/// What will be done.
+#[derive(Debug)]
+pub struct Plan {
+    /// What a person would say, without a mark at its end.
+    pub title: String,
+    /// Names and values.
+    pub facts: Vec<(&'static str, String)>,
+    /// What follows from it.
+    pub consequence: &'static str,
+    /// The command.
+    pub words: Words,
+    /// The fields of the form.
+    pub fields: Vec<(&'static str, String)>,
+    /// Whether the form names all that the action is about, and that is still so.
+    pub was_asked: bool,
+}
+
+/// That of an action.
+///
+/// # Errors
+/// Why it cannot be done, in a sentence.
+pub async fn of(act: &Act, fleet: &Fleet) -> Result<Plan, String> {
+    let seen = fleet.look().await;
+    let mut plan = match act {
+        Act::Job(switch, name) => of_job(act, *switch, name, &seen),
+        Act::Queue(switch, name) => of_queue(act, *switch, name, &seen),
+        Act::Retry(queue, ids) => of_retry(act, queue, ids, &seen)?,
+        Act::Cancel(queue, ids) => of_cancel(queue, ids, &seen, fleet).await?,
+        Act::Kill(lock, slot, asked) => of_kill(lock, *slot, asked, fleet).await?,
+    };
+    plan.facts.push(("server", server(&seen)));
+    Ok(plan)
+}
+
+fn of_job(act: &Act, switch: Switch, name: &str, seen: &Seen) -> Plan {
+    let (title, consequence) = match switch {
+        Switch::Pause => (
+            format!("Pause the job {name}"),
+            "Its ticks are skipped until it is resumed. A run that has started goes on.",
+        ),
+        Switch::Resume => (
+            format!("Resume the job {name}"),
+            "It runs at its ticks again. Those that were skipped are not run later.",
+        ),
+        Switch::Trigger => (
+            format!("Run the job {name} now"),
+            "A daemon of the crontab starts it within about a second, in addition to its ticks.",
+        ),
+    };
+    Plan {
+        title,
+        facts: vec![("job", name.to_owned()), ("host", host_of_job(seen, name))],
+        consequence,
+        words: act.words(),
+        fields: vec![("job", name.to_owned())],
+        was_asked: true,
+    }
+}
+
+fn of_queue(act: &Act, switch: Switch, name: &str, seen: &Seen) -> Plan {
+    let (title, consequence) = match switch {
+        Switch::Pause => (
+            format!("Pause the queue {name}"),
+            "Workers claim no more jobs. Those that run go on to their end.",
+        ),
+        Switch::Resume | Switch::Trigger => (
+            format!("Resume the queue {name}"),
+            "Workers claim its jobs again.",
+        ),
+    };
+    let mut facts = of_jobs(name, seen);
+    facts.insert(1, ("jobs", jobs_of_queue(seen, name)));
+    Plan {
+        title,
+        facts,
+        consequence,
+        words: act.words(),
+        fields: vec![("queue", name.to_owned())],
+        was_asked: true,
+    }
+}
+
+fn of_retry(act: &Act, queue: &str, ids: &[u64], seen: &Seen) -> Result<Plan, String> {
+    let mut fields = vec![("queue", queue.to_owned())];
+    let (title, consequence) = if ids.is_empty() {
+        (
+            format!(
+                "Retry all {} dead jobs of the queue {queue}",
+                dead(seen, queue)?
+            ),
+            "Each becomes due again, and its attempts are counted from 0.",
+        )
+    } else {
+        fields.push(("id", joined(ids)));
+        (
+            format!("Retry {} of the queue {queue}", counted(ids)),
+            "A dead job becomes due again, and its attempts are counted from 0. A delayed job becomes due now.",
+        )
+    };
+    Ok(Plan {
+        title,
+        facts: of_jobs(queue, seen),
+        consequence,
+        words: act.words(),
+        fields,
+        was_asked: true,
+    })
+}
+
+async fn of_cancel(queue: &str, ids: &[u64], seen: &Seen, fleet: &Fleet) -> Result<Plan, String> {
+    let (what, named) = if ids.is_empty() {
+        let named = latest_dead(fleet, queue).await?;
+        let what = format!("the {} dead jobs of {}", named.len(), dead(seen, queue)?);
+        (what, named)
+    } else {
+        (counted(ids), ids.to_vec())
+    };
+    Ok(Plan {
+        title: format!("Cancel {what} of the queue {queue}"),
+        facts: of_jobs(queue, seen),
+        consequence: "Each is deleted, and cannot be brought back. If one runs, its command goes on to its end, and is not run again.",
+        fields: vec![("queue", queue.to_owned()), ("id", joined(&named))],
+        words: Act::Cancel(queue.to_owned(), named).words(),
+        was_asked: !ids.is_empty(),
+    })
+}
+
+async fn of_kill(
+    lock: &str,
+    slot: Option<u32>,
+    asked: &str,
+    fleet: &Fleet,
+) -> Result<Plan, String> {
+    let holder = holder(fleet, lock, slot).await?;
+    let shown = shown(&holder);
+    let named = [("lock", lock.to_owned()), ("slot", holder.slot.to_string())];
+    Ok(Plan {
+        title: format!("Kill the holder of the lock {lock}"),
+        was_asked: asked == shown,
+        fields: named
+            .iter()
+            .cloned()
+            .chain([("holder", shown.clone())])
+            .collect(),
+        facts: named.into_iter().chain([("holder", shown)]).collect(),
+        consequence: "The holder's command is ended by SIGTERM, then by SIGKILL, and the lock is free after that.",
+        words: Act::Kill(lock.to_owned(), Some(holder.slot), String::new()).words(),
+    })
+}
+
+fn of_jobs(queue: &str, seen: &Seen) -> Vec<(&'static str, String)> {
+    vec![
+        ("queue", queue.to_owned()),
+        ("workers", workers(seen, queue)),
+    ]
+}
+
+const UNKNOWN: &str = "not known";
+
+fn server(seen: &Seen) -> String {
+    let servers = [
+        seen.locks.value.as_ref().map(|locks| &locks.server),
+        seen.cron.value.as_ref().map(|cron| &cron.server),
+    ];
+    servers
+        .into_iter()
+        .flatten()
+        .next()
+        .map_or_else(|| UNKNOWN.to_owned(), Clone::clone)
+}
+
+/// Where a job runs, or ran last.
+fn host_of_job(seen: &Seen, name: &str) -> String {
+    let jobs = seen.cron.value.iter().flat_map(|cron| &cron.jobs);
+    let Some(job) = jobs.into_iter().find(|job| *job.name == *name) else {
+        return UNKNOWN.to_owned();
+    };
+    let running: Vec<_> = job
+        .under_way
+        .iter()
+        .filter_map(|tick| tick.host.as_deref())
+        .collect();
+    if !running.is_empty() {
+        return format!("{}, where it runs now", running.join(", "));
+    }
+    let last = job.last.as_ref().and_then(|last| last.host.as_deref());
+    last.map_or_else(
+        || UNKNOWN.to_owned(),
+        |host| format!("{host}, where it ran last"),
+    )
+}
+
+fn queue<'a>(seen: &'a Seen, name: &str) -> Option<&'a crate::fleet::data::Queue> {
+    let queues = seen.queues.value.as_ref()?;
+    queues.queues.iter().find(|queue| *queue.name == *name)
+}
+
+fn jobs_of_queue(seen: &Seen, name: &str) -> String {
+    let states = ["due", "delayed", "running", "dead"];
+    let counted = queue(seen, name).map(|queue| {
+        states
+            .map(|state| format!("{} {state}", queue.counted(state)))
+            .join(", ")
+    });
+    counted.unwrap_or_else(|| UNKNOWN.to_owned())
+}
+
+fn dead(seen: &Seen, name: &str) -> Result<String, String> {
+    let queue = queue(seen, name)
+        .ok_or("It is not known how many jobs are dead: the server did not say.")?;
+    Ok(queue.counted("dead"))
+}
+
+/// Where its workers are.
+fn workers(seen: &Seen, name: &str) -> String {
+    let Some(queue) = queue(seen, name) else {
+        return UNKNOWN.to_owned();
+    };
+    let mut hosts: Vec<_> = queue
+        .workers
+        .iter()
+        .filter(|worker| worker.alive)
+        .filter_map(|worker| worker.host.as_deref())
+        .collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    if hosts.is_empty() {
+        "none".to_owned()
+    } else {
+        format!("on {}", hosts.join(", "))
+    }
+}
+
+/// The numbers of the dead jobs that died last.
+async fn latest_dead(fleet: &Fleet, queue: &str) -> Result<Vec<u64>, String> {
+    let words =
+        Words::of(["queue", "list", "--json", "--state=dead"]).with("--limit", &MOST.to_string());
+    let list = fleet.answer_now::<QueueList>(&words.about(queue)).await;
+    if let Some(error) = list.error {
+        return Err(error);
+    }
+    let ids: Vec<_> = list
+        .value
+        .iter()
+        .flat_map(|list| &list.jobs)
+        .map(|job| job.id)
+        .collect();
+    if ids.is_empty() {
+        Err("None of its jobs is dead.".to_owned())
+    } else {
+        Ok(ids)
+    }
+}
+
+/// Who holds a slot, or the only one, now.
+async fn holder(fleet: &Fleet, lock: &str, slot: Option<u32>) -> Result<Holder, String> {
+    let status = fleet
+        .answer_now::<Status>(&Words::of(["status", "--json"]).about(lock))
+        .await;
+    if let Some(error) = status.error {
+        return Err(error);
+    }
+    let holders = status
+        .value
+        .into_iter()
+        .flat_map(|status| status.locks)
+        .flat_map(|lock| lock.holders);
+    let mut holders = holders.filter(|holder| slot.is_none_or(|slot| holder.slot == slot));
+    match (holders.next(), holders.next()) {
+        (Some(holder), None) => Ok(holder),
+        (None, _) => Err("Nobody holds it now.".to_owned()),
+        (Some(_), Some(_)) => Err("Several hold it: it must be said which slot.".to_owned()),
+    }
+}
+
+/// Who it is: another holder is another text.
+fn shown(holder: &Holder) -> String {
+    let process = &holder.process;
+    let mut all = Vec::new();
+    all.extend(
+        process
+            .program
+            .as_ref()
+            .map(|program| format!("program {program}")),
+    );
+    all.extend(process.host.as_ref().map(|host| format!("on host {host}")));
+    all.extend(process.pid.map(|pid| format!("pid {pid}")));
+    all.extend(process.user.as_ref().map(|user| format!("user {user}")));
+    all.extend(
+        process
+            .address
+            .as_ref()
+            .map(|address| format!("session of {address}")),
+    );
+    all.extend(holder.fence.map(|fence| format!("fence {fence}")));
+    if all.is_empty() {
+        "not visible to this account".to_owned()
+    } else {
+        all.join(", ")
+    }
+}
+
+fn joined(ids: &[u64]) -> String {
+    ids.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
+}
+
+fn counted(ids: &[u64]) -> String {
+    match ids {
+        [id] => format!("job {id}"),
+        several => format!("{} jobs", several.len()),
+    }
+}

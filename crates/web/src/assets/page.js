@@ -1,0 +1,116 @@
+// Fetches what is in <main> again, and changes only what differs: focus, scrolling, selections and what is open stay.
+// Pages work without it.
+"use strict";
+(() => {
+  const main = document.getElementById("main");
+  const stale = document.getElementById("stale");
+  const pause = Number(main.dataset.refresh) * 1000;
+  let timer;
+  let since = new Date();
+  let failures = 0;
+
+  // By what a row or a section is recognized: its id, or where its first link goes.
+  const key = (node) => {
+    if (node.id) return node.id;
+    return /^(TR|LI)$/.test(node.nodeName) ? node.querySelector("a")?.getAttribute("href") ?? "" : "";
+  };
+
+  const morph = (old, fresh) => {
+    if (old.nodeType !== Node.ELEMENT_NODE) {
+      if (old.data !== fresh.data) old.data = fresh.data;
+      return;
+    }
+    // Who types goes on.
+    if (old === document.activeElement && /^(INPUT|SELECT)$/.test(old.nodeName)) return;
+    for (const { name } of [...old.attributes]) {
+      if (name !== "open" && !fresh.hasAttribute(name)) old.removeAttribute(name);
+    }
+    for (const { name, value } of fresh.attributes) {
+      if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+    }
+    morphChildren(old, fresh);
+  };
+
+  const morphChildren = (old, fresh) => {
+    const known = new Map();
+    for (const node of old.childNodes) known.set(key(node), node);
+    known.delete("");
+    let at = old.firstChild;
+    const next = () => {
+      known.delete(key(at));
+      at = at.nextSibling;
+    };
+    for (const child of [...fresh.childNodes]) {
+      const name = key(child);
+      const same = name ? known.get(name) : at && !key(at) ? at : null;
+      if (same?.nodeName !== child.nodeName) {
+        old.insertBefore(child, at);
+        continue;
+      }
+      // What stands before it is not there any more. Nothing is moved: that would lose the focus.
+      while (at !== same) {
+        const gone = at;
+        next();
+        gone.remove();
+      }
+      next();
+      morph(same, child);
+    }
+    while (at) {
+      const gone = at;
+      at = at.nextSibling;
+      gone.remove();
+    }
+  };
+
+  const say = (words) => {
+    if (stale.textContent !== words) stale.textContent = words;
+  };
+
+  const refresh = async () => {
+    try {
+      const answer = await fetch(location.pathname + location.search, {
+        headers: { "x-dblock-main": "1" },
+        cache: "no-store",
+        redirect: "error",
+        signal: AbortSignal.timeout(20000),
+      });
+      if (!answer.ok) throw new Error(`the answer was ${answer.status}`);
+      const text = await answer.text();
+      const fresh = new DOMParser().parseFromString(text, "text/html");
+      const isFocused = main.contains(document.activeElement);
+      document.title = fresh.title;
+      morphChildren(main, fresh.body);
+      if (isFocused && document.activeElement === document.body) main.focus({ preventScroll: true });
+      since = new Date();
+      failures = 0;
+      say("");
+    } catch (error) {
+      failures += 1;
+      const time = since.toISOString().slice(11, 19);
+      say(`Not refreshed since ${time} UTC: dblock web does not answer (${error.message}). What is shown is old.`);
+    }
+    wait();
+  };
+
+  const wait = () => {
+    clearTimeout(timer);
+    if (!document.hidden) timer = setTimeout(refresh, pause * Math.min(failures + 1, 6));
+  };
+
+  document.addEventListener("visibilitychange", () => {
+    clearTimeout(timer);
+    if (!document.hidden) refresh();
+  });
+
+  document.addEventListener("keydown", (event) => {
+    const filter = document.getElementById("filter");
+    const isTyping = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.nodeName);
+    if (event.key !== "/" || !filter || isTyping || event.ctrlKey || event.altKey || event.metaKey) return;
+    event.preventDefault();
+    filter.focus();
+    filter.select();
+  });
+
+  wait();
+})();

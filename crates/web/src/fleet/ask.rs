@@ -1,0 +1,285 @@
+//! Runs a dblock: its arguments as they are, never through a shell, and never for longer than its limit.
+
+use std::env;
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use crate::base::exit::{Failure, Reason};
+use crate::base::text::in_words;
+
+/// The longest answer that is read: some ten thousand runs.
+const LARGEST: u64 = 8 * 1024 * 1024;
+
+/// The most of stderr that is read, and of a line of it that is shown.
+const LARGEST_ERROR: u64 = 64 * 1024;
+const LONGEST_LINE: usize = 500;
+
+/// `EX_UNAVAILABLE`: no server in time.
+const UNREACHABLE: i32 = 69;
+
+/// What is asked of a dblock, or done by it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Words {
+    /// The subcommand and its options.
+    pub options: Vec<String>,
+    /// What it is about: names, which may look like options.
+    pub names: Vec<String>,
+}
+
+impl Words {
+    /// These options, and no name.
+    pub fn of<const N: usize>(options: [&str; N]) -> Self {
+        Self {
+            options: options.map(str::to_owned).into(),
+            names: Vec::new(),
+        }
+    }
+
+    /// The same about this one, too.
+    pub fn about(mut self, name: impl Into<String>) -> Self {
+        self.names.push(name.into());
+        self
+    }
+
+    /// The same with an option and its value.
+    pub fn with(mut self, option: &str, value: &str) -> Self {
+        self.options.push(format!("{option}={value}"));
+        self
+    }
+
+    /// As a person would type it, without the options of the connection.
+    pub fn line(&self) -> String {
+        let behind = if self.names.is_empty() {
+            &[][..]
+        } else {
+            &["--".to_owned()]
+        };
+        let words = self.options.iter().chain(behind).chain(&self.names);
+        words.fold("dblock".to_owned(), |line, word| {
+            format!("{line} {}", quoted(word))
+        })
+    }
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "-_=./:+,@%".contains(letter);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// How a dblock ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// None: it was killed at its limit, or could not be started.
+    pub code: Option<i32>,
+    /// What it wrote to stdout.
+    pub answer: Vec<u8>,
+    /// The last line of stderr, without `dblock: `; without one, what became of it.
+    pub line: String,
+}
+
+impl Ended {
+    /// Whether it was done.
+    pub fn is_success(&self) -> bool {
+        self.code == Some(0)
+    }
+
+    /// Whether it is of no use to ask the next thing now.
+    pub fn is_away(&self) -> bool {
+        matches!(self.code, None | Some(UNREACHABLE))
+    }
+
+    fn failed(line: String) -> Self {
+        Self {
+            code: None,
+            answer: Vec::new(),
+            line,
+        }
+    }
+}
+
+/// The program, and how it reaches the server.
+#[derive(Debug)]
+pub struct Dblock {
+    program: PathBuf,
+    handed_on: Vec<OsString>,
+}
+
+impl Dblock {
+    /// The one that is named, else the one beside this program, else that in `PATH`.
+    ///
+    /// # Errors
+    /// It cannot be run, or does not understand the options that are handed on.
+    pub async fn find(named: Option<PathBuf>, handed_on: Vec<OsString>) -> Result<Self, Failure> {
+        let beside = env::current_exe().map(|own| own.with_file_name("dblock"));
+        let beside = beside.ok().filter(|path| path.exists());
+        let program = named.or(beside).unwrap_or_else(|| "dblock".into());
+        let dblock = Self { program, handed_on };
+        let mut check = dblock.command(&Words::of(["config", "--json"]), None);
+        match check.output().await {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let line = format!(
+                    "there is no {} to run: --dblock names it",
+                    dblock.program.display()
+                );
+                Err(Failure::new(Reason::NotFound, line))
+            }
+            Err(error) => {
+                let line = format!(
+                    "cannot run {}: {}",
+                    dblock.program.display(),
+                    in_words(&error)
+                );
+                Err(Failure::new(Reason::NotFound, line))
+            }
+            Ok(output) if output.status.success() => Ok(dblock),
+            Ok(output) => {
+                let code = output
+                    .status
+                    .code()
+                    .and_then(|code| u8::try_from(code).ok());
+                let line = last_line(&output.stderr).unwrap_or_else(|| shown(output.status));
+                Err(Failure::new(code.map_or(Reason::Internal, reason_of), line))
+            }
+        }
+    }
+
+    /// Runs it to its end, for at most `limit`. What it does for somebody who looks is said to be done by way of the page.
+    pub async fn run(&self, words: &Words, via: Option<&str>, limit: Duration) -> Ended {
+        let mut command = self.command(words, via);
+        let mut child = match command.process_group(0).spawn() {
+            Ok(child) => child,
+            Err(error) => {
+                return Ended::failed(format!(
+                    "cannot run {}: {}",
+                    self.program.display(),
+                    in_words(&error)
+                ));
+            }
+        };
+        let group = Group(
+            child
+                .id()
+                .and_then(|pid| i32::try_from(pid).ok())
+                .map(Pid::from_raw),
+        );
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let whole = async {
+            let read = tokio::join!(all_of(stdout, LARGEST), all_of(stderr, LARGEST_ERROR));
+            (read, child.wait().await)
+        };
+        let ended = timeout(limit, whole).await;
+        let Ok(((answer, said), status)) = ended else {
+            drop(group);
+            let _ = child.wait().await;
+            let limit = humantime::format_duration(limit);
+            return Ended::failed(format!(
+                "{} took longer than {limit}, and was killed",
+                words.line()
+            ));
+        };
+        // What it left behind goes on, as its own children do.
+        group.forget();
+        let Ok(status) = status else {
+            return Ended::failed("its end is not known".to_owned());
+        };
+        match answer {
+            Ok(answer) => Ended {
+                code: status.code(),
+                answer,
+                line: last_line(&said.unwrap_or_default()).unwrap_or_else(|| shown(status)),
+            },
+            Err(error) => Ended::failed(format!(
+                "cannot read the answer of {}: {}",
+                words.line(),
+                in_words(&error)
+            )),
+        }
+    }
+
+    fn command(&self, words: &Words, via: Option<&str>) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&words.options).args(&self.handed_on);
+        if !words.names.is_empty() {
+            command.arg("--").args(&words.names);
+        }
+        command
+            .env_remove("DBLOCK_VIA")
+            .envs(via.map(|via| ("DBLOCK_VIA", via)));
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+}
+
+/// The reason that has this exit code.
+fn reason_of(code: u8) -> Reason {
+    let of_settings = [Reason::Usage, Reason::Configuration, Reason::OsRefused];
+    of_settings
+        .into_iter()
+        .find(|reason| reason.code() == code)
+        .unwrap_or(Reason::Internal)
+}
+
+async fn all_of(stream: Option<impl AsyncRead + Unpin>, largest: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if let Some(stream) = stream {
+        stream.take(largest + 1).read_to_end(&mut bytes).await?;
+    }
+    if bytes.len() as u64 > largest {
+        return Err(io::Error::other(format!(
+            "it is larger than {largest} bytes"
+        )));
+    }
+    Ok(bytes)
+}
+
+/// A process group that is killed unless it has ended: also when nobody waits for it any more.
+struct Group(Option<Pid>);
+
+impl Group {
+    fn forget(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Its leader is not reaped before this: the number is still its own.
+        if let Some(group) = self.0 {
+            let _ = killpg(group, Signal::SIGKILL);
+        }
+    }
+}
+
+fn last_line(said: &[u8]) -> Option<String> {
+    let said = String::from_utf8_lossy(said);
+    let line = said
+        .lines()
+        .rev()
+        .map(str::trim)
+        .find(|line| !line.is_empty())?;
+    let line = line.strip_prefix("dblock: ").unwrap_or(line);
+    Some(line.chars().take(LONGEST_LINE).collect())
+}
+
+fn shown(status: ExitStatus) -> String {
+    match status.code() {
+        Some(code) => format!("it ended with {code}"),
+        None => "it was ended by a signal".to_owned(),
+    }
+}

@@ -1,0 +1,16 @@
+//! What is known of the fleet.
+
+mod answers;
+pub mod ask;
+pub mod data;
+mod pace;
+mod poller;
+pub mod questions;
+mod runs;
+mod seen;
+
+pub use poller::Fleet;
+pub use seen::{Part, Seen};
+
+#[cfg(test)]
+pub mod fixture;

@@ -1,0 +1,280 @@
+//! Asks the fleet, for all who look together: one dblock after another, each so often as is said, and none while nobody looks.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::answers::Answers;
+use super::ask::{Dblock, Ended, Words};
+use super::data::History;
+use super::pace::{Pace, Topic};
+use super::runs::{self, Runs};
+use super::seen::{Part, Seen};
+
+/// The longest that a dblock may take to answer. It gives up by itself earlier, unless it is told to connect for longer.
+pub const LIMIT: Duration = Duration::from_secs(15);
+
+/// For how many refreshes the fleet is asked for after somebody has looked.
+const REFRESHES_AFTER_A_LOOK: u32 = 3;
+
+/// For how many refreshes an answer to a single page is good.
+const REFRESHES_OF_AN_ANSWER: u32 = 3;
+
+/// The longest that who looks first waits for the first answers.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What is known of the fleet, and who finds it out.
+#[derive(Debug)]
+pub struct Fleet {
+    /// What is run.
+    pub dblock: Dblock,
+    refresh: Duration,
+    known: watch::Sender<Known>,
+    last_look: Mutex<Option<Instant>>,
+    is_looked: Notify,
+    is_changed: Notify,
+    answers: Answers,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Known {
+    seen: Arc<Seen>,
+    /// Until then nobody waits for something newer; None: something is old.
+    new_until: Option<Instant>,
+}
+
+impl Fleet {
+    /// One of which nothing is known.
+    pub fn new(dblock: Dblock, refresh: Duration) -> Self {
+        Self {
+            dblock,
+            refresh,
+            known: watch::Sender::default(),
+            last_look: Mutex::default(),
+            is_looked: Notify::new(),
+            is_changed: Notify::new(),
+            answers: Answers::default(),
+        }
+    }
+
+    /// What is known now. If nobody has looked for a while, waits a moment for what is new.
+    pub async fn look(&self) -> Arc<Seen> {
+        *self
+            .last_look
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        self.is_looked.notify_one();
+        let mut known = self.known.subscribe();
+        let is_new = |known: &Known| known.new_until.is_some_and(|until| until > Instant::now());
+        let _ = timeout(PATIENCE, known.wait_for(is_new)).await;
+        let known = known.borrow();
+        known.seen.clone()
+    }
+
+    /// As [`Self::look`], with the last runs of this name.
+    pub async fn look_at(&self, name: &str) -> Arc<Seen> {
+        let seen = self.look().await;
+        let known = seen.runs.value.as_ref().and_then(|runs| runs.get(name));
+        if known.is_some_and(|known| known.len() >= runs::OF_A_NAME) {
+            return seen;
+        }
+        let named: Part<History> = self.answer(&runs::of_a_name(name)).await;
+        if let Some(named) = named.value {
+            self.change(|seen| runs::insert_all(seen.runs.value.get_or_insert_default(), &named));
+        }
+        self.known.borrow().seen.clone()
+    }
+
+    /// An answer to what the poller does not ask for; asked once in a few refreshes, for all who look.
+    pub async fn answer<T: DeserializeOwned>(&self, words: &Words) -> Part<T> {
+        let mut part = Part::default();
+        part.learn(&*self.ended(words).await);
+        part
+    }
+
+    /// An answer of now: for what is about to be done, or was changed.
+    pub async fn answer_now<T: DeserializeOwned>(&self, words: &Words) -> Part<T> {
+        let mut part = Part::default();
+        part.learn(&self.dblock.run(words, None, LIMIT).await);
+        part
+    }
+
+    /// The same as the command ended.
+    pub async fn ended(&self, words: &Words) -> Arc<Ended> {
+        self.answers
+            .ended(&self.dblock, words, REFRESHES_OF_AN_ANSWER * self.refresh)
+            .await
+    }
+
+    /// Somebody has done something: what is known is old.
+    pub fn is_changed(&self) {
+        self.answers.forget();
+        self.known.send_modify(|known| known.new_until = None);
+        self.is_changed.notify_one();
+    }
+
+    /// Asks for ever.
+    pub async fn poll(&self) {
+        let mut runs = Runs::default();
+        let mut pace = Pace::new(self.refresh);
+        loop {
+            while !self.is_looked_at() {
+                self.is_looked.notified().await;
+            }
+            let (topic, due) = pace.next();
+            tokio::select! {
+                biased;
+                () = self.is_changed.notified() => pace.hurry(),
+                () = sleep_until(due) => self.ask_about(topic, &mut pace, &mut runs).await,
+            }
+        }
+    }
+
+    fn is_looked_at(&self) -> bool {
+        let last_look = *self
+            .last_look
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        last_look
+            .is_some_and(|last_look| last_look.elapsed() < REFRESHES_AFTER_A_LOOK * self.refresh)
+    }
+
+    /// Asks about one of them. What is answered is seen at once.
+    async fn ask_about(&self, topic: Topic, pace: &mut Pace, runs: &mut Runs) {
+        let then = Instant::now();
+        let is_away = match topic {
+            Topic::Locks => {
+                self.ask(&["status", "--json"], |seen| &mut seen.locks)
+                    .await
+            }
+            Topic::Cron => {
+                self.ask(&["cron", "list", "--json"], |seen| &mut seen.cron)
+                    .await
+            }
+            Topic::Queues => {
+                self.ask(&["queue", "status", "--json"], |seen| &mut seen.queues)
+                    .await
+            }
+            Topic::Runs => self.ask_for_runs(runs).await,
+        };
+        let queues = self
+            .known
+            .borrow()
+            .seen
+            .queues
+            .value
+            .as_ref()
+            .map(|queues| queues.queues.len());
+        pace.is_asked(topic, then, queues);
+        if is_away {
+            pace.postpone(Instant::now() + self.refresh);
+        }
+        // Not before all of them were asked for.
+        let is_whole = pace.next().1 > then;
+        let until = then + self.refresh + pace.longest();
+        self.known.send_modify(|known| {
+            if is_whole || is_away {
+                known.new_until = Some(until);
+            }
+        });
+    }
+
+    /// Returns whether no server answers.
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        words: &[&str],
+        part: impl Fn(&mut Seen) -> &mut Part<T>,
+    ) -> bool {
+        let words = words.iter().map(|word| (*word).to_owned());
+        let ended = self
+            .run(&Words {
+                options: words.collect(),
+                names: Vec::new(),
+            })
+            .await;
+        self.change(|seen| part(seen).learn(&ended));
+        ended.is_away()
+    }
+
+    async fn ask_for_runs(&self, runs: &mut Runs) -> bool {
+        let questions = {
+            let known = self.known.borrow();
+            runs.questions(
+                known.seen.cron.value.as_ref(),
+                known.seen.runs.value.as_ref(),
+            )
+        };
+        for question in questions {
+            let history = self.run(question.words()).await;
+            self.change(|seen| {
+                let part = &mut seen.runs;
+                let learned = runs.learn(question, &history, part.value.get_or_insert_default());
+                part.error = learned.err();
+                if part.error.is_none() {
+                    part.at = Some(Timestamp::now());
+                }
+            });
+            if history.is_away() {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Runs a dblock. One that no server answers is of all parts.
+    async fn run(&self, words: &Words) -> Ended {
+        let ended = self.dblock.run(words, None, LIMIT).await;
+        if ended.is_away() {
+            self.change(|seen| seen.is_away(&ended.line));
+        }
+        ended
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Seen)) {
+        self.known
+            .send_modify(|known| change(Arc::make_mut(&mut known.seen)));
+    }
+}
+
+impl<T> Part<T> {
+    /// What was answered just now.
+    pub fn new(value: T) -> Self {
+        Self {
+            value: Some(value),
+            at: Some(Timestamp::now()),
+            error: None,
+        }
+    }
+}
+
+impl<T: DeserializeOwned> Part<T> {
+    /// Takes over what a dblock answered; where it failed, what was known stays.
+    pub fn learn(&mut self, ended: &Ended) {
+        if !ended.is_success() {
+            self.error = Some(ended.line.clone());
+            return;
+        }
+        match serde_json::from_slice(&ended.answer) {
+            Ok(value) => *self = Self::new(value),
+            Err(error) => self.error = Some(format!("dblock's answer is not understood: {error}")),
+        }
+    }
+}
+
+impl Seen {
+    /// No server answers: what is known of it stays.
+    fn is_away(&mut self, line: &str) {
+        for error in [
+            &mut self.locks.error,
+            &mut self.cron.error,
+            &mut self.queues.error,
+            &mut self.runs.error,
+        ] {
+            *error = Some(line.to_owned());
+        }
+    }
+}

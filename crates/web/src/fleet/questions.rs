@@ -1,0 +1,56 @@
+//! What single pages ask for, besides what the poller knows.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::ask::Words;
+use super::data::{History, Run};
+use super::{Fleet, Part};
+
+/// A day has more runs than anybody looks at: the newest are shown.
+const RUNS_OF_A_DAY: &str = "--limit=1000";
+
+/// What `dblock output` exits with when none is kept.
+const NO_OUTPUT: i32 = 75;
+
+/// The runs of the day that ends then; empty, or no moment: now.
+pub fn of_a_day(until: &str) -> Words {
+    let words = Words::of(["history", "--json", RUNS_OF_A_DAY]);
+    let Ok(until) = until.parse::<Timestamp>() else {
+        return words.with("--since", "24h");
+    };
+    let since = until
+        .checked_sub(SignedDuration::from_hours(24))
+        .unwrap_or(Timestamp::MIN);
+    words
+        .with("--since", &since.to_string())
+        .with("--until", &until.to_string())
+}
+
+/// The dead jobs of a queue, the latest first.
+pub fn dead_of_queue(name: &str) -> Words {
+    Words::of(["queue", "list", "--json", "--state=dead", "--limit=50"]).about(name)
+}
+
+/// A run, by its number. Its value is None where there is none.
+pub async fn run(fleet: &Fleet, id: &str) -> Part<Option<Run>> {
+    let words = Words::of(["history", "--json"]).with("--run", id);
+    let found = fleet.answer::<History>(&words).await;
+    Part {
+        value: found.value.map(|history| history.runs.into_iter().next()),
+        at: found.at,
+        error: found.error,
+    }
+}
+
+/// The output of a run that is kept. Its value is None where none is.
+pub async fn output(fleet: &Fleet, id: &str) -> Part<Option<Vec<u8>>> {
+    let ended = fleet.ended(&Words::of(["output"]).about(id)).await;
+    match ended.code {
+        Some(0) => Part::new(Some(ended.answer.clone())),
+        Some(NO_OUTPUT) => Part::new(None),
+        _ => Part {
+            error: Some(ended.line.clone()),
+            ..Part::default()
+        },
+    }
+}

@@ -1,0 +1,41 @@
+//! What pages are made from: the last answer of each command, when it came, and what went wrong since.
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+
+use super::data;
+
+/// One answer of a dblock command.
+#[derive(Debug, Clone)]
+pub struct Part<T> {
+    /// The last that was answered; None: nothing was yet.
+    pub value: Option<T>,
+    /// When that was, by this host's clock.
+    pub at: Option<Timestamp>,
+    /// The line of the command that failed since; None: the value is the latest there is.
+    pub error: Option<String>,
+}
+
+impl<T> Default for Part<T> {
+    fn default() -> Part<T> {
+        Part {
+            value: None,
+            at: None,
+            error: None,
+        }
+    }
+}
+
+/// All that the poller knows.
+#[derive(Debug, Clone, Default)]
+pub struct Seen {
+    /// Of `cron list`.
+    pub cron: Part<data::CronList>,
+    /// Of `queue status`.
+    pub queues: Part<data::QueueStatus>,
+    /// Of `status`.
+    pub locks: Part<data::Status>,
+    /// The last 50 runs of each job, by its name, the oldest first; of `history`.
+    pub runs: Part<HashMap<String, Vec<data::Ended>>>,
+}

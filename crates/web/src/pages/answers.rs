@@ -1,0 +1,105 @@
+//! How old what is shown is, and what is not known.
+
+use jiff::Timestamp;
+use maud::{Markup, html};
+
+use super::layout::sign;
+use super::words;
+use crate::fleet::{Part, Seen};
+
+/// The server's time now: as it was at its last answer, and how long ago that was.
+pub fn server_now(seen: &Seen, now: Timestamp) -> Timestamp {
+    match (&seen.cron.value, seen.cron.at) {
+        (Some(cron), Some(at)) => cron.now + now.duration_since(at),
+        _ => now,
+    }
+}
+
+/// The server that was asked; empty: none has answered.
+pub fn server(seen: &Seen) -> &str {
+    let locks = seen.locks.value.as_ref().map(|status| &status.server);
+    let cron = seen.cron.value.as_ref().map(|cron| &cron.server);
+    locks.or(cron).map_or("", String::as_str)
+}
+
+/// Whether nothing is known at all.
+pub fn is_unknown(seen: &Seen) -> bool {
+    seen.locks.value.is_none() && seen.cron.value.is_none() && seen.queues.value.is_none()
+}
+
+/// Whether the server does not answer: what every server answers is missing, too.
+pub fn is_away(seen: &Seen) -> bool {
+    seen.locks.error.is_some()
+}
+
+/// What became of a question.
+struct Missing<'a> {
+    about: &'static str,
+    error: &'a str,
+    /// When it was answered last; None: never.
+    last: Option<Timestamp>,
+}
+
+fn missing<'a, T>(part: &'a Part<T>, about: &'static str) -> Option<Missing<'a>> {
+    Some(Missing {
+        about,
+        error: part.error.as_deref()?,
+        last: part.at.filter(|_| part.value.is_some()),
+    })
+}
+
+/// What the server does not answer, each reason once, and how old what is shown instead is.
+pub fn problems(seen: &Seen, now: Timestamp) -> Markup {
+    let found: Vec<Missing> = [
+        missing(&seen.locks, "locks"),
+        missing(&seen.cron, "crontab"),
+        missing(&seen.queues, "queues"),
+        missing(&seen.runs, "runs"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    // Where the tables are missing there are locks, and nothing is wrong.
+    let (lacking, failed): (Vec<_>, Vec<_>) = found
+        .iter()
+        .partition(|one| one.last.is_none() && !is_away(seen));
+    html! {
+        @for alike in failed.chunk_by(|one, next| one.error == next.error) {
+            p.alert {
+                (sign("f", "✗")) " "
+                @match alike.iter().filter_map(|one| one.last).min() {
+                    Some(last) => {
+                        strong { "No answer since " (words::relative(last, now)) ": " (about(alike)) "." }
+                        " What is shown is the state of " (words::exact(last)) ". "
+                    },
+                    None => { strong { "No answer: " (about(alike)) "." } " " },
+                }
+                code { (alike[0].error) }
+            }
+        }
+        @for alike in lacking.chunk_by(|one, next| one.error == next.error) {
+            p.note { "Not shown: " (about(alike)) ". " code { (alike[0].error) } }
+        }
+    }
+}
+
+fn about(parts: &[&Missing]) -> String {
+    words::listed(parts.iter().map(|one| one.about))
+}
+
+/// What became of the one answer that a page is made of. Nothing if it is there, and the latest.
+pub fn problem<T>(part: &Part<T>, about: &'static str, now: Timestamp) -> Markup {
+    html! {
+        @match missing(part, about) {
+            Some(missing) => {
+                p.alert {
+                    (sign("f", "✗")) " "
+                    strong { "No answer about the " (missing.about) "." }
+                    @if let Some(last) = missing.last { " What is shown is the state of " (words::time(last, now)) "." }
+                    " " code { (missing.error) }
+                }
+            },
+            None => @if part.value.is_none() { p.note { "No answer about the " (about) " yet." } },
+        }
+    }
+}

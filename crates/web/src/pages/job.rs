@@ -1,0 +1,169 @@
+//! A job of the crontab, or another name that has runs.
+
+use jiff::Timestamp;
+use maud::{Markup, html};
+
+use super::layout::{Here, Page, button, scrolling, sign};
+use super::trouble::runs_of;
+use super::{View, answers, layout, links, words};
+use crate::charts::durations::durations;
+use crate::charts::strip;
+use crate::fleet::Seen;
+use crate::fleet::data::{Daemon, Ended, Job};
+
+/// The page. The ticks are the next ones as far as they are known; none: the next one alone is.
+pub fn page(view: &View, seen: &Seen, name: &str, ticks: &[Timestamp]) -> Markup {
+    let now = answers::server_now(seen, view.now);
+    let cron = seen.cron.value.as_ref();
+    let job = cron.and_then(|cron| cron.jobs.iter().find(|job| &*job.name == name));
+    let runs = runs_of(seen, name);
+    if job.is_none() && runs.is_empty() && seen.cron.value.is_some() {
+        return layout::message(
+            view,
+            &format!("No job {name}"),
+            "No crontab has it, and no run of it is recorded.",
+        );
+    }
+    let daemons = cron.map_or(&[][..], |cron| &cron.daemons);
+    let contents = html! {
+        p.kind { @if job.is_some() { "Job of the crontab" } @else { "Command of " code { "dblock run" } } }
+        h1 #headline { (name) }
+        section #away aria-label="Answers" { (answers::problems(seen, view.now)) }
+        p #state.state { (state(job, runs, daemons, now)) }
+        @if let Some(job) = job { (buttons(view, job)) (facts(job, ticks, now)) }
+        (chart(runs))
+        (table(runs, now))
+        p.pages { a href=(links::with("/history", &[("name", name)])) { "Its whole history" } }
+    };
+    let page = Page {
+        here: Here::Overview,
+        is_itself: false,
+        title: name,
+        server: answers::server(seen),
+        refreshes: true,
+    };
+    page.around(view, &contents)
+}
+
+fn buttons(view: &View, job: &Job) -> Markup {
+    let object = [("job", &*job.name)];
+    let switch = if job.paused_since.is_some() {
+        "resume"
+    } else {
+        "pause"
+    };
+    html! {
+        @if view.may_act {
+            p.buttons {
+                (button(view, &links::action("trigger", &object), "Run now", &job.name))
+                (button(view, &links::action(switch, &object), &words::capital(switch), &job.name))
+            }
+        }
+    }
+}
+
+/// What is to be said of it now, in sentences.
+fn state(job: Option<&Job>, runs: &[Ended], daemons: &[Daemon], now: Timestamp) -> Markup {
+    let last = job.and_then(|job| job.last.as_ref());
+    let last = last.map(|last| (&last.run, &last.ending, last.host.as_deref(), last.at()));
+    let last = last.or_else(|| {
+        runs.last()
+            .map(|run| (&run.run, &run.ending, run.host.as_deref(), Some(run.at)))
+    });
+    html! {
+        @match last {
+            Some((run, ending, host, at)) => {
+                (sign(ending.kind().class(), ending.kind().sign())) " The last run: " a href=(links::run(run)) { (ending.words()) }
+                @if let Some(host) = host { " on " (host) }
+                @if let Some(at) = at { ", " (words::time(at, now)) }
+                ". "
+            },
+            None => "It has not run yet. ",
+        }
+        @if let Some(job) = job {
+            @if let Some(late) = job.late_seconds { (sign("f", "✗")) " " strong { "Late: due for " (words::span(late)) ", and no daemon has started it." } " " }
+            @if let Some(since) = job.paused_since { strong { "Paused" } " since " (words::time(since, now)) ": its ticks are skipped. " }
+            @if let Some(at) = job.triggered { "Somebody wants it to run, since " (words::time(at, now)) ". " }
+            @if job.in_no_file { (sign("l", "!")) " " strong { "No daemon has it in its file." } " " }
+            @for tick in &job.under_way {
+                "The tick of " (words::exact(tick.tick))
+                @match (&tick.host, tick.retry) {
+                    (Some(host), _) => { " runs on " (host) ", attempt " (tick.attempt) ". " },
+                    (None, Some(retry)) => { " is tried again " (words::time(retry, now)) ". " },
+                    (None, None) => " waits for an earlier one. ",
+                }
+            }
+            @for daemon in daemons.iter().filter(|daemon| daemon.alive) {
+                @if daemon.disagrees.contains(&job.name) { (sign("l", "!")) " " (host(daemon)) " has another schedule for it, and does not run it. " }
+                @if daemon.differs.contains(&job.name) { (sign("l", "!")) " " (host(daemon)) " has another command, other options or variables for it. " }
+            }
+        }
+    }
+}
+
+fn host(daemon: &Daemon) -> &str {
+    daemon.host.as_deref().unwrap_or("A host without a name")
+}
+
+fn facts(job: &Job, ticks: &[Timestamp], now: Timestamp) -> Markup {
+    let next: Vec<Timestamp> = if ticks.is_empty() {
+        job.next.into_iter().collect()
+    } else {
+        ticks.to_vec()
+    };
+    html! {
+        dl.facts {
+            div { dt { "Schedule" } dd { code { (job.schedule) } " " span.rel { (job.time_zone) } } }
+            div {
+                dt { @if next.len() > 1 { "Next ticks" } @else { "Next tick" } }
+                dd {
+                    @if next.is_empty() { "none" }
+                    ul.plain { @for at in next { li { (words::time(at, now)) } } }
+                }
+            }
+            @if let Some(host) = &job.changed_by { div { dt { "Changed last by" } dd { "the file on " (host) } } }
+            @if let Some(seen) = job.seen { div { dt { "Seen in a file" } dd { (words::time(seen, now)) } } }
+        }
+    }
+}
+
+fn chart(runs: &[Ended]) -> Markup {
+    let longest = runs
+        .iter()
+        .filter_map(|run| run.ran_seconds)
+        .fold(0.0, f32::max);
+    let words = words::span(longest.into());
+    html! {
+        @if !runs.is_empty() {
+            section #durations aria-labelledby="durations-title" {
+                h2 #durations-title { "How long it took" }
+                (durations(runs, &words))
+                p.note { (strip::words(runs)) ". The longest took " (words) ". The latest is at the right." }
+            }
+        }
+    }
+}
+
+fn table(runs: &[Ended], now: Timestamp) -> Markup {
+    let table = html! {
+        table {
+            caption.unseen { "Its last runs, the latest first" }
+            thead { tr { th scope="col" { "Run" } th scope="col" { "Result" } th.n scope="col" { "Took" } th scope="col" { "Host" } } }
+            tbody {
+                @for run in runs.iter().rev().take(strip::MOST) {
+                    tr {
+                        th scope="row" { (words::brief_link(&links::run(&run.run), run.at, now)) }
+                        td { (sign(run.ending.kind().class(), run.ending.kind().sign())) (run.ending.words()) }
+                        td.n { @if let Some(seconds) = run.ran_seconds { (words::span(seconds.into())) } @else { "–" } }
+                        td { (run.host.as_deref().unwrap_or("–")) }
+                    }
+                }
+            }
+        }
+    };
+    html! {
+        @if !runs.is_empty() {
+            section #runs aria-labelledby="runs-title" { h2 #runs-title { "Runs" } (scrolling("Runs", &table)) }
+        }
+    }
+}

@@ -1,0 +1,504 @@
+//! What holds for every page, and what some of them say.
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::time::Duration;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use percent_encoding::percent_decode_str;
+
+use super::{View, gate, history, job, layout, links, locks, overview, queue, run, timeline};
+use crate::assets::{ICON, SCRIPT, STYLE};
+use crate::fleet::data::Run;
+use crate::fleet::fixture::{Fleet, HOSTILE, hostile, known, now, of_jobs, real};
+use crate::fleet::{Part, Seen};
+
+fn view() -> View {
+    View {
+        may_act: true,
+        show_data: true,
+        refresh: Duration::from_secs(5),
+        now: now(),
+        main_only: false,
+    }
+}
+
+/// A run that failed, with its output.
+fn a_run(fleet: &Fleet) -> Run {
+    let runs = &fleet.history.value.as_ref().unwrap().runs;
+    let failed = runs.iter().rev().find(|run| run.ending.kind().is_bad());
+    failed.unwrap_or(&runs[0]).clone()
+}
+
+/// Every page of a fleet, by what it is.
+fn pages(view: &View, fleet: &Fleet) -> Vec<(&'static str, String)> {
+    let seen = &fleet.seen;
+    let a_job = &seen.cron.value.as_ref().unwrap().jobs[0];
+    let a_queue = &seen.queues.value.as_ref().unwrap().queues[0];
+    let a_run = a_run(fleet);
+    let by_job = timeline::Asked {
+        by: "job".to_owned(),
+        until: "2026-11-26T12:00:00Z".to_owned(),
+    };
+    let asked = history::Asked {
+        name: a_job.name.to_string(),
+        after: "1-x".to_owned(),
+        ..history::Asked::default()
+    };
+    let question = gate::Question {
+        title: &format!("Pause the job {}?", a_job.name),
+        facts: &[("Job", &a_job.name)],
+        consequence: "Its ticks are skipped.",
+        command: &format!("dblock cron pause -- {}", a_job.name),
+        url: "/actions/pause",
+        fields: &[("job", &a_job.name)],
+        verb: "Pause",
+        back: "/",
+    };
+    let answer = gate::Answer {
+        title: &a_job.name,
+        is_done: false,
+        command: &a_job.name,
+        line: &a_job.name,
+        back: "/",
+    };
+    let output = known(Some(HOSTILE.as_bytes().to_vec()));
+    [
+        (
+            "overview",
+            overview::page(view, seen, &overview::Asked::default()),
+        ),
+        (
+            "unknown",
+            overview::page(view, &Seen::default(), &overview::Asked::default()),
+        ),
+        (
+            "timeline",
+            timeline::page(view, seen, &timeline::Asked::default(), &fleet.history),
+        ),
+        (
+            "timeline by job",
+            timeline::page(view, seen, &by_job, &fleet.history),
+        ),
+        ("job", job::page(view, seen, &a_job.name, &[now()])),
+        (
+            "run",
+            run::page(view, &a_run.run, &known(Some(a_run.clone())), &output),
+        ),
+        (
+            "no run",
+            run::page(view, HOSTILE, &known(None), &Part::default()),
+        ),
+        ("queue", queue::page(view, seen, &a_queue.name, &fleet.dead)),
+        ("locks", locks::page(view, seen)),
+        (
+            "history",
+            history::page(view, &history::Asked::default(), &fleet.history),
+        ),
+        (
+            "older history",
+            history::page(view, &asked, &Part::default()),
+        ),
+        ("question", gate::question(view, &question)),
+        ("answer", gate::answer(view, &answer)),
+        ("login", gate::login(view, "/login", HOSTILE)),
+        ("message", layout::message(view, HOSTILE, HOSTILE)),
+    ]
+    .map(|(what, page)| (what, page.into_string()))
+    .into()
+}
+
+/// The values of an attribute.
+fn attributes<'a>(html: &'a str, name: &str) -> Vec<&'a str> {
+    let start = format!(" {name}=\"");
+    html.split(&start)
+        .skip(1)
+        .map(|rest| rest.split('"').next().unwrap())
+        .collect()
+}
+
+#[test]
+fn every_page_is_a_whole_document() {
+    for (what, html) in pages(&view(), &real()) {
+        assert!(
+            html.starts_with("<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">"),
+            "{what}"
+        );
+        assert_eq!(html.matches("<h1").count(), 1, "{what}");
+        assert_eq!(html.matches("<main").count(), 1, "{what}");
+        assert!(!html.contains("<title> – dblock"), "{what}: a title");
+        assert_eq!(
+            html.matches("<table").count(),
+            html.matches("<caption").count(),
+            "{what}"
+        );
+        assert_eq!(
+            html.matches("<th").count() - html.matches("<thead").count(),
+            html.matches("scope=").count(),
+            "{what}"
+        );
+        let ids = attributes(&html, "id");
+        assert_eq!(
+            ids.iter().collect::<HashSet<_>>().len(),
+            ids.len(),
+            "{what}: {ids:?}"
+        );
+        for labelled in attributes(&html, "aria-labelledby")
+            .into_iter()
+            .chain(attributes(&html, "for"))
+        {
+            assert!(ids.contains(&labelled), "{what}: {labelled}");
+        }
+    }
+}
+
+#[test]
+fn no_page_has_a_script_or_a_style_of_its_own() {
+    for (what, html) in pages(&view(), &real()) {
+        assert!(
+            !html.contains(" style=") && !html.contains("<style") && !html.contains("javascript:"),
+            "{what}"
+        );
+        let scripts = html.matches("<script").count();
+        let whole = format!("<script src=\"{}\" defer></script>", SCRIPT.url());
+        assert_eq!(scripts, html.matches(&whole).count(), "{what}");
+        let handlers = html
+            .split('<')
+            .filter(|tag| tag.split('>').next().unwrap().contains(" on"));
+        assert!(
+            handlers
+                .clone()
+                .all(|tag| tag.contains("=\"") && !tag.contains(" onclick")),
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn a_hostile_text_harms_no_page_and_its_links_lead_back_to_it() {
+    for (what, html) in pages(&view(), &hostile()) {
+        assert!(
+            !html.contains("<script>") && !html.contains("alert(\"1"),
+            "{what}"
+        );
+        for link in attributes(&html, "href") {
+            for folder in ["/jobs/", "/queues/", "/runs/"] {
+                let Some(name) = link.strip_prefix(folder) else {
+                    continue;
+                };
+                assert!(
+                    !name.contains(['/', '?', '#', '<', '"', '&', '%', ' ']) || name.contains('%'),
+                    "{what}: {link}"
+                );
+                assert!(!name.contains('/'), "{what}: one segment: {link}");
+                assert_eq!(
+                    percent_decode_str(name).decode_utf8().unwrap(),
+                    HOSTILE,
+                    "{what}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn names_are_one_segment_of_a_url() {
+    assert_eq!(
+        links::job("a/b%c<d\"e ü"),
+        "/jobs/a%2Fb%25c%3Cd%22e%20%C3%BC"
+    );
+    assert_eq!(
+        links::with(
+            "/history",
+            &[("name", "a&b"), ("on", ""), ("result", "lost")]
+        ),
+        "/history?name=a%26b&result=lost"
+    );
+    assert_eq!(
+        links::action("kill", &[("lock", "x"), ("slot", "0")]),
+        "/actions/kill?lock=x&slot=0"
+    );
+}
+
+#[test]
+fn without_show_data_no_output_error_or_key_is_shown() {
+    let fleet = real();
+    let view = View {
+        show_data: false,
+        ..view()
+    };
+    for (what, html) in pages(&view, &fleet) {
+        for secret in ["550 no such user", "customer 17", "Grüße &amp; 'so'"] {
+            let of_its_own = matches!(what, "no run" | "message" | "login");
+            assert!(of_its_own || !html.contains(secret), "{what}: {secret}");
+        }
+    }
+    let html = queue::page(&view, &fleet.seen, "mails", &fleet.dead).into_string();
+    assert!(html.contains("hidden: start with <code>--show-data</code>"));
+    let html = queue::page(&self::view(), &fleet.seen, "mails", &fleet.dead).into_string();
+    assert!(
+        html.contains("3 jobs: exit 1: smtp: 550 no such user"),
+        "those that are most, first"
+    );
+}
+
+#[test]
+fn without_allow_actions_there_are_no_buttons() {
+    let view = View {
+        may_act: false,
+        ..view()
+    };
+    for (what, html) in pages(&view, &real()) {
+        assert!(
+            matches!(what, "question") || !html.contains("/actions/"),
+            "{what}"
+        );
+    }
+    let seen = real().seen;
+    let has = |html: &str, url: &str| assert!(html.contains(&url.replace('&', "&amp;")), "{url}");
+    let html = job::page(&self::view(), &seen, "mail-digest", &[]).into_string();
+    has(&html, "/actions/resume?job=mail-digest");
+    has(&html, "/actions/trigger?job=mail-digest");
+    let html = queue::page(&self::view(), &seen, "mails", &real().dead).into_string();
+    has(&html, "/actions/retry?queue=mails\"");
+    has(&html, "/actions/cancel?queue=mails&id=204");
+    has(
+        &locks::page(&self::view(), &seen).into_string(),
+        "/actions/kill?lock=migrate&slot=0",
+    );
+}
+
+/// How many bytes of a text go over the network.
+fn sent(text: &str) -> usize {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(text.as_bytes()).unwrap();
+    packed.finish().unwrap().len()
+}
+
+#[test]
+fn pages_are_small() {
+    let refreshed = View {
+        main_only: true,
+        ..view()
+    };
+    let overview = |view: &View, jobs| {
+        overview::page(view, &of_jobs(jobs).seen, &overview::Asked::default()).into_string()
+    };
+    // Those who cannot unpack get it, too.
+    let whole = overview(&view(), 40) + STYLE.content + SCRIPT.content + ICON.content;
+    assert!(whole.len() <= 60_000, "{}", whole.len());
+    assert!(SCRIPT.content.len() <= 5000, "{}", SCRIPT.content.len());
+    for jobs in [40, 500] {
+        let refreshed = sent(&overview(&refreshed, jobs));
+        assert!(refreshed <= 15_000, "{jobs} jobs: {refreshed}");
+    }
+}
+
+#[test]
+fn the_script_gets_what_is_in_main_alone() {
+    let main = View {
+        main_only: true,
+        ..view()
+    };
+    for ((what, whole), (_, part)) in pages(&view(), &real()).iter().zip(pages(&main, &real())) {
+        let (title, contents) = part.split_once("</title>").unwrap();
+        assert!(whole.contains(&format!("{title}</title>")), "{what}");
+        assert!(whole.contains(contents), "{what}");
+        assert!(
+            !contents.contains("<main") && !contents.contains("<header"),
+            "{what}"
+        );
+    }
+}
+
+fn text(html: &str) -> String {
+    let mut text = String::new();
+    for part in html.split('<') {
+        text.push_str(part.split_once('>').map_or(part, |(_, text)| text));
+    }
+    text.replace("&amp;", "&")
+}
+
+#[test]
+fn the_overview_says_first_what_is_wrong() {
+    let html = overview::page(&view(), &real().seen, &overview::Asked::default()).into_string();
+    let text = text(&html);
+    let wrong = [
+        "8 things are wrong",
+        "1 job is late",
+        "sync-stock has been due for 15 min 12 s, since 2026-11-26 14:45:00, and no daemon has started it.",
+        "3 jobs failed",
+        "import-prices: exit 2 on web2, 14:57:03 39 s ago, after 7 ms",
+        "nightly-report: timed out",
+        "Dead jobs in 1 queue",
+        "mails: 4 failed for good",
+        "1 queue without a worker",
+        "thumbnails: 40 due, and no worker is alive.",
+        "1 cron daemon is gone",
+        "web4, pid 4711, was last there 11:02:41 3 h ago",
+        "Crontab files differ",
+        "rotate-keys: another schedule on web1, web2, which do not run it.",
+        "1 job is in no crontab",
+        "1 lock expired",
+        "Jobs ",
+    ];
+    let mut from = 0;
+    for words in wrong {
+        let at = text[from..]
+            .find(words)
+            .unwrap_or_else(|| panic!("{words}, in this order: {text}"));
+        from += at;
+    }
+    assert!(
+        !text.contains("webhooks: "),
+        "a paused queue needs no worker"
+    );
+}
+
+#[test]
+fn what_failed_last_night_and_succeeded_since_is_said_too() {
+    let html =
+        overview::page(&view(), &of_jobs(40).seen, &overview::Asked::default()).into_string();
+    let text = text(&html);
+    assert!(text.contains("4 jobs failed"), "{text}");
+    assert!(
+        text.contains(
+            "nightly-job-002: 1 of 12 runs failed, the last one 08:57:42 6 h ago: exit 1."
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn nothing_is_wrong_is_said() {
+    let mut seen = of_jobs(3).seen;
+    let cron = seen.cron.value.as_mut().unwrap();
+    cron.daemons.truncate(1);
+    cron.daemons[0].disagrees.clear();
+    cron.daemons[0].differs.clear();
+    seen.queues.value.as_mut().unwrap().queues.clear();
+    seen.locks.value.as_mut().unwrap().locks.clear();
+    let html = overview::page(&view(), &seen, &overview::Asked::default()).into_string();
+    assert!(text(&html).contains("✓ Nothing is wrong"), "{html}");
+    seen.cron.value.as_mut().unwrap().daemons.clear();
+    let html = overview::page(&view(), &seen, &overview::Asked::default()).into_string();
+    assert!(text(&html).contains("No dblock cron run is alive, so none of 3 jobs runs."));
+}
+
+#[test]
+fn a_server_that_is_away_is_said_with_the_age_of_what_is_shown() {
+    let mut seen = real().seen;
+    let line = "cannot reach db.example.com:3306: connection refused";
+    for error in [
+        &mut seen.cron.error,
+        &mut seen.queues.error,
+        &mut seen.locks.error,
+        &mut seen.runs.error,
+    ] {
+        *error = Some(line.to_owned());
+    }
+    let later = View {
+        now: now() + jiff::SignedDuration::from_mins(3),
+        ..view()
+    };
+    let html = overview::page(&later, &seen, &overview::Asked::default()).into_string();
+    let text = text(&html);
+    assert!(text.contains("The server does not answer"));
+    assert!(text.contains("No answer since 3 min ago: locks, crontab, queues, runs. What is shown is the state of 2026-11-26 14:57:42."), "{text}");
+    assert_eq!(html.matches(line).count(), 1, "once");
+    // A server without tables has locks, and nothing is wrong.
+    let seen = Seen {
+        locks: real().seen.locks,
+        cron: Part {
+            error: Some("no tables".to_owned()),
+            ..Part::default()
+        },
+        ..Seen::default()
+    };
+    let text =
+        self::text(&overview::page(&view(), &seen, &overview::Asked::default()).into_string());
+    assert!(
+        text.contains("Not shown: crontab. no tables") && !text.contains("does not answer"),
+        "{text}"
+    );
+}
+
+#[test]
+fn jobs_are_found_by_a_part_of_their_names_and_shown_by_pages() {
+    let seen = of_jobs(120).seen;
+    let asked = |find: &str, after: &str| overview::Asked {
+        find: find.to_owned(),
+        after: after.to_owned(),
+    };
+    let rows = |asked| {
+        let html = overview::page(&view(), &seen, &asked).into_string();
+        let jobs = html
+            .split("id=\"jobs\"")
+            .nth(1)
+            .unwrap()
+            .split("</section>")
+            .next()
+            .unwrap()
+            .to_owned();
+        (jobs.matches("<tr>").count().saturating_sub(1), jobs)
+    };
+    assert_eq!(rows(asked("JOB-01", "")).0, 10);
+    let (number, html) = rows(asked("", ""));
+    assert_eq!(number, overview::JOBS);
+    assert!(html.contains("/?after=nightly-job-049#jobs"), "{html}");
+    let (number, html) = rows(asked("", "nightly-job-099"));
+    assert_eq!(number, 20);
+    assert!(
+        html.contains("nightly-job-100") && !html.contains("the next"),
+        "{html}"
+    );
+    assert!(
+        rows(asked("no such", ""))
+            .1
+            .contains("No job has this in its name.")
+    );
+}
+
+#[test]
+fn a_run_says_why_and_shows_its_output() {
+    let fleet = real();
+    let mut run = a_run(&fleet);
+    run.message = Some("ended after 1s, for --timeout".into());
+    let output = known(Some(b"curl: (22) 503\n".to_vec()));
+    let html = run::page(&view(), &run.run, &known(Some(run.clone())), &output).into_string();
+    let text = text(&html);
+    assert!(
+        text.contains("Why: ended after 1s, for --timeout") && text.contains("curl: (22) 503"),
+        "{text}"
+    );
+    let html = run::page(
+        &view(),
+        &run.run,
+        &known(Some(run.clone())),
+        &Part::default(),
+    )
+    .into_string();
+    assert!(html.contains("None is kept"), "{html}");
+}
+
+#[test]
+fn dump() {
+    let Ok(folder) = std::env::var("DUMP") else {
+        return;
+    };
+    let fleet = real();
+    for (what, html) in pages(&view(), &fleet) {
+        std::fs::write(format!("{folder}/{what}.html"), html).unwrap();
+    }
+    let html =
+        overview::page(&view(), &of_jobs(40).seen, &overview::Asked::default()).into_string();
+    std::fs::write(format!("{folder}/forty.html"), html).unwrap();
+    for (what, html) in pages(&view(), &hostile()) {
+        std::fs::write(format!("{folder}/hostile {what}.html"), html).unwrap();
+    }
+    std::fs::create_dir_all(format!("{folder}/assets")).unwrap();
+    for asset in [&*STYLE, &*SCRIPT, &*ICON] {
+        std::fs::write(format!("{folder}/assets/{}", asset.name), asset.content).unwrap();
+    }
+}

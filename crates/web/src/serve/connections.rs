@@ -1,0 +1,123 @@
+//! The connections that are open, of which there are never too many: whoever comes is served, and who has been idle for longest goes.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+/// The most connections, and the most of one address of another host. This host's own may be a proxy, or the end of an ssh -L.
+const MOST: usize = 256;
+const MOST_OF_A_PEER: usize = 32;
+
+/// All of them.
+#[derive(Debug, Clone, Default)]
+pub struct Connections(Arc<Mutex<Table>>);
+
+#[derive(Debug, Default)]
+struct Table {
+    next: u64,
+    open: BTreeMap<u64, Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    peer: Option<IpAddr>,
+    /// How many requests are being answered.
+    answering: usize,
+    /// Since when it is idle.
+    since: Instant,
+    /// None: it is only just being opened.
+    task: Option<AbortHandle>,
+}
+
+impl Table {
+    /// Closes one of these, if there are so many.
+    fn make_room(&mut self, most: usize, is_of_them: impl Fn(&Open) -> bool) {
+        let them = self.open.iter().filter(|(_, open)| is_of_them(open));
+        if them.clone().count() < most {
+            return;
+        }
+        let oldest = them
+            .min_by_key(|(_, open)| (open.answering, open.since))
+            .map(|(&number, _)| number);
+        let oldest = oldest.and_then(|number| self.open.remove(&number));
+        if let Some(task) = oldest.and_then(|open| open.task) {
+            task.abort();
+        }
+    }
+}
+
+impl Connections {
+    /// Serves one more, and closes another where there are too many.
+    pub fn add<F: Future<Output = ()> + Send + 'static>(
+        &self,
+        peer: Option<IpAddr>,
+        serve: impl FnOnce(Connection) -> F,
+    ) {
+        let mut table = self.table();
+        if peer.is_some() {
+            table.make_room(MOST_OF_A_PEER, |open| open.peer == peer);
+        }
+        table.make_room(MOST, |_| true);
+        let number = table.next;
+        table.next += 1;
+        let open = Open {
+            peer,
+            answering: 0,
+            since: Instant::now(),
+            task: None,
+        };
+        table.open.insert(number, open);
+        let connection = Connection {
+            all: self.clone(),
+            number,
+        };
+        let served = serve(connection.clone());
+        let task = tokio::spawn(async move {
+            served.await;
+            connection.all.table().open.remove(&number);
+        });
+        if let Some(open) = table.open.get_mut(&number) {
+            open.task = Some(task.abort_handle());
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One of them.
+#[derive(Debug, Clone)]
+pub struct Connection {
+    all: Connections,
+    number: u64,
+}
+
+impl Connection {
+    /// It is not idle until what is returned is dropped.
+    pub fn answers(&self) -> Answering {
+        self.change(|open| open.answering += 1);
+        Answering(self.clone())
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Open)) {
+        if let Some(open) = self.all.table().open.get_mut(&self.number) {
+            change(open);
+        }
+    }
+}
+
+/// A request that is being answered.
+pub struct Answering(Connection);
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.change(|open| {
+            open.answering -= 1;
+            open.since = Instant::now();
+        });
+    }
+}

@@ -1,0 +1,139 @@
+//! Where clients come in: a TCP port, or a socket that only this user can connect to.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use nix::sys::stat::{Mode, umask};
+use tokio::net::{TcpListener, UnixListener};
+
+use super::patient::Stream;
+use crate::base::exit::{Failure, Reason};
+use crate::base::text::in_words;
+use crate::options::Listen;
+
+/// What is listened on.
+#[derive(Debug)]
+pub enum Listener {
+    /// A port.
+    Tcp(TcpListener, SocketAddr),
+    /// A socket, which goes with the listener.
+    Unix(UnixListener, OwnSocket),
+}
+
+impl Listener {
+    /// Listens. Nothing else may run meanwhile that makes files.
+    ///
+    /// # Errors
+    /// It cannot: the port or the socket is another's, for example.
+    pub async fn bind(listen: &Listen) -> Result<Self, Failure> {
+        let refused = |shown: String, error: &io::Error| {
+            let line = format!("cannot listen on {shown}: {}", in_words(error));
+            Failure::new(Reason::OsRefused, line)
+        };
+        match listen {
+            Listen::Tcp(address) => {
+                let listener = TcpListener::bind(address)
+                    .await
+                    .map_err(|error| refused(address.to_string(), &error))?;
+                let address = listener
+                    .local_addr()
+                    .map_err(|error| refused(address.to_string(), &error))?;
+                Ok(Self::Tcp(listener, address))
+            }
+            Listen::Unix(path) => {
+                let bound = remove_dead(path).and_then(|()| bind(path));
+                let (listener, socket) =
+                    bound.map_err(|error| refused(path.display().to_string(), &error))?;
+                Ok(Self::Unix(listener, socket))
+            }
+        }
+    }
+
+    /// The port; None: it is a socket.
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            Self::Tcp(_, address) => Some(address.port()),
+            Self::Unix(..) => None,
+        }
+    }
+
+    /// Where it is opened.
+    pub fn url(&self, has_tls: bool) -> String {
+        let scheme = if has_tls { "https" } else { "http" };
+        match self {
+            Self::Tcp(_, address) => format!("{scheme}://{address}/"),
+            Self::Unix(_, socket) => format!("unix:{}", socket.path.display()),
+        }
+    }
+
+    /// The next client, and its address; None: it is of this host.
+    ///
+    /// # Errors
+    /// As `accept(2)`.
+    pub async fn accept(&self) -> io::Result<(Box<dyn Stream>, Option<IpAddr>)> {
+        match self {
+            Self::Tcp(listener, _) => {
+                let (stream, peer) = listener.accept().await?;
+                // An answer is written at once: waiting for more to send with it only delays it.
+                stream.set_nodelay(true)?;
+                let peer = Some(peer.ip()).filter(|ip| !ip.is_loopback());
+                Ok((Box::new(stream), peer))
+            }
+            Self::Unix(listener, _) => {
+                let (stream, _) = listener.accept().await?;
+                Ok((Box::new(stream), None))
+            }
+        }
+    }
+}
+
+/// A socket that one who was killed has left goes; one that somebody listens on stays.
+fn remove_dead(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(found) if !found.file_type().is_socket() => {
+            Err(io::Error::other("there is something else of that name"))
+        }
+        Ok(_) => match UnixStream::connect(path) {
+            Ok(_) => Err(io::Error::other("another process listens there")),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+            Err(error) => Err(error),
+        },
+    }
+}
+
+/// The socket has these rights from its first moment on.
+fn bind(path: &Path) -> io::Result<(UnixListener, OwnSocket)> {
+    let before = umask(Mode::from_bits_truncate(0o177));
+    let listener = UnixListener::bind(path);
+    umask(before);
+    let listener = listener?;
+    let metadata = fs::symlink_metadata(path)?;
+    let socket = OwnSocket {
+        path: path.to_owned(),
+        file: (metadata.dev(), metadata.ino()),
+    };
+    Ok((listener, socket))
+}
+
+/// A socket that is removed at the end, unless another one has taken its place.
+#[derive(Debug)]
+pub struct OwnSocket {
+    path: PathBuf,
+    file: (u64, u64),
+}
+
+impl Drop for OwnSocket {
+    fn drop(&mut self) {
+        let is_own = fs::symlink_metadata(&self.path)
+            .is_ok_and(|found| (found.dev(), found.ino()) == self.file);
+        if is_own {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Which URL is which page. A name is one segment, percent-encoded.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, Path, Query, State};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use axum::{Router, middleware};
+use jiff::Timestamp;
+use maud::Markup;
+
+use super::body;
+use crate::access::{self, Access};
+use crate::actions::{self, Actions};
+use crate::assets;
+use crate::cron;
+use crate::fleet::ask::Words;
+use crate::fleet::questions;
+use crate::fleet::{Fleet, Part};
+use crate::options::Options;
+use crate::pages::{self, MAIN_ONLY, View, layout};
+
+/// How many of a job's next ticks are shown.
+const TICKS: usize = 5;
+
+/// What pages are made from.
+#[derive(Clone)]
+struct App {
+    fleet: Arc<Fleet>,
+    view: View,
+}
+
+/// All that is answered.
+pub fn router(options: &Options, fleet: Arc<Fleet>, access: Arc<Access>) -> Router {
+    let view = View {
+        may_act: options.allow_actions,
+        show_data: options.show_data,
+        refresh: options.refresh,
+        now: Timestamp::now(),
+        main_only: false,
+    };
+    let actions = Router::new().route(
+        "/actions/{kind}",
+        get(actions::question).post(actions::answer),
+    );
+    let actions = actions.with_state(Actions {
+        fleet: fleet.clone(),
+        view: view.clone(),
+    });
+    let app = App {
+        fleet,
+        view: view.clone(),
+    };
+    let pages = Router::new()
+        .route("/", get(overview))
+        .route("/timeline", get(timeline))
+        .route("/jobs/{name}", get(job))
+        .route("/runs/{id}", get(run))
+        .route("/queues/{name}", get(queue))
+        .route("/locks", get(locks))
+        .route("/history", get(history))
+        .route("/assets/{name}", get(asset))
+        .fallback(nothing)
+        .with_state(app)
+        .merge(actions);
+    access::guarded(pages, access, view).layer(middleware::from_fn(body::read))
+}
+
+/// How this very request is looked at.
+struct Looked(View);
+
+impl FromRequestParts<App> for Looked {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Self::Rejection> {
+        Ok(Self(View {
+            now: Timestamp::now(),
+            main_only: parts.headers.contains_key(MAIN_ONLY),
+            ..app.view.clone()
+        }))
+    }
+}
+
+fn html(markup: Markup) -> Html<String> {
+    Html(markup.into_string())
+}
+
+async fn overview(
+    State(app): State<App>,
+    Looked(view): Looked,
+    Query(asked): Query<pages::overview::Asked>,
+) -> Html<String> {
+    let seen = app.fleet.look().await;
+    html(pages::overview::page(&view, &seen, &asked))
+}
+
+async fn timeline(
+    State(app): State<App>,
+    Looked(view): Looked,
+    Query(asked): Query<pages::timeline::Asked>,
+) -> Html<String> {
+    let seen = app.fleet.look().await;
+    let runs = app.fleet.answer(&questions::of_a_day(&asked.until)).await;
+    html(pages::timeline::page(&view, &seen, &asked, &runs))
+}
+
+async fn job(
+    State(app): State<App>,
+    Looked(view): Looked,
+    Path(name): Path<String>,
+) -> Html<String> {
+    let seen = app.fleet.look_at(&name).await;
+    let jobs = seen.cron.value.iter().flat_map(|cron| &cron.jobs);
+    let job = jobs.into_iter().find(|job| *job.name == *name);
+    let ticks = job.and_then(|job| {
+        Some(cron::next_ticks(
+            &name,
+            &job.schedule,
+            &job.time_zone,
+            job.next?,
+            TICKS,
+        ))
+    });
+    html(pages::job::page(
+        &view,
+        &seen,
+        &name,
+        &ticks.unwrap_or_default(),
+    ))
+}
+
+async fn run(State(app): State<App>, Looked(view): Looked, Path(id): Path<String>) -> Html<String> {
+    app.fleet.look().await;
+    let run = questions::run(&app.fleet, &id).await;
+    let output = if view.show_data {
+        questions::output(&app.fleet, &id).await
+    } else {
+        Part::default()
+    };
+    html(pages::run::page(&view, &id, &run, &output))
+}
+
+async fn queue(
+    State(app): State<App>,
+    Looked(view): Looked,
+    Path(name): Path<String>,
+) -> Html<String> {
+    let seen = app.fleet.look().await;
+    let dead = app.fleet.answer(&questions::dead_of_queue(&name)).await;
+    html(pages::queue::page(&view, &seen, &name, &dead))
+}
+
+async fn locks(State(app): State<App>, Looked(view): Looked) -> Html<String> {
+    let seen = app.fleet.look().await;
+    html(pages::locks::page(&view, &seen))
+}
+
+async fn history(
+    State(app): State<App>,
+    Looked(view): Looked,
+    Query(asked): Query<pages::history::Asked>,
+) -> Html<String> {
+    let runs = app.fleet.answer(&of_a_page(&asked)).await;
+    html(pages::history::page(&view, &asked, &runs))
+}
+
+/// The question of a page of the history: its URL has the options of `dblock history`.
+fn of_a_page(asked: &pages::history::Asked) -> Words {
+    let mut words = Words::of(["history", "--json", "--limit=50"]);
+    let options = [
+        ("--result", &asked.result),
+        ("--on", &asked.on),
+        ("--since", &asked.since),
+        ("--until", &asked.until),
+        ("--after", &asked.after),
+    ];
+    for (option, value) in options.into_iter().filter(|(_, value)| !value.is_empty()) {
+        words = words.with(option, value);
+    }
+    if asked.name.is_empty() {
+        words
+    } else {
+        words.about(&asked.name)
+    }
+}
+
+async fn asset(Path(name): Path<String>, State(app): State<App>) -> Response {
+    match assets::find(&name) {
+        Some(asset) => ([(header::CONTENT_TYPE, asset.mime)], asset.content).into_response(),
+        None => nothing(State(app)).await,
+    }
+}
+
+async fn nothing(State(app): State<App>) -> Response {
+    let page = layout::message(&app.view, "Not found", "There is no such page.");
+    (StatusCode::NOT_FOUND, html(page)).into_response()
+}

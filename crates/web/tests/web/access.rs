@@ -1,0 +1,337 @@
+//! Who may look, and who may not.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use nix::sys::signal::Signal;
+
+use crate::harness::{Fleet, Response, Web, private, until};
+
+fn password(fleet: &Fleet) -> String {
+    private(&fleet.path("password"), "Grüße, 100% & more\n")
+}
+
+const TYPED: &str = "password=Gr%C3%BC%C3%9Fe%2C+100%25+%26+more";
+
+/// Logs in by the form, and returns the answer.
+fn log_in(web: &Web, to: &str, form: &str) -> Response {
+    web.post(&format!("/login{to}"), form)
+}
+
+#[test]
+fn the_token_lets_in_once_and_a_cookie_from_then_on() {
+    let fleet = Fleet::new();
+    let web = fleet.serve(&[]);
+    let token = web.url.split("?token=").nth(1).unwrap().to_owned();
+    assert!(
+        token.len() == 32 && token.bytes().all(|digit| digit.is_ascii_hexdigit()),
+        "{token}"
+    );
+    web.get("/")
+        .expect(403)
+        .has("Open the URL")
+        .lacks("No lock");
+    web.get("/?token=").expect(403);
+    web.get(&format!("/?token={}", "0".repeat(32))).expect(403);
+
+    let first = web
+        .get(&format!("/history?result=lost&token={token}"))
+        .expect(303);
+    assert_eq!(first.header("location"), Some("/history?result=lost"));
+    let cookie = first.header("set-cookie").unwrap();
+    for attribute in ["HttpOnly", "SameSite=Strict", "Path=/"] {
+        assert!(cookie.contains(attribute), "{cookie}");
+    }
+    assert!(
+        !cookie.contains("Secure") && !cookie.contains(&token),
+        "{cookie}"
+    );
+
+    let web = web.enter();
+    web.get("/").expect(200);
+    // Who has the cookie gets rid of the token, too.
+    assert_eq!(
+        web.get(web.first_path()).expect(303).header("location"),
+        Some("/")
+    );
+}
+
+#[test]
+fn a_cookie_of_another_name_or_value_is_none() {
+    let fleet = Fleet::new();
+    let web = fleet.serve(&[]).enter();
+    let (name, value) = web.cookie.split_once('=').unwrap();
+    let wrong = [
+        format!("{name}={}", &value[1..]),
+        format!("x{name}={value}"),
+        format!("{name}="),
+    ];
+    for cookie in wrong {
+        web.send("GET", "/", &[("Cookie", &cookie)], "").expect(403);
+    }
+    let among_others = format!("a=b; {name}={value}; c=d");
+    web.send("GET", "/", &[("Cookie", &among_others)], "")
+        .expect(200);
+}
+
+#[test]
+fn every_answer_says_how_it_may_be_used() {
+    let fleet = Fleet::new();
+    let web = fleet.serve(&[]).enter();
+    for (path, status) in [
+        ("/", 200),
+        ("/nowhere", 404),
+        ("/jobs/none", 200),
+        ("/actions/pause", 403),
+    ] {
+        let answer = web.get(path).expect(status);
+        let policy = answer.header("content-security-policy").unwrap();
+        assert!(
+            policy.starts_with("default-src 'none';") && policy.contains("frame-ancestors 'none'"),
+            "{policy}"
+        );
+        assert!(
+            !policy.contains("unsafe") && !policy.contains('*'),
+            "{policy}"
+        );
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+        assert_eq!(answer.header("cache-control"), Some("no-store"));
+        assert_eq!(answer.header("referrer-policy"), Some("same-origin"));
+        assert!(
+            !answer.body.contains(" style=") && !answer.body.contains("<style"),
+            "{path}"
+        );
+        assert!(
+            !answer.body.contains(" onclick") && !answer.body.contains("<script>"),
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn what_has_a_hash_in_its_name_is_kept_and_needs_no_token() {
+    let fleet = Fleet::new();
+    let web = fleet.serve(&[]).enter();
+    let page = web.get("/").expect(200);
+    let style = page
+        .body
+        .split("href=\"")
+        .find(|part| part.starts_with("/assets/style"))
+        .expect("a style sheet");
+    let style = style.split('"').next().unwrap();
+    let answer = web.send("GET", style, &[("Cookie", "")], "").expect(200);
+    assert!(
+        answer
+            .header("cache-control")
+            .unwrap()
+            .contains("immutable")
+    );
+    assert_eq!(
+        answer.header("content-type"),
+        Some("text/css; charset=utf-8")
+    );
+    let none = web.get("/assets/style.0000000000.css").expect(404);
+    assert_eq!(none.header("cache-control"), Some("no-store"));
+}
+
+#[test]
+fn a_name_that_is_not_this_servers_is_refused() {
+    let fleet = Fleet::new();
+    let web = fleet
+        .serve(&["--host-name", "fleet.example,Other.Example"])
+        .enter();
+    for host in [
+        "localhost:80",
+        "127.0.0.1",
+        "fleet.example",
+        "other.example:8443",
+    ] {
+        web.send("GET", "/", &[("Host", host)], "").expect(200);
+    }
+    for host in [
+        "evil.example",
+        "fleet.example.evil",
+        "127.0.0.1.evil.example:8080",
+    ] {
+        web.send("GET", "/", &[("Host", host)], "")
+            .expect(403)
+            .has("--host-name");
+    }
+    web.send("GET", "/", &[("Host", "<script>")], "")
+        .expect(403)
+        .lacks("<script>");
+    let without = web.request("GET", "/", &[("Host", "")], "");
+    assert_eq!(Response::of(&web.raw(without.as_bytes())).status, 403);
+    let twice = web.request("GET", "/", &[("Host", "localhost\r\nHost: localhost")], "");
+    assert_eq!(Response::of(&web.raw(twice.as_bytes())).status, 403);
+}
+
+#[test]
+fn a_form_that_another_server_sends_is_refused() {
+    let fleet = Fleet::new();
+    let web = fleet.serve(&["--allow-actions"]).enter();
+    let own = format!("http://{}", web.address());
+    let send = |headers: &[(&str, &str)]| {
+        let headers = [
+            headers,
+            &[("Content-Type", "application/x-www-form-urlencoded")],
+        ]
+        .concat();
+        web.send("POST", "/actions/pause", &headers, "job=report")
+            .status
+    };
+    for wrong in [
+        &[][..],
+        &[("Origin", "null")],
+        &[("Origin", "http://evil.example")],
+        &[("Origin", &*own), ("Sec-Fetch-Site", "cross-site")],
+        &[("Sec-Fetch-Site", "same-site")],
+        &[("Sec-Fetch-Site", "none")],
+    ] {
+        assert_eq!(send(wrong), 403, "{wrong:?}");
+    }
+    assert_eq!(fleet.asked(&["cron", "pause"]), 0);
+    assert_eq!(
+        send(&[("Origin", &own), ("Sec-Fetch-Site", "same-origin")]),
+        200
+    );
+    assert_eq!(fleet.asked(&["cron", "pause"]), 1);
+}
+
+#[test]
+fn the_password_is_asked_for_and_lets_in() {
+    let fleet = Fleet::new();
+    let mut web = fleet.serve(&["--password-file", &password(&fleet)]);
+    assert_eq!(web.first_path(), "/");
+    let asked = web.get("/history?result=lost").expect(303);
+    let login = asked.header("location").unwrap().to_owned();
+    web.get(&login).expect(200).has("type=\"password\"");
+    // The script is not sent to another page.
+    web.send("GET", "/", &[("X-Dblock-Main", "1")], "")
+        .expect(403);
+
+    log_in(&web, "", "password=wrong")
+        .expect(403)
+        .has("not the password");
+    log_in(&web, "", "password=").expect(403);
+    log_in(&web, "", "other=x").expect(422);
+    let right = web.post(&login, TYPED).expect(303);
+    assert_eq!(right.header("location"), Some("/history?result=lost"));
+    web.cookie = right
+        .header("set-cookie")
+        .unwrap()
+        .split(';')
+        .next()
+        .unwrap()
+        .to_owned();
+    web.get("/").expect(200);
+    let (code, said) = web.end(Signal::SIGTERM);
+    assert!(
+        code == Some(0) && said.contains("wrong password") && !said.contains("100%"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_login_leads_to_no_other_server() {
+    let fleet = Fleet::new();
+    let web = fleet.serve(&["--password-file", &password(&fleet)]);
+    for to in [
+        "?to=//evil.example",
+        "?to=https://evil.example/",
+        "?to=/%5Cevil.example",
+        "?to=%0d%0aX-Evil:%201",
+    ] {
+        let answer = log_in(&web, to, TYPED).expect(303);
+        let location = answer.header("location").unwrap();
+        assert!(
+            location.starts_with('/') && !location.starts_with("//") && !location.contains('\\'),
+            "{location}"
+        );
+        assert_eq!(answer.header("x-evil"), None);
+    }
+}
+
+#[test]
+fn whoever_guesses_the_password_is_slowed() {
+    let fleet = Fleet::new();
+    let web = fleet.serve(&["--password-file", &password(&fleet)]);
+    let start = std::time::Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| log_in(&web, "", "password=guess").expect(403));
+        }
+    });
+    assert!(
+        start.elapsed().as_secs_f64() >= 1.9,
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+#[test]
+fn a_new_password_is_read_at_sighup_and_ends_what_was_let_in() {
+    let fleet = Fleet::new();
+    let mut web = fleet.serve(&["--password-file", &password(&fleet)]);
+    let first = log_in(&web, "", TYPED).expect(303);
+    web.cookie = first
+        .header("set-cookie")
+        .unwrap()
+        .split(';')
+        .next()
+        .unwrap()
+        .to_owned();
+    web.get("/").expect(200);
+    private(&fleet.path("password"), "new\n");
+    web.signal(Signal::SIGHUP);
+    until("the cookie is void", || web.get("/").status == 303);
+    log_in(&web, "", "password=new").expect(303);
+}
+
+#[test]
+fn a_proxy_that_does_the_tls_makes_the_cookie_secure() {
+    let fleet = Fleet::new();
+    let web = fleet.serve(&[
+        "--behind-proxy",
+        "--host-name",
+        "fleet.example",
+        "--password-file",
+        &password(&fleet),
+    ]);
+    let headers = [
+        ("Host", "fleet.example"),
+        ("Origin", "https://fleet.example"),
+        ("Content-Type", "application/x-www-form-urlencoded"),
+    ];
+    let answer = web.send("POST", "/login", &headers, TYPED).expect(303);
+    assert!(
+        answer.header("set-cookie").unwrap().contains("; Secure"),
+        "{answer:?}"
+    );
+}
+
+#[test]
+fn a_password_that_others_can_read_is_not_used() {
+    let fleet = Fleet::new();
+    let file = password(&fleet);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    let output = crate::harness::output(&mut fleet.command(&[
+        "--listen",
+        "127.0.0.1:0",
+        "--password-file",
+        &file,
+    ]));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.code() == Some(78) && said.contains("chmod 600"),
+        "{said}"
+    );
+    private(&fleet.path("password"), "\nsecond line\n");
+    let output = crate::harness::output(&mut fleet.command(&[
+        "--listen",
+        "127.0.0.1:0",
+        "--password-file",
+        &file,
+    ]));
+    assert_eq!(output.status.code(), Some(78));
+}

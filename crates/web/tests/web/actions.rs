@@ -1,0 +1,228 @@
+//! What may be done, and what is run for it: nothing without --allow-actions, and nothing by GET.
+
+use crate::harness::Fleet;
+
+/// A name with everything that means something to a shell, a URL, or HTML.
+const NAME: &str = r#"-a/b%41 <i>"ü' $(x);&"#;
+const ENCODED: &str = "-a%2Fb%2541%20%3Ci%3E%22%C3%BC%27%20%24%28x%29%3B%26";
+
+/// The arguments of the calls that were no questions.
+fn done(fleet: &Fleet) -> Vec<Vec<String>> {
+    let mut calls = fleet.calls();
+    calls.retain(|call| call[0] == "VIA=web");
+    calls.into_iter().map(|call| call[1..].to_vec()).collect()
+}
+
+const KINDS: [(&str, &str, &[&str]); 8] = [
+    ("pause", "job", &["cron", "pause", "--", NAME]),
+    ("resume", "job", &["cron", "resume", "--", NAME]),
+    ("trigger", "job", &["cron", "trigger", "--", NAME]),
+    ("pause", "queue", &["queue", "pause", "--", NAME]),
+    ("resume", "queue", &["queue", "resume", "--", NAME]),
+    ("retry", "queue", &["queue", "retry", "--dead", "--", NAME]),
+    ("retry", "id=7&queue", &["queue", "retry", "--", NAME, "7"]),
+    (
+        "cancel",
+        "id=7%2C8&queue",
+        &["queue", "cancel", "--", NAME, "7", "8"],
+    ),
+];
+
+fn with_queue(fleet: &Fleet) {
+    let name = serde_json_string(NAME);
+    fleet.answers(
+        "queue-status",
+        &format!(
+            r#"{{"server":"db1:3306","queues":[{{"name":{name},"paused_since":null,"deleting_since":null,"due":1,"delayed":0,"running":0,
+            "dead":10000,"incomplete":["dead"],"oldest_due_seconds":1,"done_per_minute":0,"failed_per_minute":0,"workers":[{{"id":1,"host":"web7",
+            "pid":5,"user":"u","program":"p","max_commands":1,"running":0,"started":"2026-11-26T12:00:00.000Z",
+            "renewed":"2026-11-26T12:00:00.000Z","alive":true}}]}}]}}"#
+        ),
+    );
+}
+
+fn serde_json_string(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\""))
+}
+
+#[test]
+fn each_action_is_asked_for_by_get_and_done_by_post_as_its_command() {
+    let fleet = Fleet::new();
+    with_queue(&fleet);
+    let web = fleet
+        .serve(&["--allow-actions", "--url", "mysql://u:secret@db/"])
+        .enter();
+    for (kind, object, expected) in KINDS {
+        let before = done(&fleet).len();
+        let object = format!("{object}={ENCODED}");
+        let page = web.get(&format!("/actions/{kind}?{object}")).expect(200);
+        let page = page
+            .has("method=\"post\"")
+            .has("&lt;i&gt;&quot;ü")
+            .lacks("<i>")
+            .lacks("secret");
+        page.has("dblock ");
+        assert_eq!(done(&fleet).len(), before, "{kind} by GET");
+        let answer = web.post(&format!("/actions/{kind}"), &object).expect(200);
+        answer
+            .has("exit code 0")
+            .has("done: ")
+            .lacks("<i>")
+            .lacks("secret");
+        let mut words = done(&fleet).pop().expect("a call");
+        words.retain(|word| word != "--url=mysql://u:secret@db/");
+        assert_eq!(
+            (done(&fleet).len(), &*words),
+            (
+                before + 1,
+                &*expected
+                    .iter()
+                    .map(|word| (*word).to_owned())
+                    .collect::<Vec<_>>()
+            )
+        );
+    }
+}
+
+#[test]
+fn nothing_is_done_without_the_option() {
+    let fleet = Fleet::new();
+    let web = fleet.serve(&[]).enter();
+    for (kind, object, _) in KINDS {
+        let object = format!("{object}={ENCODED}");
+        web.get(&format!("/actions/{kind}?{object}"))
+            .expect(403)
+            .has("--allow-actions");
+        web.post(&format!("/actions/{kind}"), &object).expect(403);
+    }
+    assert_eq!(done(&fleet), Vec::<Vec<String>>::new());
+}
+
+#[test]
+fn what_says_not_what_to_do_to_what_does_nothing() {
+    let fleet = Fleet::new();
+    let web = fleet.serve(&["--allow-actions"]).enter();
+    for (kind, object) in [
+        ("delete", "queue=x"),
+        ("pause", ""),
+        ("pause", "job="),
+        ("pause", "job=x&queue=y"),
+        ("trigger", "queue=x"),
+        ("retry", "queue=x&id=1%3B2"),
+        ("retry", "queue=x&id=--dead"),
+        ("cancel", "queue=x&id=-1"),
+        ("kill", "lock=x&slot=-1"),
+    ] {
+        web.get(&format!("/actions/{kind}?{object}")).expect(400);
+        web.post(&format!("/actions/{kind}"), object).expect(400);
+    }
+    assert_eq!(done(&fleet), Vec::<Vec<String>>::new());
+}
+
+#[test]
+fn how_many_are_concerned_is_counted_before() {
+    let fleet = Fleet::new();
+    with_queue(&fleet);
+    let jobs: Vec<_> = (1..=3)
+        .map(|id| {
+            format!(
+                r#"{{"id":{id},"state":"dead","priority":0,"due_at":null,"state_since":null,"attempt":1,"key":"secret key","host":null,
+                "pid":null,"canceled":false,"last_error":"secret error"}}"#
+            )
+        })
+        .collect();
+    fleet.answers(
+        "queue-list",
+        &format!(
+            r#"{{"server":"db1","queue":"x","jobs":[{}]}}"#,
+            jobs.join(",")
+        ),
+    );
+    let web = fleet.serve(&["--allow-actions"]).enter();
+    let object = format!("queue={ENCODED}");
+    web.get(&format!("/actions/retry?{object}"))
+        .expect(200)
+        .has("10000+ dead jobs")
+        .has("web7");
+    let page = web
+        .get(&format!("/actions/cancel?{object}"))
+        .expect(200)
+        .has("the 3 dead jobs of 10000+");
+    page.has("value=\"1,2,3\"").lacks("secret");
+    // Without the numbers nobody was asked about these.
+    web.post("/actions/cancel", &object).expect(409);
+    assert_eq!(done(&fleet), Vec::<Vec<String>>::new());
+    web.post("/actions/cancel", &format!("{object}&id=1%2C2%2C3"))
+        .expect(200);
+    assert_eq!(
+        done(&fleet),
+        [["queue", "cancel", "--", NAME, "1", "2", "3"]]
+    );
+}
+
+fn held_by(host: &str) -> String {
+    format!(
+        r#"{{"server":"db1:3306","not_visible":[],"locks":[{{"name":"backup","killed_by":[],"waiters":[],"holders":[{{"connection":5,
+        "address":"u@{host}:1","client":"dblock","host":"{host}","pid":77,"program":"rsync","user":"root","started":null,"slot":2,"dblock":true,
+        "since":null,"held_seconds":5,"idle_seconds":null,"durable":false,"kind":null,"fence":null,"owner":null,"expires_in_seconds":null,
+        "expired":false}}]}}]}}"#
+    )
+}
+
+#[test]
+fn the_holder_that_was_shown_is_killed_and_no_other() {
+    let fleet = Fleet::new();
+    fleet.answers("status", &held_by("web1"));
+    let web = fleet.serve(&["--allow-actions", "--refresh", "1s"]).enter();
+    let page = web
+        .get("/actions/kill?lock=backup&slot=2")
+        .expect(200)
+        .has("on host web1")
+        .has("pid 77")
+        .has("rsync");
+    let holder = page
+        .body
+        .split("name=\"holder\" value=\"")
+        .nth(1)
+        .unwrap()
+        .split('"')
+        .next()
+        .unwrap()
+        .to_owned();
+    let form = format!(
+        "lock=backup&slot=2&holder={}",
+        holder
+            .replace(' ', "+")
+            .replace(',', "%2C")
+            .replace('@', "%40")
+            .replace(':', "%3A")
+    );
+
+    web.post("/actions/kill", "lock=backup&slot=2").expect(409);
+    fleet.answers("status", &held_by("web2"));
+    crate::harness::until("the other holder is known", || {
+        web.post("/actions/kill", &form).status == 409
+    });
+    assert_eq!(done(&fleet), Vec::<Vec<String>>::new());
+    fleet.answers("status", &held_by("web1"));
+    crate::harness::until("it is killed", || {
+        web.post("/actions/kill", &form).status == 200
+    });
+    assert_eq!(done(&fleet), [["kill", "--wait=30s", "--", "backup#2"]]);
+    fleet.answers("status", r#"{"server":"db1:3306","locks":[{"name":"backup","killed_by":[],"waiters":[],"holders":[]}],"not_visible":[]}"#);
+    crate::harness::until("nobody holds it", || {
+        web.get("/actions/kill?lock=backup&slot=2").status == 409
+    });
+}
+
+#[test]
+fn what_failed_is_said_with_its_line_and_its_code() {
+    let fleet = Fleet::new();
+    fleet.write("refuse", "dblock: no job is called <b>report</b>\n");
+    let web = fleet.serve(&["--allow-actions"]).enter();
+    let answer = web.post("/actions/pause", "job=report").expect(200);
+    answer
+        .has("no job is called &lt;b&gt;report")
+        .has("exit code 78")
+        .lacks("Done.");
+}

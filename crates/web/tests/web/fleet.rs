@@ -1,0 +1,234 @@
+//! The fleet is asked by one, for all who look, and not when nobody does.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::harness::{Fleet, until};
+
+const JOB: &str = r#"{"name":"NAME","schedule":"0 3 * * *","time_zone":"UTC","next":"2026-11-27T03:00:00.000Z","in_no_file":false,
+"late_seconds":null,"paused_since":null,"triggered":null,"seen":null,"changed_by":"web1","under_way":[],"last":null}"#;
+
+fn crontab(names: &[&str]) -> String {
+    let jobs: Vec<_> = names.iter().map(|name| JOB.replace("NAME", name)).collect();
+    format!(
+        r#"{{"server":"db1:3306","now":"2026-11-26T12:00:00.000Z","jobs":[{}],"daemons":[]}}"#,
+        jobs.join(",")
+    )
+}
+
+#[test]
+fn nobody_is_asked_before_somebody_looks_nor_after() {
+    let fleet = Fleet::new();
+    let web = fleet.serve(&["--refresh", "1s"]).enter();
+    let calls = || {
+        fleet
+            .calls()
+            .iter()
+            .filter(|call| call[1] != "config")
+            .count()
+    };
+    assert_eq!(calls(), 0);
+    web.get("/").expect(200);
+    assert!(calls() >= 4, "{:?}", fleet.calls());
+    // Once it has stopped, it has stopped: two looks at the number, three refreshes apart.
+    until("nobody is asked any more", || {
+        let before = calls();
+        std::thread::sleep(Duration::from_secs(4));
+        before == calls()
+    });
+    let before = calls();
+    until("somebody looks, and it goes on", || {
+        web.get("/").expect(200);
+        calls() > before
+    });
+}
+
+#[test]
+fn twenty_who_look_ask_no_more_than_one() {
+    let fleet = Fleet::new();
+    let web = fleet.serve(&["--refresh", "5s"]).enter();
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| {
+                for page in ["/", "/locks", "/history", "/queues/mail", "/jobs/report"] {
+                    web.get(page).expect(200);
+                }
+            });
+        }
+    });
+    let refreshes = start.elapsed().as_secs() as usize / 5 + 1;
+    assert!(fleet.asked(&["status"]) <= refreshes, "{:?}", fleet.calls());
+    // The poller, the page of the history, and the page of the job.
+    assert!(
+        fleet.asked(&["history"]) <= 6 * refreshes,
+        "{:?}",
+        fleet.calls()
+    );
+    assert!(
+        fleet.asked(&["queue", "list"]) <= refreshes,
+        "{:?}",
+        fleet.calls()
+    );
+}
+
+#[test]
+fn a_page_shows_what_is_new_without_being_opened_anew() {
+    let fleet = Fleet::new();
+    let web = fleet.serve(&["--refresh", "1s"]).enter();
+    web.get("/").expect(200).lacks("nightly");
+    fleet.answers("cron-list", &crontab(&["nightly"]));
+    until("the job is shown", || {
+        web.get("/").expect(200).body.contains("nightly")
+    });
+    let main = web
+        .send("GET", "/", &[("X-Dblock-Main", "1")], "")
+        .expect(200);
+    assert!(
+        main.body.contains("nightly") && !main.body.contains("<html"),
+        "{main:?}"
+    );
+}
+
+#[test]
+fn where_the_server_is_away_the_last_state_stays_with_the_line_that_says_why() {
+    let fleet = Fleet::new();
+    fleet.answers("cron-list", &crontab(&["nightly"]));
+    let web = fleet.serve(&["--refresh", "1s"]).enter();
+    web.get("/").expect(200).has("nightly");
+    fleet.write(
+        "away",
+        "dblock: warning\ndblock: cannot reach db1:3306: <b>Connection refused</b>\n",
+    );
+    until("it is said", || {
+        web.get("/")
+            .expect(200)
+            .body
+            .contains("cannot reach db1:3306")
+    });
+    web.get("/")
+        .expect(200)
+        .has("nightly")
+        .has("&lt;b&gt;Connection refused")
+        .lacks("<b>Connection");
+    fleet.remove("away");
+    until("it is back", || {
+        !web.get("/").expect(200).body.contains("cannot reach")
+    });
+}
+
+#[test]
+fn the_first_look_waits_for_a_moment_alone() {
+    let fleet = Fleet::new();
+    fleet.write("hang", "");
+    let web = fleet.serve(&["--refresh", "1s"]).enter();
+    let start = Instant::now();
+    web.get("/").expect(200);
+    assert!(
+        start.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+#[test]
+fn a_dblock_that_hangs_is_killed_and_said_to_be() {
+    let fleet = Fleet::new();
+    fleet.write("hang", "");
+    let web = fleet.serve(&["--refresh", "1s"]).enter();
+    until("it is said", || {
+        web.get("/").expect(200).body.contains("took longer than")
+    });
+    let hanging = fs::read_to_string(fleet.path("hanging")).unwrap();
+    let first: i32 = hanging.lines().next().unwrap().parse().unwrap();
+    until("it is gone", || kill(Pid::from_raw(first), None).is_err());
+    fleet.remove("hang");
+    until("it is asked again", || {
+        !web.get("/").expect(200).body.contains("took longer than")
+    });
+}
+
+#[test]
+fn a_dblock_that_hangs_ends_with_the_page() {
+    let fleet = Fleet::new();
+    fleet.write("hang", "");
+    let web = fleet.serve(&[]).enter();
+    web.get("/").expect(200);
+    until("one hangs", || fleet.path("hanging").exists());
+    assert_eq!(web.end(Signal::SIGTERM).0, Some(0));
+    let hanging = fs::read_to_string(fleet.path("hanging")).unwrap();
+    for pid in hanging.lines() {
+        let pid = Pid::from_raw(pid.parse().unwrap());
+        until("it is gone", || kill(pid, None).is_err());
+    }
+}
+
+#[test]
+fn what_is_no_answer_is_said_to_be_none() {
+    let fleet = Fleet::new();
+    fleet.answers("status", "{\"server\": 1}");
+    let web = fleet.serve(&["--refresh", "1s"]).enter();
+    until("it is said", || {
+        web.get("/").expect(200).body.contains("not understood")
+    });
+}
+
+#[test]
+fn a_page_of_the_history_asks_what_its_url_says() {
+    let fleet = Fleet::new();
+    let web = fleet.serve(&[]).enter();
+    web.get("/history?name=-x%20%C3%BC&result=lost&on=web1&since=2h&until=&after=")
+        .expect(200);
+    let calls = fleet.calls();
+    let asked = calls
+        .iter()
+        .find(|call| call.contains(&"--limit=50".to_owned()))
+        .expect("a page");
+    let expected = [
+        "history",
+        "--json",
+        "--limit=50",
+        "--result=lost",
+        "--on=web1",
+        "--since=2h",
+        "--",
+        "-x ü",
+    ];
+    assert_eq!(asked[1..], expected);
+}
+
+#[test]
+fn output_is_asked_for_with_show_data_alone() {
+    let fleet = Fleet::new();
+    fleet.write("output", "<script>alert(1)</script>\n");
+    let id = "0123456789abcdef0123456789abcdef";
+    let run = format!(
+        r#"{{"run":"{id}","name":"x","slot":0,"slot_name":null,"fence":1,"tick":null,"attempt":1,"host":"web1","pid":1,"user":"u","program":"p",
+        "connection":null,"requested":"2026-11-26T12:00:00.000Z","acquired":null,"started":null,"ended":null,"waited_seconds":null,
+        "ran_seconds":null,"outcome":"running","exit_code":null,"signal":null,"message":null,"has_output":true}}"#
+    );
+    fleet.answers(
+        "history",
+        &format!(r#"{{"server":"db1","cursor":null,"runs":[{run}]}}"#),
+    );
+    let web = fleet.serve(&[]).enter();
+    web.get(&format!("/runs/{id}"))
+        .expect(200)
+        .lacks("alert(1)");
+    assert_eq!(
+        (
+            fleet.asked(&["output"]),
+            fleet.asked(&["history", "--json", &format!("--run={id}")])
+        ),
+        (0, 1)
+    );
+    let web = fleet.serve(&["--show-data"]).enter();
+    web.get(&format!("/runs/{id}"))
+        .expect(200)
+        .has("&lt;script&gt;alert(1)")
+        .lacks("<script>alert");
+    assert_eq!(fleet.asked(&["output", "--", id]), 1);
+}

@@ -1,0 +1,395 @@
+//! A dblock-web, a dblock that it runs, and a client that sends exactly what it is told.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+/// How long anything may take, on however slow a machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Answers by files, and writes down what it is asked: a line for each call, with a unit separator behind each argument.
+const DBLOCK: &str = r#"#!/bin/sh
+folder=$(dirname "$0")
+{ printf 'VIA=%s\037' "$DBLOCK_VIA"; printf '%s\037' "$@"; echo; } >>"$folder/calls"
+if [ "$1" = config ]; then if [ -e "$folder/unfit" ]; then cat "$folder/unfit" >&2; exit 78; fi; exit 0; fi
+if [ -e "$folder/hang" ]; then echo $$ >>"$folder/hanging"; exec sleep 1000; fi
+if [ -e "$folder/away" ]; then cat "$folder/away" >&2; exit 69; fi
+case $1 in
+status) answer=status ;;
+history) answer=history ;;
+output) cat "$folder/output" && exit 0; echo 'dblock: no output is kept' >&2; exit 75 ;;
+*) answer=$1-$2 ;;
+esac
+if [ -e "$folder/$answer.json" ]; then cat "$folder/$answer.json"; exit 0; fi
+if [ -e "$folder/refuse" ]; then cat "$folder/refuse" >&2; exit 78; fi
+echo "done: $1 $2"
+"#;
+
+const EMPTY: [(&str, &str); 4] = [
+    (
+        "status",
+        r#"{"server":"db1:3306","locks":[],"not_visible":[]}"#,
+    ),
+    (
+        "cron-list",
+        r#"{"server":"db1:3306","now":"2026-11-26T12:00:00.000Z","jobs":[],"daemons":[]}"#,
+    ),
+    ("queue-status", r#"{"server":"db1:3306","queues":[]}"#),
+    (
+        "history",
+        r#"{"server":"db1:3306","cursor":null,"runs":[]}"#,
+    ),
+];
+
+/// A folder with a dblock that answers that there is nothing.
+pub struct Fleet(TempDir);
+
+impl Fleet {
+    /// A new one.
+    pub fn new() -> Self {
+        let fleet = Self(tempfile::tempdir().unwrap());
+        fs::write(fleet.path("dblock"), DBLOCK).unwrap();
+        fs::set_permissions(fleet.path("dblock"), fs::Permissions::from_mode(0o755)).unwrap();
+        for (question, answer) in EMPTY {
+            fleet.answers(question, answer);
+        }
+        fleet
+    }
+
+    /// A file in the folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// What it answers to `status`, `cron-list`, `queue-status`, `queue-list` or `history` from now on: all of it at once.
+    pub fn answers(&self, question: &str, answer: &str) {
+        self.write(&format!("{question}.json"), answer);
+    }
+
+    /// Writes a file in the folder, in one step.
+    pub fn write(&self, name: &str, text: &str) {
+        fs::write(self.path("new"), text).unwrap();
+        fs::rename(self.path("new"), self.path(name)).unwrap();
+    }
+
+    /// Removes one.
+    pub fn remove(&self, name: &str) {
+        fs::remove_file(self.path(name)).unwrap();
+    }
+
+    /// What it was asked so far: the arguments of each call, the first of which is `VIA=` and the variable.
+    pub fn calls(&self) -> Vec<Vec<String>> {
+        let calls = fs::read_to_string(self.path("calls")).unwrap_or_default();
+        let words = |line: &str| line.split_terminator('\u{1f}').map(str::to_owned).collect();
+        calls.lines().map(words).collect()
+    }
+
+    /// How often it was asked something that begins so.
+    pub fn asked(&self, words: &[&str]) -> usize {
+        let calls = self.calls();
+        calls
+            .iter()
+            .filter(|call| {
+                call.iter()
+                    .skip(1)
+                    .zip(words)
+                    .filter(|(a, b)| a == *b)
+                    .count()
+                    == words.len()
+            })
+            .count()
+    }
+
+    /// A dblock-web for it, with these arguments.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = program(&["--dblock"]);
+        command.arg(self.path("dblock")).args(args);
+        command
+    }
+
+    /// Starts it on a free port.
+    pub fn serve(&self, args: &[&str]) -> Web {
+        self.start(&[&["--listen", "127.0.0.1:0"], args].concat())
+    }
+
+    /// Starts it.
+    pub fn start(&self, args: &[&str]) -> Web {
+        let mut command = self.command(args);
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        stdout.read_line(&mut line).unwrap();
+        if line.is_empty() {
+            let mut said = String::new();
+            child
+                .stderr
+                .take()
+                .unwrap()
+                .read_to_string(&mut said)
+                .unwrap();
+            panic!("{args:?}: {said}");
+        }
+        Web {
+            child,
+            url: line.trim().to_owned(),
+            cookie: String::new(),
+        }
+    }
+}
+
+/// A dblock-web with these arguments.
+pub fn program(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dblock-web"));
+    command
+        .args(args)
+        .env_remove("DBLOCK_VIA")
+        .stdin(Stdio::null());
+    command
+}
+
+/// A dblock-web that runs; killed at the end.
+pub struct Web {
+    child: Child,
+    /// Its first line.
+    pub url: String,
+    /// What is sent with each request.
+    pub cookie: String,
+}
+
+impl Web {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        let place = self
+            .url
+            .split("//")
+            .nth(1)
+            .unwrap()
+            .split('/')
+            .next()
+            .unwrap();
+        place.parse().unwrap()
+    }
+
+    /// What is behind the host in its URL.
+    pub fn first_path(&self) -> &str {
+        let behind = self.url.split("//").nth(1).unwrap();
+        &behind[behind.find('/').unwrap()..]
+    }
+
+    /// Opens the URL as a browser does, and keeps the cookie.
+    pub fn enter(mut self) -> Self {
+        let first = self.get(self.first_path());
+        assert_eq!(first.status, 303, "{first:?}");
+        let cookie = first.header("set-cookie").expect("a cookie");
+        self.cookie = cookie.split(';').next().unwrap().to_owned();
+        self
+    }
+
+    /// Its end by this signal: the exit code, and what it said on stderr.
+    pub fn end(mut self, signal: Signal) -> (Option<i32>, String) {
+        self.signal(signal);
+        let mut said = String::new();
+        self.child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut said)
+            .unwrap();
+        (self.child.wait().unwrap().code(), said)
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
+    }
+
+    /// The next line that it says on stderr.
+    pub fn says(&mut self) -> String {
+        let stderr = self.child.stderr.as_mut().unwrap();
+        let bytes = stderr.bytes().map(|byte| byte.unwrap());
+        String::from_utf8(bytes.take_while(|&byte| byte != b'\n').collect()).unwrap()
+    }
+
+    /// A connection.
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// Sends exactly this, and reads until it closes.
+    pub fn raw(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut stream = self.connect();
+        // It may have answered and closed before it has read everything.
+        let _ = stream.write_all(bytes);
+        read_all(&mut stream)
+    }
+
+    /// `GET`, with the cookie.
+    pub fn get(&self, path: &str) -> Response {
+        self.send("GET", path, &[], "")
+    }
+
+    /// A form of one of its own pages.
+    pub fn post(&self, path: &str, form: &str) -> Response {
+        let origin = format!("http://{}", self.address());
+        let headers = [
+            ("Origin", &*origin),
+            ("Content-Type", "application/x-www-form-urlencoded"),
+        ];
+        self.send("POST", path, &headers, form)
+    }
+
+    /// One request of a client that knows what it does. A header that is given replaces the one of this name.
+    pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
+        let text = self.request(method, path, headers, body);
+        Response::of(&self.raw(text.as_bytes()))
+    }
+
+    /// The text of it.
+    pub fn request(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> String {
+        let host = self.address().to_string();
+        let length = body.len().to_string();
+        let own = [
+            ("Host", &*host),
+            ("Cookie", &*self.cookie),
+            ("Connection", "close"),
+            ("Content-Length", &*length),
+        ];
+        let is_given = |name: &str| headers.iter().any(|(given, _)| *given == name);
+        let mut text = format!("{method} {path} HTTP/1.1\r\n");
+        for (name, value) in own
+            .iter()
+            .filter(|(name, _)| !is_given(name))
+            .chain(headers)
+        {
+            if !value.is_empty() {
+                let _ = write!(text, "{name}: {value}\r\n");
+            }
+        }
+        text + "\r\n" + body
+    }
+}
+
+impl Drop for Web {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Reads until the other side closes.
+pub fn read_all(stream: &mut impl Read) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut part = [0; 4096];
+    loop {
+        match stream.read(&mut part) {
+            Ok(0) => return bytes,
+            Ok(read) => bytes.extend(&part[..read]),
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return bytes,
+            Err(error) => panic!("{error} after {:?}", String::from_utf8_lossy(&bytes)),
+        }
+    }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Response {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: String,
+}
+
+impl Response {
+    /// What was received; status 0: nothing.
+    pub fn of(bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes);
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let mut lines = head.lines();
+        let status = lines
+            .next()
+            .and_then(|line| line.split(' ').nth(1)?.parse().ok())
+            .unwrap_or_default();
+        let headers = lines.filter_map(|line| line.split_once(": "));
+        Self {
+            status,
+            headers: headers
+                .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
+                .collect(),
+            body: body.to_owned(),
+        }
+    }
+
+    /// A header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// Fails unless it is this.
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{self:?}");
+        self
+    }
+
+    /// Fails unless the body has this.
+    #[track_caller]
+    pub fn has(self, text: &str) -> Self {
+        assert!(self.body.contains(text), "no {text:?} in {self:?}");
+        self
+    }
+
+    /// Fails if the body has this.
+    #[track_caller]
+    pub fn lacks(self, text: &str) -> Self {
+        assert!(!self.body.contains(text), "{text:?} is in {self:?}");
+        self
+    }
+}
+
+/// Waits until something is so.
+#[track_caller]
+pub fn until(what: &str, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "never: {what}");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+/// Runs a command to its end.
+pub fn output(command: &mut Command) -> Output {
+    command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"))
+}
+
+/// Writes a file that only this user can read.
+pub fn private(path: &Path, text: &str) -> String {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+    path.display().to_string()
+}

@@ -1,0 +1,192 @@
+//! Ports, sockets and TLS, and how it ends.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::process::Command;
+
+use nix::sys::signal::Signal;
+
+use crate::harness::{Fleet, Response, output, private, read_all, until};
+
+fn get(socket: &Path, host: &str) -> Response {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream
+        .write_all(
+            format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes(),
+        )
+        .unwrap();
+    Response::of(&read_all(&mut stream))
+}
+
+#[test]
+fn a_socket_is_this_users_alone_and_goes_at_the_end() {
+    let fleet = Fleet::new();
+    let socket = fleet.path("web.sock");
+    let web = fleet.start(&["--listen", &format!("unix:{}", socket.display())]);
+    assert_eq!(web.url, format!("unix:{}", socket.display()));
+    let metadata = fs::metadata(&socket).unwrap();
+    assert!(metadata.file_type().is_socket());
+    assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
+    get(&socket, "localhost").expect(200);
+    get(&socket, "evil.example").expect(403);
+    assert_eq!(web.end(Signal::SIGTERM).0, Some(0));
+    assert!(!socket.exists());
+}
+
+#[test]
+fn a_dead_socket_is_replaced_and_a_living_one_is_not() {
+    let fleet = Fleet::new();
+    let socket = fleet.path("web.sock");
+    let listen = format!("unix:{}", socket.display());
+    drop(UnixListener::bind(&socket).unwrap());
+    let web = fleet.start(&["--listen", &listen]);
+    get(&socket, "localhost").expect(200);
+    let second = output(&mut fleet.command(&["--listen", &listen]));
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert!(
+        second.status.code() == Some(71) && said.contains("another process"),
+        "{said}"
+    );
+    get(&socket, "localhost").expect(200);
+    drop(web);
+    fs::remove_file(&socket).unwrap();
+    fs::write(&socket, "data").unwrap();
+    assert_eq!(
+        output(&mut fleet.command(&["--listen", &listen]))
+            .status
+            .code(),
+        Some(71)
+    );
+    assert_eq!(fs::read_to_string(&socket).unwrap(), "data");
+}
+
+#[test]
+fn a_port_that_is_taken_is_an_error() {
+    let fleet = Fleet::new();
+    let web = fleet.serve(&[]);
+    let second = output(&mut fleet.command(&["--listen", &web.address().to_string()]));
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert!(
+        second.status.code() == Some(71) && said.contains("cannot listen on 127.0.0.1:"),
+        "{said}"
+    );
+}
+
+#[test]
+fn it_ends_with_0_by_sigterm_and_sigint_also_while_somebody_looks() {
+    let fleet = Fleet::new();
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let web = fleet.serve(&[]).enter();
+        let _idle = web.connect();
+        web.get("/").expect(200);
+        assert_eq!(web.end(signal), (Some(0), String::new()));
+    }
+}
+
+/// A certificate for 127.0.0.1, made by openssl.
+fn certificate(fleet: &Fleet, name: &str) -> [String; 2] {
+    let [certificate, key] =
+        ["crt", "key"].map(|end| fleet.path(&format!("{name}.{end}")).display().to_string());
+    let made = output(
+        Command::new("openssl")
+            .args([
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:prime256v1",
+                "-nodes",
+            ])
+            .args([
+                "-subj",
+                "/CN=127.0.0.1",
+                "-addext",
+                "subjectAltName=IP:127.0.0.1",
+                "-days",
+                "2",
+                "-out",
+                &certificate,
+                "-keyout",
+                &key,
+            ]),
+    );
+    assert!(made.status.success(), "{made:?}");
+    [certificate, key]
+}
+
+fn curl(args: &[&str]) -> (Option<i32>, String) {
+    let output = output(
+        Command::new("curl")
+            .args([
+                "--silent",
+                "--show-error",
+                "--max-time",
+                "60",
+                "--noproxy",
+                "*",
+            ])
+            .args(args),
+    );
+    (
+        output.status.code(),
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned(),
+    )
+}
+
+#[test]
+fn tls_serves_the_page_and_what_speaks_none_is_closed() {
+    let fleet = Fleet::new();
+    let [certificate, key] = certificate(&fleet, "page");
+    let web = fleet.serve(&["--tls-cert", &certificate, "--tls-key", &key]);
+    assert!(web.url.starts_with("https://127.0.0.1:"), "{}", web.url);
+    let (code, page) = curl(&["--cacert", &certificate, "--include", &web.url]);
+    assert!(
+        code == Some(0) && page.contains("303") && page.contains("; Secure"),
+        "{page}"
+    );
+    for version in ["--tls-max", "--tlsv1.3"] {
+        let version: &[&str] = if version == "--tls-max" {
+            &["--tls-max", "1.2"]
+        } else {
+            &["--tlsv1.3"]
+        };
+        assert_eq!(
+            curl(&[&["--cacert", &certificate, &web.url], version].concat()).0,
+            Some(0),
+            "{version:?}"
+        );
+    }
+    assert!(
+        !web.raw(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .starts_with(b"HTTP/")
+    );
+}
+
+#[test]
+fn a_new_certificate_is_read_at_sighup_and_a_bad_one_is_not_taken() {
+    let fleet = Fleet::new();
+    let [certificate_file, key_file] = certificate(&fleet, "page");
+    let mut web = fleet.serve(&["--tls-cert", &certificate_file, "--tls-key", &key_file]);
+    let [new, new_key] = certificate(&fleet, "new");
+    let old = fleet.path("old.crt").display().to_string();
+    fs::copy(&certificate_file, &old).unwrap();
+    assert!(curl(&["--cacert", &new, &web.url]).0 != Some(0));
+    // The certificate without its key.
+    fs::copy(&new, &certificate_file).unwrap();
+    web.signal(Signal::SIGHUP);
+    let said = web.says();
+    assert!(
+        said.starts_with("dblock: ") && said.contains("stays in force"),
+        "{said}"
+    );
+    assert!(curl(&["--cacert", &old, &web.url]).0 == Some(0));
+    private(Path::new(&key_file), &fs::read_to_string(&new_key).unwrap());
+    web.signal(Signal::SIGHUP);
+    until("the new certificate is in force", || {
+        curl(&["--cacert", &new, &web.url]).0 == Some(0)
+    });
+}
