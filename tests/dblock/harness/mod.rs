@@ -77,7 +77,7 @@ fn sharing() -> f64 {
     (average.max(running) / processors).max(1.0)
 }
 
-/// Makes the tests of a function `check` on the two MySQLs, or on the one that is named.
+/// Makes the tests of a function `check` on MariaDB and on MySQL, or on the one that is named.
 macro_rules! on_mysqls {
     () => {
         crate::harness::on_mysqls! { mariadb }
