@@ -1,4 +1,4 @@
-//! How many jobs of a queue are in which state, as one bar.
+//! How many jobs of a queue are still to be done, as one bar. Those that are dead are not: they are a number beside it.
 
 use maud::{Markup, html};
 
@@ -14,7 +14,6 @@ pub fn depth(queue: &Queue) -> Markup {
         ("running", queue.running),
         ("due", queue.due),
         ("delayed", queue.delayed),
-        ("dead", queue.dead),
     ];
     let sum: u64 = states.iter().map(|(_, jobs)| jobs).sum();
     let shares = states.map(|(state, jobs)| match jobs {

@@ -115,7 +115,7 @@ pub fn hidden(what: &str) -> Markup {
 
 /// A table that scrolls sideways in itself where it is too wide.
 pub fn scrolling(label: &str, table: &Markup) -> Markup {
-    html! { div.scroll role="region" tabindex="0" aria-label=(label) { (table) } }
+    html! { div.scroll role="group" tabindex="0" aria-label=(label) { (table) } }
 }
 
 /// The button of an action, which is a link to its page in between. Nothing where there are no actions.

@@ -38,7 +38,7 @@ pub fn page(view: &View, seen: &Seen, asked: &Asked) -> Markup {
             (answers::problems(seen, view.now))
         }
         @if !troubles.is_empty() {
-            section #wrong aria-label="What is wrong" { ul.troubles { @for trouble in &troubles { (trouble.item()) } } }
+            section #wrong aria-labelledby="wrong-title" { h2.unseen #wrong-title { "What is wrong" } ul.troubles { @for trouble in &troubles { (trouble.item()) } } }
         }
         (recovered(seen, now))
         (jobs(seen, asked, now))

@@ -86,7 +86,7 @@ fn numbers(queue: &Queue) -> Markup {
             (depth(queue))
             p.legend { (depth::words(queue)) }
             dl.figures {
-                @for state in ["due", "delayed", "running", "dead"] { div { dt { span.swatch.(state) {} (words::capital(state)) } dd { (queue.counted(state)) } } }
+                @for state in ["due", "delayed", "running", "dead"] { div { dt { @if state != "dead" { span.swatch.(state) {} } (words::capital(state)) } dd { (queue.counted(state)) } } }
                 div { dt { "Done a minute" } dd { (queue.done_per_minute) } }
                 div { dt { "Failed a minute" } dd { (queue.failed_per_minute) } }
             }

@@ -151,6 +151,7 @@ fn failed_job(job: &Job, seen: &Seen, now: Timestamp) -> Markup {
     let last = job.last.as_ref();
     let again = job.under_way.iter().find_map(|tick| tick.retry);
     html! {
+        span {
         (job_link(&job.name)) ": "
         @if let Some(last) = last {
             a href=(links::run(&last.run)) { (last.ending.words()) }
@@ -160,7 +161,9 @@ fn failed_job(job: &Job, seen: &Seen, now: Timestamp) -> Markup {
         }
         @if let Some(again) = again { "; it is tried again " (words::brief(again, now)) }
         @else if let Some(next) = job.next { "; next " (words::brief(next, now)) }
-        ". " (strip(runs_of(seen, &job.name)))
+        "."
+        }
+        (strip(runs_of(seen, &job.name)))
     }
 }
 
@@ -195,8 +198,8 @@ fn failed_elsewhere(seen: &Seen, now: Timestamp) -> Option<Trouble> {
     );
     let each = failed.iter().map(|(name, last)| {
         html! {
-            (job_link(name)) ": " a href=(links::run(&last.run)) { (last.ending.words()) }
-            (host(last.host.as_deref())) ", " (words::brief(last.at, now)) ". " (strip(runs_of(seen, name)))
+            span { (job_link(name)) ": " a href=(links::run(&last.run)) { (last.ending.words()) }
+            (host(last.host.as_deref())) ", " (words::brief(last.at, now)) "." } (strip(runs_of(seen, name)))
         }
     });
     Trouble::new(FAILED, what, "/history?result=failed", each)

@@ -1,0 +1,347 @@
+//! Every page in a real browser, as people use it: by keyboard, on a telephone, in the dark, without scripts, with a screen reader.
+
+mod driver;
+#[allow(dead_code, reason = "the other tests use all of it")]
+#[path = "../web/harness.rs"]
+mod harness;
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use driver::{Browser, ENTER, TAB};
+use harness::{Fleet, Web};
+
+/// The page of each kind, of the fleet in the fixtures; the run is one that failed.
+const PAGES: [&str; 10] = [
+    "/",
+    "/timeline",
+    "/timeline?by=job",
+    "/jobs/invoices",
+    "/runs/01a2185c2f3179d990179b24699585d2",
+    "/queues/mails",
+    "/locks",
+    "/history",
+    "/actions/pause?job=backup",
+    "/no-such-page",
+];
+
+/// How wide the narrowest telephone is, and a desk.
+const NARROW: u32 = 360;
+const WIDE: u32 = 1280;
+
+/// First paint, in milliseconds: far above what it takes, for a machine that has other things to do.
+const PAINTED: f64 = 3000.0;
+
+const FIXTURES: [(&str, &str); 5] = [
+    ("cron-list", include_str!("../fixtures/cron-list.json")),
+    ("history", include_str!("../fixtures/history.json")),
+    ("queue-list", include_str!("../fixtures/queue-list.json")),
+    (
+        "queue-status",
+        include_str!("../fixtures/queue-status.json"),
+    ),
+    ("status", include_str!("../fixtures/status.json")),
+];
+
+/// A fleet in which much is wrong, and the page that shows it, and may do all.
+fn a_fleet() -> (Fleet, Web) {
+    let fleet = Fleet::new();
+    for (question, answer) in FIXTURES {
+        fleet.answers(question, answer);
+    }
+    fleet.write("output", "reading 1200 orders\n<script>alert(1)</script>\n");
+    let web = fleet.serve(&["--allow-actions", "--show-data", "--refresh", "1s"]);
+    (fleet, web)
+}
+
+/// A browser that has opened the page as its first line says.
+fn a_browser(web: &Web) -> Browser {
+    let browser = Browser::new();
+    browser.open(&web.url);
+    browser
+}
+
+fn url(web: &Web, page: &str) -> String {
+    format!("http://{}{page}", web.address())
+}
+
+/// What axe-core finds in the page that is open, in a few words each.
+fn axe(browser: &Browser, script: &str) -> Vec<String> {
+    browser.run(script);
+    let found = browser.run_until_done(
+        "axe.run({ resultTypes: ['violations', 'incomplete'] }).then(found => done(found.violations.map(one => \
+         one.id + ': ' + one.help + ': ' + one.nodes.map(node => node.html.slice(0, 200)).join(' ')))).catch(error => done(['' + error]))",
+    );
+    let found = found.as_array().cloned().unwrap_or_default();
+    found
+        .iter()
+        .map(|one| one.as_str().unwrap_or_default().to_owned())
+        .collect()
+}
+
+#[test]
+fn axe_finds_nothing_in_any_page_and_none_is_wider_than_a_telephone() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let script = Command::new("script/axe")
+        .current_dir(root)
+        .output()
+        .unwrap();
+    assert!(
+        script.status.success(),
+        "{}",
+        String::from_utf8_lossy(&script.stderr)
+    );
+    let script = String::from_utf8(script.stdout).unwrap();
+    let (_fleet, web) = a_fleet();
+    let browser = a_browser(&web);
+    let mut wrong = Vec::new();
+    for page in PAGES {
+        for (scheme, width) in [("light", WIDE), ("dark", NARROW)] {
+            browser.prefer(scheme);
+            browser.resize(width, 800);
+            browser.open(&url(&web, page));
+            wrong.extend(
+                axe(&browser, &script)
+                    .into_iter()
+                    .map(|found| format!("{page}, {scheme}, {width}: {found}")),
+            );
+            let real = browser
+                .run("return document.documentElement.scrollWidth")
+                .as_u64()
+                .unwrap();
+            if real > width.into() {
+                wrong.push(format!(
+                    "{page}, {width}: it is {real} wide: {}",
+                    widest(&browser)
+                ));
+            }
+        }
+        // An answer of 404 is an error in the console, and meant.
+        let console = browser
+            .console()
+            .into_iter()
+            .filter(|line| page != "/no-such-page" || !line.contains("404"));
+        wrong.extend(console.map(|line| format!("{page}: {line}")));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The innermost elements that stand out of the window.
+fn widest(browser: &Browser) -> String {
+    browser.text(
+        "const out = [...document.querySelectorAll('body *')].filter(one => one.getBoundingClientRect().right > innerWidth + 1 && !one.closest('.scroll > *')); \
+         return out.slice(-5).map(one => one.outerHTML.slice(0, 120)).join(' ')",
+    )
+}
+
+#[test]
+fn the_keyboard_reaches_everything_and_shows_where_it_is() {
+    let (_fleet, web) = a_fleet();
+    let browser = a_browser(&web);
+    for page in PAGES {
+        browser.open(&url(&web, page));
+        // What can be clicked, by its words and place; the script's own changes do not count.
+        let names = "const name = one => one.nodeName + ' ' + (one.id || one.getAttribute('href') || one.getAttribute('name') || one.getAttribute('aria-label') || one.textContent);";
+        let all = browser.run(&format!(
+            "{names} return [...document.querySelectorAll('a, button, input:not([type=hidden]), select, [tabindex=\"0\"]')].map(name)"
+        ));
+        let all: BTreeSet<String> = all
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one.as_str().unwrap().to_owned())
+            .collect();
+        let mut reached = BTreeSet::new();
+        for _ in 0..400 {
+            browser.press(TAB);
+            let here = browser.run(&format!(
+                "{names} const here = document.activeElement; if (here === document.body) return null; \
+                 const style = getComputedStyle(here); \
+                 return [name(here), style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2]"
+            ));
+            let Some(name) = here[0].as_str() else { break };
+            assert_eq!(here[1], true, "{page}: the focus is seen on {name}");
+            if reached.len() >= all.len() && reached.contains(name) {
+                break;
+            }
+            reached.insert(name.to_owned());
+        }
+        let missed: Vec<&String> = all.difference(&reached).collect();
+        assert!(missed.is_empty(), "{page}: {missed:?}");
+    }
+}
+
+#[test]
+fn enter_follows_a_link_and_a_slash_goes_to_the_filter() {
+    let (_fleet, web) = a_fleet();
+    let browser = a_browser(&web);
+    browser.press(TAB);
+    assert_eq!(
+        browser.text("return document.activeElement.textContent"),
+        "Skip to the contents"
+    );
+    browser.press(ENTER);
+    assert_eq!(browser.text("return document.activeElement.id"), "main");
+    browser.press(TAB);
+    let first = browser.text("return document.activeElement.getAttribute('href')");
+    assert_eq!(first, "/jobs/sync-stock", "the first that is wrong");
+    browser.press(ENTER);
+    browser.until(
+        "the page of the job",
+        "return location.pathname === '/jobs/sync-stock' && document.readyState === 'complete'",
+    );
+    browser.open(&url(&web, "/"));
+    browser.press('/');
+    assert_eq!(browser.text("return document.activeElement.id"), "filter");
+    for letter in "inv".chars() {
+        browser.press(letter);
+    }
+    browser.press(ENTER);
+    browser.until("the jobs that are found", "return location.search === '?find=inv' && document.querySelectorAll('.jobs tbody tr').length === 1");
+    assert_eq!(
+        browser.text("return document.querySelector('.jobs a').textContent"),
+        "invoices"
+    );
+}
+
+#[test]
+fn a_page_is_refreshed_in_place() {
+    let (fleet, web) = a_fleet();
+    let browser = a_browser(&web);
+    // The focus is on a row below what comes and goes, and the page is scrolled.
+    let focused = "document.querySelector('.jobs a[href=\"/jobs/reindex\"]')";
+    browser.run(&format!("{focused}.focus(); window.scrollTo(0, 200); window.same = {focused}; document.body.dataset.mark = 'same page'"));
+    let late = FIXTURES[0]
+        .1
+        .replace("\"late_seconds\":912.4", "\"late_seconds\":null");
+    let added = late.replacen("{\"changed_by\"", "{\"changed_by\":null,\"in_no_file\":false,\"last\":null,\"late_seconds\":null,\"name\":\"a-new-job\",\"next\":null,\"paused_since\":null,\"schedule\":\"1 1 1 1 1\",\"seen\":null,\"time_zone\":\"UTC\",\"triggered\":null,\"under_way\":[]},{\"changed_by\"", 1);
+    assert_ne!(added, late);
+    fleet.answers("cron-list", &added);
+    browser.until(
+        "the new job",
+        "return document.querySelector('.jobs a').textContent === 'a-new-job'",
+    );
+    assert_eq!(
+        browser.text("return document.body.dataset.mark"),
+        "same page",
+        "it was not loaded again"
+    );
+    assert_eq!(
+        browser.run(&format!(
+            "return document.activeElement === window.same && window.same === {focused}"
+        )),
+        true
+    );
+    assert!(
+        browser
+            .text("return document.title")
+            .contains("things are wrong")
+    );
+    // Who types is not disturbed.
+    browser.press('/');
+    browser.press('x');
+    fleet.answers("cron-list", FIXTURES[0].1);
+    browser.until(
+        "the new job to be gone",
+        "return document.querySelector('.jobs a').textContent === 'backup'",
+    );
+    assert_eq!(browser.text("return document.activeElement.value"), "x");
+    assert_eq!(
+        browser.text("return document.getElementById('stale').textContent"),
+        ""
+    );
+    // The page itself is gone.
+    drop(web);
+    browser.until(
+        "a line that says so",
+        "return document.getElementById('stale').textContent.startsWith('Not refreshed since ')",
+    );
+    let painted = browser
+        .run("return performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        .as_f64()
+        .unwrap();
+    println!("first paint after {painted:.0} ms");
+    assert!(painted < PAINTED, "{painted}");
+}
+
+#[test]
+fn pages_say_the_same_without_scripts() {
+    let (_fleet, web) = a_fleet();
+    let browser = a_browser(&web);
+    let words = |page: &str| {
+        browser.open(&url(&web, page));
+        let text = browser.text("return document.querySelector('main').innerText");
+        // Ages differ from one moment to the next.
+        let is_age = |word: &&str| {
+            word.chars()
+                .next()
+                .is_some_and(|first| first.is_ascii_digit())
+        };
+        text.split_whitespace()
+            .filter(|word| !is_age(word))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    for page in PAGES {
+        browser.allow_scripts(true);
+        let with = words(page);
+        browser.allow_scripts(false);
+        assert_eq!(words(page), with, "{page}");
+        assert!(with.len() > 30, "{page}: {with}");
+    }
+    browser.console();
+    // The page in between needs none, and neither has what it does.
+    browser.open(&url(&web, "/actions/pause?job=backup"));
+    browser.run("document.querySelector('.ask button').focus()");
+    browser.press(ENTER);
+    browser.until(
+        "what was done",
+        "return document.body.innerText.includes('Done.')",
+    );
+    assert_eq!(browser.console(), Vec::<String>::new());
+}
+
+#[test]
+fn nothing_that_a_table_has_is_run_or_loaded() {
+    let (fleet, web) = a_fleet();
+    let hostile = "<img src=x onerror=alert(1)><script>alert(2)</script> / 100% \"Grüße\"";
+    let text = Value::String(hostile.to_owned()).to_string();
+    for (question, answer) in FIXTURES {
+        let answer = ["web1", "backup", "mailer", "deploy", "ops"]
+            .iter()
+            .fold(answer.to_owned(), |answer, word| {
+                answer.replace(&json!(word).to_string(), &text)
+            });
+        fleet.answers(question, &answer);
+    }
+    let browser = a_browser(&web);
+    browser.until(
+        "the hostile job",
+        &format!("return document.body.innerText.includes({text})"),
+    );
+    let link = browser.text(&format!("return [...document.querySelectorAll('.jobs a')].find(one => one.textContent === {text}).href"));
+    for page in [
+        &link,
+        &url(&web, "/history"),
+        &url(&web, "/locks"),
+        &url(&web, "/timeline"),
+        &url(&web, "/queues/mails"),
+    ] {
+        browser.open(page);
+        assert_eq!(
+            browser.run("return document.querySelectorAll('main img, main script').length"),
+            0,
+            "{page}"
+        );
+        assert_eq!(browser.console(), Vec::<String>::new(), "{page}");
+    }
+    browser.open(&link);
+    assert_eq!(
+        browser.text("return document.querySelector('h1').textContent"),
+        hostile,
+        "{link}"
+    );
+}
