@@ -61,8 +61,9 @@ _dblock() {
         'acquire') options='-n --name -m --max-concurrency --slots -w --wait --ttl --owner --json -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         'renew') options='--ttl -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         'release') options='-q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
-        'history') options='--failed --since --until --on --result --after -n --limit --json --color -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'history') options='--failed --since --until --on --result --run --after -n --limit --json --color -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         'metrics') options='-o --output --limit -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'web') options='--listen --allow-actions --show-data --password-file --tls-cert --tls-key --behind-proxy --host-name --refresh --dblock --url --host --port --user --socket --protocol --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         'cron') if [[ $word == -* ]]; then options='-h --help'; else options='run check list pause resume trigger help'; fi ;;
         'cron run') options='-j --jobs --grace --on-failure --on-end --scrub-env -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         'cron check') options='-n --next -h --help' ;;
@@ -82,8 +83,8 @@ _dblock() {
         'queue pause') options='-q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         'queue resume') options='-q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         'queue delete') options='-q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --schema --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
-        '') if [[ $word != -* ]]; then options='run status kill check config init acquire renew release history metrics cron queue help'; fi ;;
-        help) options='run status kill check config init acquire renew release history metrics cron queue help' ;;
+        '') if [[ $word != -* ]]; then options='run status kill check config init acquire renew release history metrics web cron queue help'; fi ;;
+        help) options='run status kill check config init acquire renew release history metrics web cron queue help' ;;
         *) return ;;
     esac
     if [[ $before ]]; then
@@ -114,7 +115,7 @@ _dblock() {
 # _dblock_takes OPTION: sets `takes` to what its value is, in a word or as all the words that it may be.
 _dblock_takes() {
     case $1 in
-        --defaults-extra-file | --defaults-file | --output | --password-file | --report | --server-public-key-path | --socket | --ssl-ca | --ssl-cert | --ssl-key | -o) takes='file' ;;
+        --dblock | --defaults-extra-file | --defaults-file | --listen | --output | --password-file | --report | --server-public-key-path | --socket | --ssl-ca | --ssl-cert | --ssl-key | --tls-cert | --tls-key | -o) takes='file' ;;
         --host | --on) takes='host' ;;
         --color) takes='auto always never' ;;
         --ssl-mode) takes='disabled preferred required verify-ca verify-identity' ;;
@@ -124,7 +125,7 @@ _dblock_takes() {
         --on-lock-lost) takes='reacquire terminate ignore' ;;
         --claim) takes='rows blocks' ;;
         --protocol) takes='tcp socket' ;;
-        --after | --at | --batch | --bury-on | --conflict-exit-code | --connect-timeout | --database | --defaults-group-suffix | --delay | --every | --grace | --hold-at-least | --jobs | --keep | --key | --kill-after | --limit | --max-attempts | --max-concurrency | --name | --next | --on-end | --on-failure | --once-at | --once-per | --owner | --port | --priority | --retry-delay | --schema | --shards | --since | --slots | --time-zone | --timeout | --token | --ttl | --until | --url | --user | --wait | -E | -j | -k | -m | -n | -t | -w) takes='anything' ;;
+        --after | --at | --batch | --bury-on | --conflict-exit-code | --connect-timeout | --database | --defaults-group-suffix | --delay | --every | --grace | --hold-at-least | --host-name | --jobs | --keep | --key | --kill-after | --limit | --max-attempts | --max-concurrency | --name | --next | --on-end | --on-failure | --once-at | --once-per | --owner | --port | --priority | --refresh | --retry-delay | --run | --schema | --shards | --since | --slots | --time-zone | --timeout | --token | --ttl | --until | --url | --user | --wait | -E | -j | -k | -m | -n | -t | -w) takes='anything' ;;
         *) takes='' ;;
     esac
 }

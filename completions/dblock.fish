@@ -24,7 +24,7 @@ function __fish_dblock_words
             case --
                 set -q words[2]; and set -a dblock_command $words[2..]
                 break
-            case --after --at --batch --bury-on --claim --color --conflict-exit-code --connect-timeout --database --defaults-extra-file --defaults-file --defaults-group-suffix --delay --every --grace --hold-at-least --host --if-unreachable --jobs --keep --key --kill-after --limit --max-attempts --max-concurrency --name --next --on --on-end --on-failure --on-lock-lost --once-at --once-per --output --owner --password-file --port --priority --protocol --report --result --retry-delay --schema --server-public-key-path --shards --since --slots --socket --ssl-ca --ssl-cert --ssl-key --ssl-mode --state --time-zone --timeout --token --ttl --until --url --user --wait -E -j -k -m -n -o -t -w
+            case --after --at --batch --bury-on --claim --color --conflict-exit-code --connect-timeout --database --dblock --defaults-extra-file --defaults-file --defaults-group-suffix --delay --every --grace --hold-at-least --host --host-name --if-unreachable --jobs --keep --key --kill-after --limit --listen --max-attempts --max-concurrency --name --next --on --on-end --on-failure --on-lock-lost --once-at --once-per --output --owner --password-file --port --priority --protocol --refresh --report --result --retry-delay --run --schema --server-public-key-path --shards --since --slots --socket --ssl-ca --ssl-cert --ssl-key --ssl-mode --state --time-zone --timeout --tls-cert --tls-key --token --ttl --until --url --user --wait -E -j -k -m -n -o -t -w
                 # Its value is the next word, whatever that looks like.
                 set -e words[1]
             case '-*'
@@ -78,7 +78,7 @@ end
 # No files, but where a line says so.
 complete -c dblock -f
 complete -c dblock -n __fish_dblock_runs -a '(__fish_dblock_run)'
-complete -c dblock -n '__fish_dblock_using_subcommand help' -a 'run status kill check config init acquire renew release history metrics cron queue help'
+complete -c dblock -n '__fish_dblock_using_subcommand help' -a 'run status kill check config init acquire renew release history metrics web cron queue help'
 complete -c dblock -n "__fish_dblock_needs_command" -s h -l help -d 'Print help'
 complete -c dblock -n "__fish_dblock_needs_command" -s V -l version -d 'Print version'
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "run" -d 'Run a command while holding a lock, and exit with its exit code'
@@ -92,6 +92,7 @@ complete -c dblock -n "__fish_dblock_needs_command" -f -a "renew" -d 'Renew a lo
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "release" -d 'Release a lock that dblock acquire acquired'
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "history" -d 'Show what ran where, when, and how it ended'
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "metrics" -d 'Print what Prometheus collects: locks, jobs of the crontab, queues, and the server'
+complete -c dblock -n "__fish_dblock_needs_command" -f -a "web" -d 'Show locks, the crontab, queues and the history in a browser'
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "cron" -d 'One crontab for all hosts'
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "queue" -d 'A queue of jobs: workers on all hosts run a command for each'
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
@@ -424,6 +425,7 @@ failed\t''
 released\t''
 running\t''
 unknown\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l run -d 'Only the run of this number, as --json has it' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand history" -l after -d 'The next page: the runs that are older than those of the page that printed CURSOR' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand history" -s n -l limit -d 'Only the newest N runs; 0 shows all [default: 20]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand history" -l color -d 'Show results in colors: auto does on a terminal, unless NO_COLOR is set. The words say the same [default: auto]' -r -f -a "auto\t''
@@ -487,6 +489,40 @@ complete -c dblock -n "__fish_dblock_using_subcommand metrics" -s q -l quiet -d 
 complete -c dblock -n "__fish_dblock_using_subcommand metrics" -s v -l verbose -d 'Log each step and how long it took; given twice, log every statement, but never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand metrics" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand metrics" -s h -l help -d 'Print help'
+complete -c dblock -n "__fish_dblock_using_subcommand web" -l listen -d 'Where to listen. Port 0 is any that is free. unix: a socket that only this user can connect to. Any address but this host\'s own 127.0.0.1 and ::1 needs --password-file, and TLS or --behind-proxy [default: 127.0.0.1:8080]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand web" -l password-file -d 'A file whose first line is the password of the page, which nobody but this user may be able to read' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand web" -l tls-cert -d 'A PEM file with the certificate of the page, followed by the intermediate ones' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand web" -l tls-key -d 'A PEM file with the private key of that certificate' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand web" -l host-name -d 'A name under which the page is opened, besides localhost, this host\'s name and addresses; several separated by commas. A proxy hands on the name that was typed' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand web" -l refresh -d 'How often the server is asked while somebody looks: 1s to 1h [default: 5s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand web" -l dblock -d 'The dblock to run, instead of the one beside dblock-web or else in PATH' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand web" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand web" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand web" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand web" -l user -d 'The account on the server [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand web" -l socket -d 'The server\'s local socket; PostgreSQL: or its folder [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand web" -l protocol -d 'How to reach localhost; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
+socket\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand web" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand web" -l schema -d 'On PostgreSQL: the schema with dblock\'s tables, in the database that is connected to [env: DBLOCK_SCHEMA] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand web" -l defaults-file -d 'Read only this MySQL option file' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand web" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand web" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand web" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca. PostgreSQL: also libpq\'s words, with libpq\'s meaning [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+preferred\t''
+required\t''
+verify-ca\t''
+verify-identity\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand web" -l ssl-ca -d 'A PEM file with the certificates of the CAs to trust instead of the system\'s [env: DBLOCK_SSL_CA]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand web" -l ssl-cert -d 'A PEM file with dblock\'s own certificate, followed by the intermediate ones [env: DBLOCK_SSL_CERT]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand web" -l ssl-key -d 'A PEM file with the private key of that certificate [env: DBLOCK_SSL_KEY]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand web" -l server-public-key-path -d 'A PEM file with the server\'s public key, which encrypts the password when there is no TLS. Without it dblock trusts the key that the server sends [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand web" -l connect-timeout -d 'How long to try to reach a server. It covers resolving names, trying hosts and logging in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand web" -l allow-actions -d 'Let those who look also pause, resume, trigger, retry, cancel and kill. Without it nothing can be changed'
+complete -c dblock -n "__fish_dblock_using_subcommand web" -l show-data -d 'Also show what jobs and commands write and are given: payloads, keys, errors and output'
+complete -c dblock -n "__fish_dblock_using_subcommand web" -l behind-proxy -d 'A proxy in front of it does the TLS. Needs --password-file'
+complete -c dblock -n "__fish_dblock_using_subcommand web" -l no-defaults -d 'Read no option file'
+complete -c dblock -n "__fish_dblock_using_subcommand web" -s h -l help -d 'Print help'
 complete -c dblock -n "__fish_dblock_using_subcommand cron" -s h -l help -d 'Print help'
 complete -c dblock -n "__fish_dblock_using_subcommand cron" -f -a "run" -d 'Run the jobs of a crontab, each tick on one host'
 complete -c dblock -n "__fish_dblock_using_subcommand cron" -f -a "check" -d 'Check a crontab, and show when its jobs are due'
@@ -1013,20 +1049,21 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue help'" -f -a "pause
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue help'" -f -a "resume" -d 'Resume a queue: workers claim its jobs again'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue help'" -f -a "delete" -d 'Delete a queue with all of its jobs'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue help'" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics cron queue help" -f -a "run" -d 'Run a command while holding a lock, and exit with its exit code'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics cron queue help" -f -a "status" -d 'Show who holds a lock, who waits for it, and for how long'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics cron queue help" -f -a "kill" -d 'End the holder of a lock, and its command'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics cron queue help" -f -a "check" -d 'Check whether a server is fit to lock on, and how fast it is'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics cron queue help" -f -a "config" -d 'Print every setting in force and where it comes from'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics cron queue help" -f -a "init" -d 'Create dblock\'s tables, or upgrade them'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics cron queue help" -f -a "acquire" -d 'Acquire a lock that spans several commands of a script, and print its token'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics cron queue help" -f -a "renew" -d 'Renew a lock that dblock acquire acquired'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics cron queue help" -f -a "release" -d 'Release a lock that dblock acquire acquired'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics cron queue help" -f -a "history" -d 'Show what ran where, when, and how it ended'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics cron queue help" -f -a "metrics" -d 'Print what Prometheus collects: locks, jobs of the crontab, queues, and the server'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics cron queue help" -f -a "cron" -d 'One crontab for all hosts'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics cron queue help" -f -a "queue" -d 'A queue of jobs: workers on all hosts run a command for each'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics cron queue help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics web cron queue help" -f -a "run" -d 'Run a command while holding a lock, and exit with its exit code'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics web cron queue help" -f -a "status" -d 'Show who holds a lock, who waits for it, and for how long'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics web cron queue help" -f -a "kill" -d 'End the holder of a lock, and its command'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics web cron queue help" -f -a "check" -d 'Check whether a server is fit to lock on, and how fast it is'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics web cron queue help" -f -a "config" -d 'Print every setting in force and where it comes from'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics web cron queue help" -f -a "init" -d 'Create dblock\'s tables, or upgrade them'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics web cron queue help" -f -a "acquire" -d 'Acquire a lock that spans several commands of a script, and print its token'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics web cron queue help" -f -a "renew" -d 'Renew a lock that dblock acquire acquired'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics web cron queue help" -f -a "release" -d 'Release a lock that dblock acquire acquired'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics web cron queue help" -f -a "history" -d 'Show what ran where, when, and how it ended'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics web cron queue help" -f -a "metrics" -d 'Print what Prometheus collects: locks, jobs of the crontab, queues, and the server'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics web cron queue help" -f -a "web" -d 'Show locks, the crontab, queues and the history in a browser'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics web cron queue help" -f -a "cron" -d 'One crontab for all hosts'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics web cron queue help" -f -a "queue" -d 'A queue of jobs: workers on all hosts run a command for each'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics web cron queue help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dblock -n "__fish_dblock_using_subcommand help; and __fish_seen_subcommand_from cron" -f -a "run" -d 'Run the jobs of a crontab, each tick on one host'
 complete -c dblock -n "__fish_dblock_using_subcommand help; and __fish_seen_subcommand_from cron" -f -a "check" -d 'Check a crontab, and show when its jobs are due'
 complete -c dblock -n "__fish_dblock_using_subcommand help; and __fish_seen_subcommand_from cron" -f -a "list" -d 'Show each job: its next tick, and when and where it ran last and how that ended'

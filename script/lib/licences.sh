@@ -7,26 +7,26 @@ licence_files() {
         -o -iname 'unlicen[cs]e*' \) -printf '%P\n' | sort
 }
 
-# Prints `NAME VERSION<tab>LICENCE<tab>FOLDER` of each crate that is linked in; those of this repository are dblock itself,
+# linked_crates PACKAGE TARGET: prints `NAME VERSION<tab>LICENCE<tab>FOLDER` of each crate that is linked in; those of this repository are dblock itself,
 # and what only runs while dblock is built is no part of it.
 linked_crates() {
-    local target=$1
+    local package=$1 target=$2
     join -t $'\t' \
-        <(cargo tree --locked --package dblock --edges normal,no-proc-macro --target "$target" --prefix none --format '{p}' |
+        <(cargo tree --locked --package "$package" --edges normal,no-proc-macro --target "$target" --prefix none --format '{p}' |
             sed -E '/ \(\//d; s/ \(.*//; s/ v/ /' | sort -u) \
         <(cargo metadata --locked --format-version 1 --filter-platform "$target" |
             jq -r '.packages[] | ["\(.name) \(.version)", .license // "see below", (.manifest_path | rtrimstr("/Cargo.toml"))] | @tsv' |
             sort)
 }
 
-# Prints the licences of the crates and of Rust's standard library for this target. A text that several crates have is
+# crates_licences PACKAGE TARGET: prints the licences of the crates and of Rust's standard library for this target. A text that several crates have is
 # printed once: they differ in their white space only.
 crates_licences() {
-    local target=$1 crates crate licence folder file files key standard
+    local package=$1 target=$2 crates crate licence folder file files key standard
     local -a keys=()
     local -A text=() users=()
-    crates=$(linked_crates "$target")
-    printf '%s\n' 'dblock contains these crates, each under the licence beside it; where there is a choice, all are given below.' ''
+    crates=$(linked_crates "$package" "$target")
+    printf '%s\n' "$package contains these crates, each under the licence beside it; where there is a choice, all are given below." ''
     while IFS=$'\t' read -r crate licence folder; do
         printf '    %-30s %s\n' "$crate" "$licence"
         files=$(licence_files "$folder")

@@ -17,7 +17,7 @@ use crate::harness::pages::{Block, Page, ROOT};
 use crate::harness::{Kind, Output, SOON, both_servers, eventually};
 
 /// Commands that no test can run, by the beginning of their line, and why.
-const NOT_RUN: [(&str, &str); 7] = [
+const NOT_RUN: [(&str, &str); 9] = [
     (
         "script/demo ",
         "it builds dblock; continuous integration runs it",
@@ -34,6 +34,11 @@ const NOT_RUN: [(&str, &str); 7] = [
         "it builds dblock for a minute; the tests run what cargo has built",
     ),
     ("crontab -l ", "the user of the tests has no crontab"),
+    (
+        "dblock web ",
+        "it serves until it is ended; its own tests do that",
+    ),
+    ("ssh -L ", "there is no other host"),
 ];
 
 /// Sections that another test does, for want of what they need, and which.
@@ -734,6 +739,7 @@ pages! {
         every_command_of_queue_works: "docs/queue.md";
         every_command_of_speed_works: "docs/speed.md";
         every_command_of_troubleshooting_works: "docs/troubleshooting.md";
+        every_command_of_web_works: "docs/web.md";
     }
 }
 

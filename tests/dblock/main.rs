@@ -99,3 +99,4 @@ mod tls;
 mod tokens;
 mod usage;
 mod waiting;
+mod web;

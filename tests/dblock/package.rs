@@ -76,8 +76,22 @@ fn file(end: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("no {end} was made: {said}"))
 }
 
+/// dblock's own package.
 fn package() -> PathBuf {
-    file(".deb")
+    let web = web_package();
+    let name = web.file_name().unwrap().to_str().unwrap();
+    web.with_file_name(name.replace("dblock-web_", "dblock_"))
+}
+
+/// That of its page.
+fn web_package() -> PathBuf {
+    let (folder, said) = made();
+    let files = fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path());
+    let mut packages = files.filter(|path| path.extension().is_some_and(|end| end == "deb"));
+    let found = packages.find(|path| path.to_str().unwrap().contains("dblock-web_"));
+    found.unwrap_or_else(|| panic!("no package of the page was made: {said}"))
 }
 
 fn static_binary() -> PathBuf {
@@ -217,7 +231,35 @@ fn lintian_finds_no_error_and_nothing_to_warn_of() {
     told(
         Command::new("lintian")
             .args(["--allow-root", "--fail-on", "error,warning"])
-            .arg(package()),
+            .args([package(), web_package()]),
+    );
+}
+
+#[test]
+fn the_package_of_the_page_has_the_page_and_needs_dblock() {
+    let root = Root::with_the_package();
+    root.dpkg(&[
+        "--path-include=/usr/*",
+        "--install",
+        web_package().to_str().unwrap(),
+    ]);
+    for file in [
+        "bin/dblock-web",
+        "share/man/man1/dblock-web.1.gz",
+        "share/doc/dblock-web/copyright",
+        "share/doc/dblock-web/crates-licences.gz",
+        "share/doc/dblock-web/examples/dblock-web.service",
+    ] {
+        assert!(root.path("usr").join(file).exists(), "{file}");
+    }
+    // dblock finds it beside itself.
+    let version = told(Command::new(root.path("usr/bin/dblock")).args(["web", "--version"]));
+    assert_eq!(version, format!("dblock web {VERSION}\n"));
+    let mut depends = Command::new("dpkg-deb");
+    let depends = told(depends.arg("--field").arg(web_package()).arg("Depends"));
+    assert!(
+        depends.contains(&format!("dblock (>= {VERSION})")),
+        "{depends}"
     );
 }
 
@@ -254,6 +296,9 @@ fn the_package_has_these_files_which_only_root_can_change() {
     );
     for page in fs::read_dir(format!("{SOURCE}/man")).unwrap() {
         let page = page.unwrap().file_name();
+        if page == "dblock-web.1" {
+            continue;
+        }
         expected.insert(format!("usr/share/man/man1/{}.gz", page.display()));
     }
     assert_eq!(files, expected);

@@ -225,7 +225,7 @@ impl Guard {
         if path.starts_with(ASSETS) || path == LOGIN || self.access.is_known(headers) {
             return self.without_token(request);
         }
-        self.stranger(request)
+        Some(self.stranger(request))
     }
 
     /// A token does not stay in the address bar, nor in the history, of who is known already.
@@ -246,26 +246,26 @@ impl Guard {
         })
     }
 
-    fn stranger(&self, request: &Request) -> Option<Response> {
+    fn stranger(&self, request: &Request) -> Response {
         let is_password = matches!(*self.access.gate(), Gate::Password { .. });
         let is_page = request.method() != Method::POST
             && !request.headers().contains_key(crate::pages::MAIN_ONLY);
         if is_password && is_page {
             let to = request.uri().path_and_query().map_or("/", |to| to.as_str());
-            return Some(see_other(&links::with(
+            return see_other(&links::with(
                 LOGIN,
                 &[("to", if to == "/" { "" } else { to })],
-            )));
+            ));
         }
         if let Some(response) = self.by_token(request) {
-            return Some(response);
+            return response;
         }
         let words = if is_password {
             "Log in again: this page was open for longer than the login is valid."
         } else {
             "Open the URL that dblock web printed when it was started. It has a token, which your browser then keeps until it is closed."
         };
-        Some(self.message(StatusCode::FORBIDDEN, "Who are you?", words))
+        self.message(StatusCode::FORBIDDEN, "Who are you?", words)
     }
 
     fn message(&self, status: StatusCode, title: &str, words: &str) -> Response {

@@ -29,131 +29,138 @@ pub struct Plan {
 /// Why it cannot be done, in a sentence.
 pub async fn of(act: &Act, fleet: &Fleet) -> Result<Plan, String> {
     let seen = fleet.look().await;
-    let server = || ("server", server(&seen));
-    Ok(match act {
-        Act::Job(switch, name) => Plan {
-            title: match switch {
-                Switch::Pause => format!("Pause the job {name}"),
-                Switch::Resume => format!("Resume the job {name}"),
-                Switch::Trigger => format!("Run the job {name} now"),
-            },
-            facts: vec![
-                ("job", name.clone()),
-                ("host", host_of_job(&seen, name)),
-                server(),
-            ],
-            consequence: match switch {
-                Switch::Pause => {
-                    "Its ticks are skipped until it is resumed. A run that has started goes on."
-                }
-                Switch::Resume => {
-                    "It runs at its ticks again. Those that were skipped are not run later."
-                }
-                Switch::Trigger => {
-                    "A daemon of the crontab starts it within about a second, in addition to its ticks."
-                }
-            },
-            words: act.words(),
-            fields: vec![("job", name.clone())],
-            was_asked: true,
-        },
-        Act::Queue(switch, name) => Plan {
-            title: match switch {
-                Switch::Pause => format!("Pause the queue {name}"),
-                Switch::Resume | Switch::Trigger => format!("Resume the queue {name}"),
-            },
-            facts: vec![
-                ("queue", name.clone()),
-                ("jobs", jobs_of_queue(&seen, name)),
-                ("workers", workers(&seen, name)),
-                server(),
-            ],
-            consequence: match switch {
-                Switch::Pause => "Workers claim no more jobs. Those that run go on to their end.",
-                Switch::Resume | Switch::Trigger => "Workers claim its jobs again.",
-            },
-            words: act.words(),
-            fields: vec![("queue", name.clone())],
-            was_asked: true,
-        },
-        Act::Retry(queue, ids) if ids.is_empty() => Plan {
-            title: format!(
+    let mut plan = match act {
+        Act::Job(switch, name) => of_job(act, *switch, name, &seen),
+        Act::Queue(switch, name) => of_queue(act, *switch, name, &seen),
+        Act::Retry(queue, ids) => of_retry(act, queue, ids, &seen)?,
+        Act::Cancel(queue, ids) => of_cancel(queue, ids, &seen, fleet).await?,
+        Act::Kill(lock, slot, asked) => of_kill(lock, *slot, asked, fleet).await?,
+    };
+    plan.facts.push(("server", server(&seen)));
+    Ok(plan)
+}
+
+fn of_job(act: &Act, switch: Switch, name: &str, seen: &Seen) -> Plan {
+    let (title, consequence) = match switch {
+        Switch::Pause => (
+            format!("Pause the job {name}"),
+            "Its ticks are skipped until it is resumed. A run that has started goes on.",
+        ),
+        Switch::Resume => (
+            format!("Resume the job {name}"),
+            "It runs at its ticks again. Those that were skipped are not run later.",
+        ),
+        Switch::Trigger => (
+            format!("Run the job {name} now"),
+            "A daemon of the crontab starts it within about a second, in addition to its ticks.",
+        ),
+    };
+    Plan {
+        title,
+        facts: vec![("job", name.to_owned()), ("host", host_of_job(seen, name))],
+        consequence,
+        words: act.words(),
+        fields: vec![("job", name.to_owned())],
+        was_asked: true,
+    }
+}
+
+fn of_queue(act: &Act, switch: Switch, name: &str, seen: &Seen) -> Plan {
+    let (title, consequence) = match switch {
+        Switch::Pause => (
+            format!("Pause the queue {name}"),
+            "Workers claim no more jobs. Those that run go on to their end.",
+        ),
+        Switch::Resume | Switch::Trigger => (
+            format!("Resume the queue {name}"),
+            "Workers claim its jobs again.",
+        ),
+    };
+    let mut facts = of_jobs(name, seen);
+    facts.insert(1, ("jobs", jobs_of_queue(seen, name)));
+    Plan {
+        title,
+        facts,
+        consequence,
+        words: act.words(),
+        fields: vec![("queue", name.to_owned())],
+        was_asked: true,
+    }
+}
+
+fn of_retry(act: &Act, queue: &str, ids: &[u64], seen: &Seen) -> Result<Plan, String> {
+    let mut fields = vec![("queue", queue.to_owned())];
+    let (title, consequence) = if ids.is_empty() {
+        (
+            format!(
                 "Retry all {} dead jobs of the queue {queue}",
-                dead(&seen, queue)?
+                dead(seen, queue)?
             ),
-            facts: vec![
-                ("queue", queue.clone()),
-                ("workers", workers(&seen, queue)),
-                server(),
-            ],
-            consequence: "Each becomes due again, and its attempts are counted from 0.",
-            words: act.words(),
-            fields: vec![("queue", queue.clone())],
-            was_asked: true,
-        },
-        Act::Retry(queue, ids) => Plan {
-            title: format!("Retry {} of the queue {queue}", counted(ids)),
-            facts: vec![
-                ("queue", queue.clone()),
-                ("workers", workers(&seen, queue)),
-                server(),
-            ],
-            consequence: "A dead job becomes due again, and its attempts are counted from 0. A delayed job becomes due now.",
-            words: act.words(),
-            fields: vec![("queue", queue.clone()), ("id", joined(ids))],
-            was_asked: true,
-        },
-        Act::Cancel(queue, ids) => {
-            let named = if ids.is_empty() {
-                latest_dead(fleet, queue).await?
-            } else {
-                ids.clone()
-            };
-            let all = if ids.is_empty() {
-                format!(" dead {} of {}", jobs(named.len()), dead(&seen, queue)?)
-            } else {
-                String::new()
-            };
-            let what = if ids.is_empty() {
-                format!("the {}{all}", named.len())
-            } else {
-                counted(&named)
-            };
-            Plan {
-                title: format!("Cancel {what} of the queue {queue}"),
-                facts: vec![
-                    ("queue", queue.clone()),
-                    ("workers", workers(&seen, queue)),
-                    server(),
-                ],
-                consequence: "Each is deleted, and cannot be brought back. If one runs, its command goes on to its end, and is not run again.",
-                words: Act::Cancel(queue.clone(), named.clone()).words(),
-                fields: vec![("queue", queue.clone()), ("id", joined(&named))],
-                was_asked: !ids.is_empty(),
-            }
-        }
-        Act::Kill(lock, slot, asked) => {
-            let holder = holder(fleet, lock, *slot).await?;
-            let shown = shown(&holder);
-            Plan {
-                title: format!("Kill the holder of the lock {lock}"),
-                was_asked: *asked == shown,
-                fields: vec![
-                    ("lock", lock.clone()),
-                    ("slot", holder.slot.to_string()),
-                    ("holder", shown.clone()),
-                ],
-                facts: vec![
-                    ("lock", lock.clone()),
-                    ("slot", holder.slot.to_string()),
-                    ("holder", shown),
-                    server(),
-                ],
-                consequence: "The holder's command is ended by SIGTERM, then by SIGKILL, and the lock is free after that.",
-                words: Act::Kill(lock.clone(), Some(holder.slot), String::new()).words(),
-            }
-        }
+            "Each becomes due again, and its attempts are counted from 0.",
+        )
+    } else {
+        fields.push(("id", joined(ids)));
+        (
+            format!("Retry {} of the queue {queue}", counted(ids)),
+            "A dead job becomes due again, and its attempts are counted from 0. A delayed job becomes due now.",
+        )
+    };
+    Ok(Plan {
+        title,
+        facts: of_jobs(queue, seen),
+        consequence,
+        words: act.words(),
+        fields,
+        was_asked: true,
     })
+}
+
+async fn of_cancel(queue: &str, ids: &[u64], seen: &Seen, fleet: &Fleet) -> Result<Plan, String> {
+    let (what, named) = if ids.is_empty() {
+        let named = latest_dead(fleet, queue).await?;
+        let what = format!("the {} dead jobs of {}", named.len(), dead(seen, queue)?);
+        (what, named)
+    } else {
+        (counted(ids), ids.to_vec())
+    };
+    Ok(Plan {
+        title: format!("Cancel {what} of the queue {queue}"),
+        facts: of_jobs(queue, seen),
+        consequence: "Each is deleted, and cannot be brought back. If one runs, its command goes on to its end, and is not run again.",
+        fields: vec![("queue", queue.to_owned()), ("id", joined(&named))],
+        words: Act::Cancel(queue.to_owned(), named).words(),
+        was_asked: !ids.is_empty(),
+    })
+}
+
+async fn of_kill(
+    lock: &str,
+    slot: Option<u32>,
+    asked: &str,
+    fleet: &Fleet,
+) -> Result<Plan, String> {
+    let holder = holder(fleet, lock, slot).await?;
+    let shown = shown(&holder);
+    let named = [("lock", lock.to_owned()), ("slot", holder.slot.to_string())];
+    Ok(Plan {
+        title: format!("Kill the holder of the lock {lock}"),
+        was_asked: asked == shown,
+        fields: named
+            .iter()
+            .cloned()
+            .chain([("holder", shown.clone())])
+            .collect(),
+        facts: named.into_iter().chain([("holder", shown)]).collect(),
+        consequence: "The holder's command is ended by SIGTERM, then by SIGKILL, and the lock is free after that.",
+        words: Act::Kill(lock.to_owned(), Some(holder.slot), String::new()).words(),
+    })
+}
+
+fn of_jobs(queue: &str, seen: &Seen) -> Vec<(&'static str, String)> {
+    vec![
+        ("queue", queue.to_owned()),
+        ("workers", workers(seen, queue)),
+    ]
 }
 
 const UNKNOWN: &str = "not known";
@@ -236,7 +243,7 @@ fn workers(seen: &Seen, name: &str) -> String {
 async fn latest_dead(fleet: &Fleet, queue: &str) -> Result<Vec<u64>, String> {
     let words =
         Words::of(["queue", "list", "--json", "--state=dead"]).with("--limit", &MOST.to_string());
-    let list = fleet.answer::<QueueList>(&words.about(queue)).await;
+    let list = fleet.answer_now::<QueueList>(&words.about(queue)).await;
     if let Some(error) = list.error {
         return Err(error);
     }
@@ -256,7 +263,7 @@ async fn latest_dead(fleet: &Fleet, queue: &str) -> Result<Vec<u64>, String> {
 /// Who holds a slot, or the only one, now.
 async fn holder(fleet: &Fleet, lock: &str, slot: Option<u32>) -> Result<Holder, String> {
     let status = fleet
-        .answer::<Status>(&Words::of(["status", "--json"]).about(lock))
+        .answer_now::<Status>(&Words::of(["status", "--json"]).about(lock))
         .await;
     if let Some(error) = status.error {
         return Err(error);
@@ -303,10 +310,6 @@ fn shown(holder: &Holder) -> String {
 
 fn joined(ids: &[u64]) -> String {
     ids.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
-}
-
-fn jobs(number: usize) -> &'static str {
-    if number == 1 { "job" } else { "jobs" }
 }
 
 fn counted(ids: &[u64]) -> String {

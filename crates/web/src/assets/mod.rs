@@ -19,13 +19,9 @@ pub struct Asset {
 impl Asset {
     fn new(stem: &str, extension: &str, mime: &'static str, content: &'static str) -> Asset {
         let hash = Sha256::digest(content);
-        let hash = hash
-            .iter()
-            .take(5)
-            .map(|byte| format!("{byte:02x}"))
-            .collect::<String>();
+        let hash = u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]]);
         Asset {
-            name: format!("{stem}.{hash}.{extension}"),
+            name: format!("{stem}.{hash:08x}.{extension}"),
             mime,
             content,
         }

@@ -191,7 +191,7 @@ impl Dblock {
             ));
         };
         // What it left behind goes on, as its own children do.
-        group.is_over();
+        group.forget();
         let Ok(status) = status else {
             return Ended::failed("its end is not known".to_owned());
         };
@@ -252,7 +252,7 @@ async fn all_of(stream: Option<impl AsyncRead + Unpin>, largest: u64) -> io::Res
 struct Group(Option<Pid>);
 
 impl Group {
-    fn is_over(mut self) {
+    fn forget(mut self) {
         self.0 = None;
     }
 }

@@ -96,6 +96,13 @@ impl Fleet {
         part
     }
 
+    /// An answer of now: for what is about to be done, or was changed.
+    pub async fn answer_now<T: DeserializeOwned>(&self, words: &Words) -> Part<T> {
+        let mut part = Part::default();
+        part.learn(&self.dblock.run(words, None, LIMIT).await);
+        part
+    }
+
     /// The same as the command ended.
     pub async fn ended(&self, words: &Words) -> Arc<Ended> {
         self.answers

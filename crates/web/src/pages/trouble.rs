@@ -349,7 +349,7 @@ fn expired(seen: &Seen) -> Option<Trouble> {
 }
 
 /// Jobs that failed in the last day, and have succeeded since: their names, and how many runs failed of how many, and the latest of these.
-pub fn recovered<'a>(seen: &'a Seen, now: Timestamp) -> Vec<(&'a str, usize, usize, &'a Ended)> {
+pub fn recovered(seen: &Seen, now: Timestamp) -> Vec<(&str, usize, usize, &Ended)> {
     let all = seen.runs.value.iter().flatten();
     let mut found: Vec<_> = all
         .filter_map(|(name, runs)| {

@@ -16,9 +16,9 @@ use crate::access::{self, Access};
 use crate::actions::{self, Actions};
 use crate::assets;
 use crate::cron;
-use crate::fleet::Fleet;
 use crate::fleet::ask::Words;
 use crate::fleet::questions;
+use crate::fleet::{Fleet, Part};
 use crate::options::Options;
 use crate::pages::{self, MAIN_ONLY, View, layout};
 
@@ -137,7 +137,7 @@ async fn run(State(app): State<App>, Looked(view): Looked, Path(id): Path<String
     let output = if view.show_data {
         questions::output(&app.fleet, &id).await
     } else {
-        Default::default()
+        Part::default()
     };
     html(pages::run::page(&view, &id, &run, &output))
 }

@@ -32,7 +32,7 @@ output) cat "$folder/output" && exit 0; echo 'dblock: no output is kept' >&2; ex
 esac
 if [ -e "$folder/$answer.json" ]; then cat "$folder/$answer.json"; exit 0; fi
 if [ -e "$folder/refuse" ]; then cat "$folder/refuse" >&2; exit 78; fi
-echo "done: $*"
+echo "done: $1 $2"
 "#;
 
 const EMPTY: [(&str, &str); 4] = [
@@ -112,9 +112,8 @@ impl Fleet {
 
     /// A dblock-web for it, with these arguments.
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_dblock-web"));
-        command.arg("--dblock").arg(self.path("dblock")).args(args);
-        command.env_remove("DBLOCK_VIA").stdin(Stdio::null());
+        let mut command = program(&["--dblock"]);
+        command.arg(self.path("dblock")).args(args);
         command
     }
 
@@ -150,6 +149,16 @@ impl Fleet {
             cookie: String::new(),
         }
     }
+}
+
+/// A dblock-web with these arguments.
+pub fn program(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dblock-web"));
+    command
+        .args(args)
+        .env_remove("DBLOCK_VIA")
+        .stdin(Stdio::null());
+    command
 }
 
 /// A dblock-web that runs; killed at the end.
@@ -206,6 +215,13 @@ impl Web {
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
+    }
+
+    /// The next line that it says on stderr.
+    pub fn says(&mut self) -> String {
+        let stderr = self.child.stderr.as_mut().unwrap();
+        let bytes = stderr.bytes().map(|byte| byte.unwrap());
+        String::from_utf8(bytes.take_while(|&byte| byte != b'\n').collect()).unwrap()
     }
 
     /// A connection.

@@ -1,6 +1,6 @@
 //! What cannot be right is refused at once: one line, and an exit code as of every dblock.
 
-use crate::harness::{Fleet, output, private};
+use crate::harness::{Fleet, output, private, program};
 
 #[track_caller]
 fn refused(fleet: &Fleet, args: &[&str], code: i32, said: &str) {
@@ -86,7 +86,12 @@ fn what_cannot_be_used_is_refused_before_anybody_looks() {
         78,
         "certificate",
     );
-    refused(&fleet, &["--dblock", &none], 127, "to run");
+    let output = output(&mut program(&["--dblock", &none]));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.code() == Some(127) && said.contains("to run"),
+        "{said}"
+    );
     fleet.write(
         "unfit",
         "dblock: warning\ndblock: unknown option in /etc/my.cnf\n",

@@ -48,6 +48,10 @@ pub struct Job {
 }
 
 /// A tick that is under way.
+#[expect(
+    clippy::struct_field_names,
+    reason = "the names are those of the schema"
+)]
 #[derive(Debug, Clone, Deserialize)]
 pub struct Tick {
     /// When it was due.

@@ -17,6 +17,10 @@ pub struct History {
 }
 
 /// A run, as the pages of a run and of the history show it.
+#[expect(
+    clippy::struct_field_names,
+    reason = "the names are those of the schema"
+)]
 #[derive(Debug, Clone, Deserialize)]
 pub struct Run {
     /// Its number.

@@ -6,8 +6,6 @@ use serde::Deserialize;
 /// The answer.
 #[derive(Debug, Clone, Deserialize)]
 pub struct QueueList {
-    /// The server that was asked.
-    pub server: String,
     /// Those that are dead: the latest first.
     pub jobs: Vec<DeadJob>,
 }

@@ -6,8 +6,6 @@ use serde::Deserialize;
 /// The answer.
 #[derive(Debug, Clone, Deserialize)]
 pub struct QueueStatus {
-    /// The server that was asked.
-    pub server: String,
     /// By name.
     pub queues: Vec<Queue>,
 }
