@@ -32,35 +32,31 @@
   };
 
   const morphChildren = (old, fresh) => {
-    const known = new Map();
-    for (const node of old.childNodes) known.set(key(node), node);
-    known.delete("");
     let at = old.firstChild;
-    const next = () => {
-      known.delete(key(at));
+    // The next one of that key: several may have it.
+    const find = (name) => {
+      let node = at;
+      while (node && key(node) !== name) node = node.nextSibling;
+      return node;
+    };
+    const drop = () => {
+      const gone = at;
       at = at.nextSibling;
+      gone.remove();
     };
     for (const child of [...fresh.childNodes]) {
       const name = key(child);
-      const same = name ? known.get(name) : at && !key(at) ? at : null;
+      const same = name ? find(name) : at && !key(at) ? at : null;
       if (same?.nodeName !== child.nodeName) {
         old.insertBefore(child, at);
         continue;
       }
       // What stands before it is not there any more. Nothing is moved: that would lose the focus.
-      while (at !== same) {
-        const gone = at;
-        next();
-        gone.remove();
-      }
-      next();
+      while (at !== same) drop();
+      at = at.nextSibling;
       morph(same, child);
     }
-    while (at) {
-      const gone = at;
-      at = at.nextSibling;
-      gone.remove();
-    }
+    while (at) drop();
   };
 
   const say = (words) => {
