@@ -10,7 +10,7 @@ use std::fmt::Write;
 use crate::db::{Fault, Row, text_literal};
 
 /// The version of the tables that this dblock creates.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// The oldest version that this dblock can use.
 pub const OLDEST_USABLE: u32 = 1;
@@ -456,8 +456,48 @@ pub const CRON_DAEMONS: Table = Table {
     keys: &[("by_expiry", "expires_at"), ("by_host", "host, user")],
 };
 
+/// The output of runs and of jobs, as far as it was asked to be kept. A row goes with its run or its job.
+pub const OUTPUTS: Table = Table {
+    name: "dblock_outputs",
+    columns: &[
+        // The run; of a job of a queue its number.
+        ("run", ID_REQUIRED),
+        // The name of the run, or the queue.
+        ("name", NAME),
+        // The job of a queue; NULL: it is of a run.
+        ("job", NUMBER),
+        ("kept_at", "DATETIME(6) NOT NULL"),
+        // The first bytes, the number of those that are left out, and the last ones.
+        ("head", "MEDIUMBLOB NOT NULL"),
+        ("omitted", "BIGINT UNSIGNED NOT NULL"),
+        ("tail", "MEDIUMBLOB NOT NULL"),
+    ],
+    primary_key: "run",
+    keys: &[("by_name", "name, kept_at")],
+};
+
+/// What people did: who paused, resumed, triggered, retried, canceled or killed what.
+pub const AUDIT: Table = Table {
+    name: "dblock_audit",
+    columns: &[
+        ("id", "BIGINT UNSIGNED NOT NULL AUTO_INCREMENT"),
+        ("at", "DATETIME(6) NOT NULL"),
+        ("action", "VARCHAR(16) NOT NULL"),
+        // The name of the job, the queue or the lock.
+        ("object", "VARCHAR(220) NOT NULL"),
+        // How many jobs, which one, or which run.
+        ("detail", "VARCHAR(200) NULL"),
+        // The user of the operating system, and the host.
+        ("by_user", "VARCHAR(100) NULL"),
+        // By what it was done; NULL: by a command.
+        ("via", "VARCHAR(16) NULL"),
+    ],
+    primary_key: "id",
+    keys: &[("by_time", "at")],
+};
+
 /// All tables. The one with the version comes last: its existence shows that the others exist.
-pub const TABLES: [Table; 19] = [
+pub const TABLES: [Table; 21] = [
     LOCKS,
     RUNS,
     SUCCESSES,
@@ -476,6 +516,8 @@ pub const TABLES: [Table; 19] = [
     CRON_JOBS,
     CRON_TICKS,
     CRON_DAEMONS,
+    OUTPUTS,
+    AUDIT,
     META,
 ];
 

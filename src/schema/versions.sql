@@ -289,3 +289,27 @@ ALTER TABLE dblock_meta ADD COLUMN fence_floor BIGINT UNSIGNED NOT NULL DEFAULT 
 -- version 5
 ALTER TABLE dblock_runs ADD KEY by_host (host, requested_at);
 ALTER TABLE dblock_runs ADD KEY by_outcome (outcome, requested_at, run, exit_code, signal_name);
+
+-- version 6
+CREATE TABLE dblock_outputs (
+  run CHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  name VARCHAR(200) NOT NULL,
+  job BIGINT UNSIGNED NULL,
+  kept_at DATETIME(6) NOT NULL,
+  head MEDIUMBLOB NOT NULL,
+  omitted BIGINT UNSIGNED NOT NULL,
+  tail MEDIUMBLOB NOT NULL,
+  PRIMARY KEY (run),
+  KEY by_name (name, kept_at)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='dblock';
+CREATE TABLE dblock_audit (
+  id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT,
+  at DATETIME(6) NOT NULL,
+  action VARCHAR(16) NOT NULL,
+  object VARCHAR(220) NOT NULL,
+  detail VARCHAR(200) NULL,
+  by_user VARCHAR(100) NULL,
+  via VARCHAR(16) NULL,
+  PRIMARY KEY (id),
+  KEY by_time (at)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='dblock';

@@ -746,7 +746,7 @@ both_servers! {
             at("history").output().expect_code(0);
             at("init").arg("--check").output().expect_code(0).expect_silence();
             let found = at("check").arg("--json").output();
-            assert!(found.stdout.contains("version 5, in `dblock`"), "{}", found.stdout);
+            assert!(found.stdout.contains("version 6, in `dblock`"), "{}", found.stdout);
         }
     }
 

@@ -35,7 +35,10 @@ fn meta(tables: &Tables) -> (u32, u32, u64, u32) {
 
 /// The tables that versions 2 and 3 brought, as `dblock init` lists what is new.
 fn new_tables() -> String {
-    let names = OF_QUEUES.iter().chain(&OF_CRON);
+    let names = OF_QUEUES
+        .iter()
+        .chain(&OF_CRON)
+        .chain(&["outputs", "audit"]);
     let lines: Vec<String> = names.map(|name| format!("table dblock_{name}")).collect();
     lines.join(", ")
 }
@@ -83,7 +86,7 @@ fn is_current(tables: &Tables) {
     let run = init_check(tables).output();
     run.expect_code(0).expect_silence();
     assert!(
-        run.stdout.contains("are current (version 5)"),
+        run.stdout.contains("are current (version 6)"),
         "{}",
         run.stdout
     );
@@ -95,12 +98,12 @@ both_servers! {
         let tables = Tables::missing(server);
         let run = tables.init().output();
         run.expect_code(0).expect_silence();
-        let place = format!("the tables in the database {} of 127.0.0.1:{} are current (version 5)", tables.database, server.port);
-        let new = format!("; new: database {}, table dblock_locks, table dblock_runs, table dblock_successes, {}, table dblock_meta, version 5\n", tables.database, new_tables());
+        let place = format!("the tables in the database {} of 127.0.0.1:{} are current (version 6)", tables.database, server.port);
+        let new = format!("; new: database {}, table dblock_locks, table dblock_runs, table dblock_successes, {}, table dblock_meta, version 6\n", tables.database, new_tables());
         let grant = format!("for each other account that uses them: GRANT SELECT, INSERT, UPDATE, DELETE ON `{}`.* TO ...\n", tables.database);
         run.expect_stdout(&format!("{place}{new}{grant}"));
         let made = shape(&tables);
-        assert_eq!(meta(&tables), (5, 1, 2_592_000, 100));
+        assert_eq!(meta(&tables), (6, 1, 2_592_000, 100));
         tables.sql("INSERT INTO dblock_locks (name, slot) VALUES ('kept', 0)");
         tables.init().output().expect_code(0).expect_silence().expect_stdout(&format!("{place}\n"));
         assert_eq!(shape(&tables), made);
@@ -127,7 +130,7 @@ both_servers! {
                 made += usize::from(output.stdout.contains("new:"));
             }
             assert_eq!(made, 1, "one has made them, and the others have waited for it");
-            assert_eq!(meta(&tables), (5, 1, 2_592_000, 100));
+            assert_eq!(meta(&tables), (6, 1, 2_592_000, 100));
             is_current(&tables);
         }
     }
@@ -147,8 +150,8 @@ both_servers! {
             ("DROP TABLE dblock_successes", "table dblock_successes"),
             ("ALTER TABLE dblock_meta DROP COLUMN keep_runs", "column dblock_meta.keep_runs"),
             ("ALTER TABLE dblock_locks ALTER COLUMN fence SET DEFAULT 0", "default of dblock_locks.fence"),
-            ("DELETE FROM dblock_meta", "version 5"),
-            ("DROP TABLE dblock_meta", "table dblock_meta, version 5"),
+            ("DELETE FROM dblock_meta", "version 6"),
+            ("DROP TABLE dblock_meta", "table dblock_meta, version 6"),
         ];
         for (damage, missing) in damages {
             tables.sql(damage);
@@ -167,11 +170,11 @@ both_servers! {
     fn an_older_version_is_brought_up_to_date(server) {
         let tables = Tables::new(server);
         tables.sql("UPDATE dblock_meta SET version = 0, usable_from = 0");
-        init_check(&tables).output().expect_code(78).expect_one_line("no version 5; run dblock init");
+        init_check(&tables).output().expect_code(78).expect_one_line("no version 6; run dblock init");
         let line = "are of an older dblock; upgrade them with dblock init";
         tables.at("history").output().expect_code(78).expect_one_line(line);
         tables.init().output().expect_code(0).expect_silence();
-        assert_eq!(meta(&tables), (5, 1, 2_592_000, 100));
+        assert_eq!(meta(&tables), (6, 1, 2_592_000, 100));
         tables.at("history").output().expect_code(0);
     }
 
@@ -184,7 +187,7 @@ both_servers! {
         let older = tables.at("run").args(["--durable", "--once-per", "1h", "--name", "older"]).sh("echo $DBLOCK_FENCE").output();
         older.expect_code(0).expect_silence().expect_stdout("1\n");
         let missing = format!(
-            "default of dblock_locks.fence, key dblock_runs.by_host, key dblock_runs.by_outcome, column dblock_successes.needed_seconds, {}, column dblock_meta.fence_floor, version 5",
+            "default of dblock_locks.fence, key dblock_runs.by_host, key dblock_runs.by_outcome, column dblock_successes.needed_seconds, {}, column dblock_meta.fence_floor, version 6",
             new_tables()
         );
         init_check(&tables).output().expect_code(78).expect_one_line(&format!("are not current: no {missing}; run dblock init"));
@@ -205,7 +208,7 @@ both_servers! {
         run.expect_code(0).expect_silence();
         assert!(run.stdout.ends_with(&format!("; new: {missing}\n")), "{}", run.stdout);
         assert_eq!(shape(&tables), made);
-        assert_eq!(meta(&tables), (5, 1, 2_592_000, 9));
+        assert_eq!(meta(&tables), (6, 1, 2_592_000, 9));
         let kept: Option<u64> = tables.admin().query_first("SELECT fence FROM dblock_locks WHERE name = 'kept'").unwrap();
         assert_eq!(kept, Some(8));
         tables.at("queue").args(["create", "q"]).output().expect_code(0).expect_silence();
@@ -216,12 +219,12 @@ both_servers! {
         let upgrade = |version: u32, statements: &[&str]| {
             let tables = tables_of(server, version, statements);
             let last = statements.last().unwrap();
-            if version < 5 {
-                init_check(&tables).output().expect_code(78).expect_one_line("version 5; run dblock init");
+            if version < 6 {
+                init_check(&tables).output().expect_code(78).expect_one_line("version 6; run dblock init");
             }
             tables.init().output().expect_code(0).expect_silence();
             assert_eq!(shape(&tables), made, "of version {version}, and after {last}");
-            assert_eq!(meta(&tables), (5, 1, 2_592_000, 100));
+            assert_eq!(meta(&tables), (6, 1, 2_592_000, 100));
             is_current(&tables);
         };
         let mut done = Vec::new();
@@ -237,7 +240,7 @@ both_servers! {
             version = next;
             upgrade(version, &done);
         }
-        assert_eq!(version, 5);
+        assert_eq!(version, 6);
     }
 
     fn the_version_is_raised_when_all_else_is_there(server) {
@@ -249,14 +252,14 @@ both_servers! {
         assert_eq!(meta(&tables), (1, 1, 2_592_000, 100));
         tables.grant("ALTER", &account);
         init().output().expect_code(0).expect_silence();
-        assert_eq!(meta(&tables), (5, 1, 2_592_000, 100));
+        assert_eq!(meta(&tables), (6, 1, 2_592_000, 100));
         is_current(&tables);
     }
 
     fn tables_that_only_a_newer_dblock_can_use_are_refused(server) {
         let tables = Tables::new(server);
         tables.sql("UPDATE dblock_meta SET version = 99, usable_from = 99");
-        let line = format!("the tables in the database {} of 127.0.0.1:{} are of a newer dblock (version 99); this one knows version 5", tables.database, server.port);
+        let line = format!("the tables in the database {} of 127.0.0.1:{} are of a newer dblock (version 99); this one knows version 6", tables.database, server.port);
         for run in [tables.init(), init_check(&tables), tables.init().args(["--keep", "1d"]), tables.at("history")] {
             run.output().expect_code(78).expect_stdout("").expect_one_line(&line);
         }
@@ -514,7 +517,7 @@ fn nodes_of_a_galera_cluster_may_make_the_tables_at_the_same_time() {
             let check = init_check(&tables).env("DBLOCK_URL", node.url());
             check.output().expect_code(0).expect_silence();
         }
-        assert_eq!(meta(&tables), (5, 1, 2_592_000, 100));
+        assert_eq!(meta(&tables), (6, 1, 2_592_000, 100));
     }
 }
 
