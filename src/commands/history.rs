@@ -166,6 +166,7 @@ struct RunJson<'a> {
     exit_code: Option<u32>,
     signal: Option<&'a str>,
     message: Option<&'a str>,
+    has_output: bool,
 }
 
 fn run_json(run: &Entry) -> RunJson<'_> {
@@ -193,5 +194,6 @@ fn run_json(run: &Entry) -> RunJson<'_> {
         exit_code: run.exit_code,
         signal: run.signal.as_deref(),
         message: message(run),
+        has_output: run.has_output,
     }
 }

@@ -30,6 +30,9 @@ pub const WITH_TURNS: u32 = 4;
 /// The version with which runs have keys by their host and by their outcome.
 pub const WITH_RUN_KEYS: u32 = 5;
 
+/// The version that brought the table of outputs that are kept.
+pub const WITH_OUTPUTS: u32 = 6;
+
 /// The fence of a row that an older dblock creates, which does not know [`META`]'s floor. Rows below this never reach it by grants. Rows
 /// at or above it are never deleted. So a slot's fence never goes back, whoever creates its row again.
 pub const OLDER_FENCE: u64 = 1 << 40;

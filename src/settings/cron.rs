@@ -12,6 +12,7 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::log::Log;
 use crate::crond::Spec;
 use crate::db::Password;
+use crate::history::KeepOutput;
 
 /// The most commands that a daemon runs at once.
 const MOST_COMMANDS: u32 = 1000;
@@ -41,6 +42,7 @@ pub fn run(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
     let (mut sources, log) = read_sources(line.settings)?;
     let slots = own(&sources, &options::run::JOBS, commands)?;
     let grace = own(&sources, &options::run::GRACE, value::duration)?;
+    let keep_output = own(&sources, &options::run::KEEP_OUTPUT, KeepOutput::parse)?;
     let variables = of_run::variables_of_the_server(&sources);
     let scrubbed = if sources.switch("scrub-env") {
         variables.clone()
@@ -54,6 +56,7 @@ pub fn run(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
         file,
         slots,
         grace,
+        keep_output,
         hooks,
         variables,
         scrubbed,

@@ -29,6 +29,7 @@ use super::{SESSION_LIMIT, Spec};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
+use crate::history::PendingOutputs;
 use crate::isolated::client;
 use crate::isolated::link::Link;
 use crate::isolated::process::fork_isolated;
@@ -74,6 +75,7 @@ pub fn fork_off(
             no_room: LONGEST_PAUSE,
             worker: resumed.map(Worker::resumed),
             outcomes: Outcomes::new(),
+            outputs: PendingOutputs::new(),
             claiming: Claiming::new(),
             looked: Moment::START,
             has_said_paused: false,
@@ -110,6 +112,7 @@ struct Claimer<'a> {
     no_room: Duration,
     worker: Option<Worker>,
     outcomes: Outcomes,
+    outputs: PendingOutputs<u64>,
     claiming: Claiming,
     head: Head,
     /// When it last looked for delayed jobs and dead workers.
@@ -165,6 +168,7 @@ impl<'a> Duty<'a> for Claimer<'a> {
             return Ok(());
         }
         match message {
+            ToClaimer::Output(_, job, part) => self.outputs.take_in(job, &part),
             ToClaimer::Ended(_, ended) => self.outcomes.take_in(ended),
             ToClaimer::Turn {
                 want,
@@ -263,6 +267,7 @@ impl Claimer<'_> {
             self.outcomes.counted = Moment::START;
             match self.carry_out(None) {
                 Ok(over) => {
+                    self.keep_outputs()?;
                     self.outcomes.ended.clear();
                     self.check_queue(over.standing.has_queue)?;
                 }

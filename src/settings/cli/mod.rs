@@ -10,6 +10,7 @@ pub mod connection;
 pub mod cron;
 mod history;
 mod init;
+mod kept_output;
 pub mod kill;
 pub mod metrics;
 mod output;
@@ -50,6 +51,8 @@ pub enum Subcommand {
     Release,
     /// `dblock history`
     History,
+    /// `dblock output`
+    Output,
     /// `dblock metrics`
     Metrics,
     /// `dblock cron`, and its subcommand.
@@ -201,6 +204,7 @@ const SUBCOMMANDS: &[Definition] = &[
     renew::DEFINITION,
     release::DEFINITION,
     history::DEFINITION,
+    kept_output::DEFINITION,
     metrics::DEFINITION,
 ];
 
@@ -308,7 +312,7 @@ pub fn variables() -> impl Iterator<Item = (&'static str, &'static str)> {
 fn value(setting: &Setting, matches: &mut ArgMatches) -> Option<OsString> {
     match setting.takes {
         Takes::Secret => None,
-        Takes::Value(_) => matches.remove_one(setting.name),
+        Takes::Value(_) | Takes::Optional(_) => matches.remove_one(setting.name),
         Takes::List(_) => {
             let values: Vec<OsString> = matches.remove_many(setting.name)?.collect();
             Some(values.join(OsStr::new(",")))
