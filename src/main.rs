@@ -79,6 +79,7 @@ fn dispatch(subcommand: Subcommand, command_line: CommandLine) -> Ending {
         Subcommand::Release => commands::release::release(command_line),
         Subcommand::History => commands::history::history(command_line),
         Subcommand::Audit => commands::audit::audit(command_line),
+        Subcommand::Output => commands::kept_output::kept_output(command_line),
         Subcommand::Metrics => commands::metrics::metrics(command_line),
         Subcommand::Web => commands::web::web(&command_line),
         Subcommand::Cron(action) => commands::cron::cron(action, command_line),

@@ -187,6 +187,7 @@ struct RunJson<'a> {
     exit_code: Option<u32>,
     signal: Option<&'a str>,
     message: Option<&'a str>,
+    has_output: bool,
 }
 
 fn run_json(run: &Entry) -> RunJson<'_> {
@@ -214,5 +215,6 @@ fn run_json(run: &Entry) -> RunJson<'_> {
         exit_code: run.exit_code,
         signal: run.signal.as_deref(),
         message: message(run),
+        has_output: run.has_output,
     }
 }

@@ -7,6 +7,7 @@ pub mod config;
 pub mod cron;
 pub mod history;
 pub mod init;
+pub mod kept_output;
 pub mod kill;
 pub mod metrics;
 mod of_token;

@@ -2,6 +2,8 @@
 
 mod report;
 
+use std::io::{self, IsTerminal};
+
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::hooks::Hooks;
 use crate::base::log::Log;
@@ -21,6 +23,9 @@ use crate::supervise::{
 /// Any failure with an exit code and an error line of its own.
 pub fn run(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (run, log) = settings::run(command_line)?;
+    if run.job.keep_output.is_some() {
+        refuse_terminals()?;
+    }
     let mut run_record = RunRecord::begin();
     if run.report == Some(ReportTo::Stdout) {
         run_record.report_output = report::own_stdout();
@@ -35,6 +40,23 @@ pub fn run(command_line: CommandLine) -> anyhow::Result<Ending> {
         report_on(&run, log, inherited, &run_record, &exit);
     }
     exit
+}
+
+/// A command that writes to a terminal would see that dblock reads it first.
+fn refuse_terminals() -> Result<(), Failure> {
+    let terminals = [
+        ("stdout", io::stdout().is_terminal()),
+        ("stderr", io::stderr().is_terminal()),
+    ];
+    match terminals.iter().find(|(_, is_terminal)| *is_terminal) {
+        None => Ok(()),
+        Some((name, _)) => {
+            let line = format!(
+                "--keep-output: {name} is a terminal; redirect it to a file, or let another program read it"
+            );
+            Err(Failure::new(Reason::Usage, line))
+        }
+    }
 }
 
 /// Writes the report, and runs what is to be run at the end. None of that changes how dblock ends.

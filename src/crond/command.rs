@@ -22,7 +22,7 @@ use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::text::{in_words, shown};
 use crate::cron::{AttemptEnd, Job};
 use crate::db::Client;
-use crate::history::{DIED, RunEnd};
+use crate::history::{DIED, KEPT, KeepOutput, RunEnd};
 use crate::keeper::Place;
 use crate::lock::{Grant, Lease};
 use crate::supervise::{
@@ -69,18 +69,22 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// The streams of a job's command.
+    /// The streams of a job's command, whose output may be kept.
     ///
     /// # Errors
     /// The system refused.
-    pub fn new(job: &Job) -> io::Result<Self> {
+    pub fn new(job: &Job, keeps: KeepOutput) -> io::Result<Self> {
         let (mail, text) = Mail::begin(job)?.unzip();
         let sink = text.map_or_else(|| Sink::Lines(job.name.to_string()), Sink::File);
         let (out, out_end) = pipe()?;
         let (err, err_end) = pipe()?;
+        let mut output = Output::of_both([out, err], sink);
+        if keeps != KeepOutput::None {
+            output.keep(KEPT);
+        }
         Ok(Self {
             ends: [input(&job.input)?, out_end, err_end],
-            output: Output::of_both([out, err], sink),
+            output,
             mail,
         })
     }

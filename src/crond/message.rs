@@ -9,7 +9,7 @@ use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::cron::{AttemptEnd, Job, retry};
 use crate::db::Client;
-use crate::history::RunEnd;
+use crate::history::{OutputPart, RunEnd};
 use crate::lock::{Grant, Lease};
 
 /// From the scheduler to the coordinator.
@@ -125,6 +125,8 @@ pub struct EndedAttempt {
 /// To the scheduler.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToScheduler {
+    /// A part of the output of this run that is to be kept. All parts come before its end.
+    Output(String, OutputPart),
     /// The reply to [`FromScheduler::Answered`]: the coordinator is not stopped.
     Alive,
     /// Renew all locks now.

@@ -19,6 +19,7 @@ pub use mail::SENDMAIL_VARIABLE;
 use crate::base::hooks::Hooks;
 use crate::cron::{Definition, Job, hash};
 use crate::db::ConnectOptions;
+use crate::history::KeepOutput;
 
 /// The settings of a daemon.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub struct Spec {
     pub slots: u32,
     /// How long commands may run on after the first signal that asks the daemon to end.
     pub grace: Duration,
+    /// Of which attempts the output is kept, unless the job says otherwise.
+    pub keep_output: KeepOutput,
     /// What to run at the end of each attempt, unless the job says otherwise.
     pub hooks: Hooks,
     /// Variables about the server, which sendmail never gets.

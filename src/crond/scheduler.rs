@@ -40,7 +40,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::cron::{AttemptEnd, DaemonFacts, Job, hash};
-use crate::history::Outcome;
+use crate::history::{Outcome, PendingOutputs};
 use crate::isolated::client;
 use crate::isolated::link::Link;
 use crate::isolated::process::fork_isolated;
@@ -155,6 +155,7 @@ pub fn fork_off(
             timetable: Timetable::default(),
             own: OwnTicks::new(),
             outage: Outage::default(),
+            outputs: PendingOutputs::new(),
             contended: HashMap::new(),
             met_lock: false,
             is_stopped: resumed.is_stopped,
@@ -180,6 +181,7 @@ struct Scheduler<'a> {
     timetable: Timetable,
     own: OwnTicks,
     outage: Outage,
+    outputs: PendingOutputs<String>,
     /// Jobs with locked rows: when they are retried, and how long the pause was.
     contended: HashMap<String, (Moment, Duration)>,
     /// Whether the last statement waited for another's lock in vain.
@@ -216,6 +218,7 @@ impl<'a> Duty<'a> for Scheduler<'a> {
 
     fn on_message(&mut self, message: ToScheduler) -> Result<(), Over> {
         match message {
+            ToScheduler::Output(run, part) => self.outputs.take_in(run, &part),
             ToScheduler::Ended(ended) => self.take_in(ended),
             ToScheduler::Check => self.timetable.renew_at = Moment::START,
             ToScheduler::Alive => {

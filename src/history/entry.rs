@@ -80,6 +80,8 @@ pub struct Entry {
     pub exit_code: Option<u32>,
     pub signal: Option<String>,
     pub message: Option<String>,
+    /// Whether some of its output is kept.
+    pub has_output: bool,
 }
 
 /// The state of a run.

@@ -8,6 +8,7 @@ mod journal;
 mod kept;
 mod latest;
 mod list;
+mod output;
 mod page;
 mod postgres;
 mod prune;
@@ -27,6 +28,10 @@ pub use cursor::{RunCursor, is_run_id};
 pub use entry::{Entry, Filter, RESULTS, RUNNING, RunStatus, TimeBound, UNKNOWN};
 pub use latest::latest_successes;
 pub use list::{list, reach};
+pub use output::{
+    KEPT, KeepOutput, KeptOutput, OutputPart, PendingOutputs, WhoseOutput, ask_output,
+    prune_outputs, size_to_keep,
+};
 pub use success::{LastSuccess, Successes, ask_last_success};
 pub use token_end::{EXPIRED, KILLED, recorder_of_token_ends};
 

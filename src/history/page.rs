@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::entry::{Entry, FAILURES, Filter, PAGE, RUNNING, RunStatus, TimeBound, UNKNOWN};
+use super::output::has_output;
 use super::{Outcome, RunCursor, postgres};
 use crate::db::sql::{ago, micros, moment, text_literals, time};
 use crate::db::{Ask, Fault, Kind, Row, ask, postgres_sql};
@@ -140,9 +141,10 @@ impl Page<'_> {
         format!(
             "SELECT {requested} AS requested, {now} AS server_time, r.run, r.name, r.slot, r.slot_name, r.fence, {tick} AS tick, r.attempt, r.host, \
              r.pid, r.user, r.program, r.connection, {acquired} AS acquired, {started} AS started, {ended} AS ended, r.outcome, r.exit_code, r.signal_name, \
-             r.message, {} AS is_running, \
+             r.message, {} AS has_output, {} AS is_running, \
              r.ended_at IS NULL AND EXISTS (SELECT 1 FROM {locks} l WHERE l.name = r.name AND l.slot = r.slot AND l.owner = r.run \
              AND l.kind <> '{}' AND l.expires_at <= UTC_TIMESTAMP(6)) AS has_expired FROM {} {NEWEST_FIRST} LIMIT {}",
+            has_output(self.tables),
             is_running("r", self.tables),
             HolderKind::Run.name(),
             self.source(),
@@ -226,6 +228,7 @@ impl Page<'_> {
             exit_code: row.get("exit_code")?,
             signal: text("signal_name")?,
             message: text("message")?,
+            has_output: row.get("has_output")?,
         })
     }
 }

@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use super::kept::{BATCH, Kept, WINDOW};
+use super::output::has_output;
 use super::{DIED, Journal, Outcome, RunEnd};
 use crate::db::postgres_sql::{
-    NOW, ago, micros, micros_between, optional_moment, optional_text, seconds_ago, text_literal,
+    NOW, ago, bytes_literal, micros, micros_between, optional_moment, optional_text, seconds_ago,
+    text_literal,
 };
 use crate::db::sql::optional_number;
 use crate::lock::HolderKind;
 use crate::lock::named::postgres_held_keys;
-use crate::schema::{CRON_JOBS, OLDER_FENCE, RUNS, Tables};
+use crate::schema::{CRON_JOBS, OLDER_FENCE, OUTPUTS, RUNS, Tables};
 
 /// The columns of a run's facts.
 const FACTS: &str = "run, name, slot, slot_name, tick, attempt, host, pid, \"user\", program, connection, requested_at";
@@ -157,6 +159,24 @@ pub fn skip(journal: &Journal, message: &str, outcome: Outcome) -> String {
     )
 }
 
+/// As [`super::KeptOutput::of_run`], of the first bytes, the number of those that are left out, and the last ones.
+pub fn keep_output(
+    tables: &Tables,
+    run: &str,
+    (head, omitted, tail): (&[u8], u64, &[u8]),
+) -> String {
+    format!(
+        "/* dblock record output */ INSERT INTO {} (run, name, kept_at, head, omitted, tail) \
+         SELECT r.run, r.name, {NOW}, {}, {omitted}, {} FROM {} r WHERE r.run = {} ON CONFLICT (run) DO UPDATE \
+         SET kept_at = excluded.kept_at, head = excluded.head, omitted = excluded.omitted, tail = excluded.tail",
+        tables.of(&OUTPUTS),
+        bytes_literal(head),
+        bytes_literal(tail),
+        tables.runs(),
+        text_literal(run)
+    )
+}
+
 /// Records that somebody else has ended this run, with this message. The statement ends with a condition.
 pub fn token_end(tables: &Tables, run: &str, message: &str) -> String {
     format!(
@@ -208,9 +228,10 @@ pub fn page(tables: &Tables, conditions: &str, limit: usize) -> String {
     format!(
         "SELECT {requested} AS requested, {now} AS server_time, r.run, r.name, r.slot, r.slot_name, r.fence, {tick} AS tick, r.attempt, \
          r.host, r.pid, r.\"user\", r.program, r.connection, {acquired} AS acquired, {started} AS started, {ended} AS ended, r.outcome, \
-         r.exit_code, r.signal_name, r.message, {}::int AS is_running, \
+         r.exit_code, r.signal_name, r.message, {} AS has_output, {}::int AS is_running, \
          (r.ended_at IS NULL AND EXISTS (SELECT 1 FROM {} l WHERE l.name = r.name AND l.slot = r.slot AND l.owner = r.run \
          AND l.kind <> '{}' AND l.expires_at <= {NOW}))::int AS has_expired FROM {} r {conditions}ORDER BY r.requested_at DESC, r.run DESC LIMIT {limit}",
+        has_output(tables),
         is_running("r", tables),
         tables.locks(),
         HolderKind::Run.name(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Journal;
 use super::kept::{BATCH, BY_KEY, Kept, WINDOW, delete_rows, limit_of_age};
 use super::page::is_running;
-use super::{postgres, unused};
+use super::{output, postgres, unused};
 use crate::base::clock::Moment;
 use crate::db::{Ask, Fault, Kind, Session, ask, ask_value, ask_values, named, text_literal};
 use crate::schema::{CRON_JOBS, Tables};
@@ -52,6 +52,8 @@ impl Journal {
         limit_until(over, session)?;
         let idle = session.run(&ask_idle(tables, chance, keep))?;
         self.delete(idle, session)?;
+        limit_until(over, session)?;
+        output::prune_outputs(tables, session)?;
         if tables.has_floor() {
             limit_until(over, session)?;
             let start = another.filter(|_| chance > 0).unwrap_or_default();
@@ -70,6 +72,8 @@ impl Journal {
         // In the same order everywhere: no two wait for each other.
         runs.sort_unstable();
         let table = self.tables.runs();
+        let of_output = runs.iter().filter(|_| self.tables.has_outputs());
+        let of_output = of_output.map(|run| output::deletion(&self.tables, run));
         let delete = runs.iter().map(|run| {
             let delete = match self.tables.kind() {
                 Kind::MySql => format!("DELETE FROM {table} WHERE run = {}", text_literal(run)),
@@ -77,7 +81,7 @@ impl Journal {
             };
             named("prune", delete)
         });
-        delete_rows(delete.collect(), session)
+        delete_rows(of_output.chain(delete).collect(), session)
     }
 }
 

@@ -6,6 +6,7 @@ use super::payloads::{MOST_PARTS, PIECE};
 use super::queues::Queue;
 use crate::db::sql::{id_literal, micros, moment, numbers, seconds_ago};
 use crate::db::{Ask, Batch, Fault, LIST, Row, Session, ask_values, batch, command, no_answer};
+use crate::history::prune_outputs;
 use crate::schema::{DONE, JOB_PARTS, JOBS, PUTS, QUEUE_MINUTES, Tables, WORKERS};
 
 /// How long puts, counts and departed workers are kept.
@@ -78,6 +79,11 @@ pub fn prune_records(tables: &Tables, queue: &Queue, session: &mut Session) -> R
             tables.of(&QUEUE_MINUTES)
         ),
     ))?;
+    match prune_outputs(tables, session) {
+        // Only a newer table needs that, which this account may not know.
+        Err(fault @ Fault::Gone(_)) => return Err(fault),
+        _ => {}
+    }
     let gone = session.run(&ask_gone(tables, queue))?;
     if gone.is_empty() {
         return Ok(());

@@ -28,6 +28,8 @@ pub struct Job {
     pub hold_at_least: Duration,
     /// How long a server may take to confirm the release and the record of the run.
     pub release_within: Duration,
+    /// How much of the command's output is kept, in bytes; `None`: nothing.
+    pub keep_output: Option<usize>,
     /// Variables that the command must not see.
     pub scrubbed: Vec<&'static str>,
     /// What to run: program and arguments, never empty.

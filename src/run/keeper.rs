@@ -199,6 +199,7 @@ impl<'a> Duty<'a> for Keeper<'a> {
                 self.lock.record_end(end.as_deref());
             }
             ToKeeper::Here => {}
+            ToKeeper::Output(part) => self.lock.take_output(&part),
             ToKeeper::Release(end) => {
                 self.die_with_supervisor();
                 let last = self.lock.release(end.as_deref(), &mut self.supervisor);

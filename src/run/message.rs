@@ -7,7 +7,7 @@ use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::cron::AlreadyRan;
 use crate::db::Client;
-use crate::history::RunEnd;
+use crate::history::{OutputPart, RunEnd};
 use crate::lock::{Grant, Holders, Lease, Refusal};
 
 /// What the server has answered to the request for the lock, while its holders are looked up, or the history is still read or written.
@@ -61,6 +61,8 @@ pub enum FromKeeper {
     Recorded(bool),
     /// The lock is free, or the killer knows that the command has ended.
     Released,
+    /// The output is kept, or this is why not. It comes after the end of the lock.
+    OutputKept(Option<String>),
     /// The keeper ends without the lock.
     Failed(Failure),
 }
@@ -82,6 +84,8 @@ pub enum ToKeeper {
     Check,
     /// The command has ended like this; hold the lock on, and reacquire it if it is lost.
     Hold(Option<Box<RunEnd>>),
+    /// A part of the output that is to be kept. All parts come before the end.
+    Output(OutputPart),
     /// Release the lock. The command has ended like this, if it was started.
     Release(Option<Box<RunEnd>>),
 }

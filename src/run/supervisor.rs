@@ -20,11 +20,12 @@ use super::message::{FromKeeper, ToKeeper};
 use crate::base::clock::{Moment, is_over};
 use crate::base::exit::Failure;
 use crate::base::log::Log;
+use crate::history::KeptOutput;
 use crate::keeper::Board;
 use crate::lock::Grant;
 use crate::supervise::{
-    Cause, LockEventKind, Plan, Poller, Received, Round, RunRecord, Runner, RunnerOf, Signals,
-    Started,
+    Cause, LockEventKind, Output, Plan, Poller, Received, Round, RunRecord, Runner, RunnerOf,
+    Signals, Started,
 };
 use lock_state::LockState;
 pub use phase::Conclusion;
@@ -71,6 +72,7 @@ pub fn supervise(
         fallback,
         asked_to_end: false,
         killed: false,
+        output: OutputState::default(),
     };
     supervisor.run()
 }
@@ -92,6 +94,17 @@ struct Supervisor<'a> {
     asked_to_end: bool,
     /// Whether somebody kills this holder, and waits for the command's end.
     killed: bool,
+    /// The command's output.
+    output: OutputState,
+}
+
+/// The command's output, when it has ended.
+#[derive(Default)]
+struct OutputState {
+    /// What is to be kept of it; `None`: nothing.
+    kept: Option<KeptOutput>,
+    /// Until when it may be passed on; `None`: for as long as that takes.
+    until: Option<Moment>,
 }
 
 /// What the keeper may have done without having reported it.
@@ -128,6 +141,11 @@ impl Plan for Supervisor<'_> {
                     this.check_command();
                     Phase::Running(running)
                 }
+                Phase::Holding(holding)
+                    if holding.shares && this.runner.outputs.are_passed_on() =>
+                {
+                    this.let_go(holding)
+                }
                 Phase::Holding(holding) if is_over(Some(holding.until)) => {
                     this.begin_release(this.job.release_within, holding.conclusion)
                 }
@@ -135,7 +153,10 @@ impl Plan for Supervisor<'_> {
                 phase => phase,
             });
             if let Phase::Done(conclusion) = &mut self.phase {
-                return conclusion.take();
+                self.runner.peer.restarts.cancel();
+                let is_passed_on =
+                    self.runner.outputs.are_passed_on() || is_over(self.output.until);
+                return is_passed_on.then(|| conclusion.take()).flatten();
             }
             if discriminant(&self.phase) == before {
                 return None;
@@ -154,7 +175,7 @@ impl Plan for Supervisor<'_> {
             }
             Phase::Holding(holding) => Some(holding.until),
             Phase::Releasing(releasing) => Some(releasing.deadline),
-            Phase::Done(_) => None,
+            Phase::Done(_) => self.output.until,
         }
     }
 
@@ -167,7 +188,12 @@ impl Plan for Supervisor<'_> {
             }
             Phase::Holding(holding) => this.on_signal_holding(holding, received),
             Phase::Releasing(releasing) => this.on_signal_releasing(releasing, received),
-            Phase::Done(_) => phase,
+            Phase::Done(_) => {
+                if this.runner.poller.signals.act_on(received.signal) {
+                    this.hurry_output();
+                }
+                phase
+            }
         });
     }
 
@@ -218,7 +244,14 @@ impl Plan for Supervisor<'_> {
         replaced
     }
 
-    fn on_over(&mut self, command: Started<()>, _round: Round) {
+    fn on_over(&mut self, mut command: Started<()>, round: Round) {
+        let outputs = &mut self.runner.outputs;
+        command.output.finish(&mut outputs.outlets, round);
+        self.output.kept = command.output.take_kept();
+        outputs.linger(std::mem::replace(&mut command.output, Output::none()), ());
+        if self.asked_to_end || command.running.cause().is_some() {
+            self.hurry_output();
+        }
         self.step(|this, phase| match phase {
             Phase::Running(running) => {
                 let cause = command.running.cause();
@@ -253,6 +286,12 @@ impl Supervisor<'_> {
     fn step(&mut self, next: impl FnOnce(&mut Self, Phase) -> Phase) {
         let phase = replace(&mut self.phase, Phase::Done(None));
         self.phase = next(self, phase);
+    }
+
+    /// Whoever reads the output is not waited for any longer: dblock is to end, or was to end the command.
+    fn hurry_output(&mut self) {
+        let until = Moment::now() + LAST_CHANCE;
+        self.output.until = Some(self.output.until.map_or(until, |before| before.min(until)));
     }
 
     /// Notes what the keeper reports. `None`: it does not concern the run.

@@ -17,13 +17,14 @@ pub use postgres::{end_when_idle as postgres_end_when_idle, prepare as postgres_
 pub use statements::{CATCH_UP_IN_GROUP, LONGEST_LOCK_WAIT, Node, prepare as prepare_sql};
 pub use tables::{
     AUDIT, CRON_DAEMONS, CRON_JOBS, CRON_TICKS, DEAD, DELAYED, DONE, DUE, JOB_KEYS, JOB_PARTS,
-    JOBS, OLDER_FENCE, PUTS, QUEUE_MINUTES, QUEUES, RUNNING, RUNS, Table, VERSION, WORKERS,
+    JOBS, OLDER_FENCE, OUTPUTS, PUTS, QUEUE_MINUTES, QUEUES, RUNNING, RUNS, Table, VERSION,
+    WORKERS,
 };
 
 use statements::{CATCH_UP, ask_other_engines, prepare_and_ask_node};
 use tables::{
     LOCKS, META, OLDEST_USABLE, SUCCESSES, TABLES, USABLE_FROM, WITH_AUDIT, WITH_CRON, WITH_FLOOR,
-    WITH_QUEUES, WITH_RUN_KEYS, WITH_TURNS,
+    WITH_OUTPUTS, WITH_QUEUES, WITH_RUN_KEYS, WITH_TURNS,
 };
 
 use std::cell::Cell;
@@ -87,6 +88,19 @@ impl Tables {
     /// Whether what people do is recorded. Where that is not known yet, it is not.
     pub fn has_audit(&self) -> bool {
         self.version.get() >= WITH_AUDIT
+    }
+
+    /// Whether output can be kept. Where that is not known yet, it cannot.
+    pub fn has_outputs(&self) -> bool {
+        self.version.get() >= WITH_OUTPUTS
+    }
+
+    /// The line that says why it cannot.
+    pub fn no_outputs(&self) -> String {
+        format!(
+            "the tables in the {} are of an older dblock; upgrade them with dblock init",
+            self.place()
+        )
     }
 
     /// Notes the tables' version.

@@ -32,6 +32,8 @@ pub const WITH_RUN_KEYS: u32 = 5;
 
 /// The version that added the table of what people did.
 pub const WITH_AUDIT: u32 = 6;
+/// The version that brought the table of outputs that are kept.
+pub const WITH_OUTPUTS: u32 = 6;
 
 /// The fence of a row that an older dblock creates, which does not know [`META`]'s floor. Rows below this never reach it by grants. Rows
 /// at or above it are never deleted. So a slot's fence never goes back, whoever creates its row again.

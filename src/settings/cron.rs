@@ -11,6 +11,7 @@ use super::{Common, connection, own, password, read_sources, run as of_run, with
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Log;
 use crate::crond::Spec;
+use crate::history::KeepOutput;
 
 /// The most commands that a daemon runs at once.
 const MOST_COMMANDS: u32 = 1000;
@@ -40,6 +41,7 @@ pub fn run(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
     let (mut sources, log) = read_sources(line.settings)?;
     let slots = own(&sources, &options::run::JOBS, commands)?;
     let grace = own(&sources, &options::run::GRACE, value::duration)?;
+    let keep_output = own(&sources, &options::run::KEEP_OUTPUT, KeepOutput::parse)?;
     let variables = of_run::variables_of_the_server(&sources);
     let scrubbed = if sources.switch("scrub-env") {
         variables.clone()
@@ -53,6 +55,7 @@ pub fn run(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
         file,
         slots,
         grace,
+        keep_output,
         hooks,
         variables,
         scrubbed,

@@ -30,7 +30,7 @@ pub use sources::InForce;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Log};
 use crate::db::{ConnectOptions, Kind};
-use crate::history::Filter;
+use crate::history::{Filter, WhoseOutput};
 use crate::lock::rows::Token;
 use crate::lock::{LockSpec, MOST_SLOTS, Name, OnLockLost, Wait};
 use crate::schema::{Keep, Tables};
@@ -38,6 +38,9 @@ use cli::{CommandLine, Files, Setting};
 use option_file::FileStatus;
 use sources::{Given, Origin, Precedence, Sources};
 use support::Part;
+
+/// The hexadecimal digits of a run's number.
+const RUN_ID: usize = 32;
 
 /// The common settings of the commands that ask a server.
 #[derive(Debug)]
@@ -273,6 +276,17 @@ pub fn audit(command_line: CommandLine) -> Result<(Option<usize>, Common), Failu
     })
 }
 
+/// Reads whose output `dblock output` prints.
+///
+/// # Errors
+/// As [`run()`].
+pub fn kept_output(mut command_line: CommandLine) -> Result<(WhoseOutput, Common), Failure> {
+    with_common(command_line.settings, Part::Everywhere, |_| {
+        let whose = command_line.arguments.pop().unwrap_or_default();
+        Given::new("RUN|NAME|QUEUE#ID", whose, Origin::Argument).read(whose_output)
+    })
+}
+
 /// Reads the settings of `dblock kill`.
 ///
 /// # Errors
@@ -434,6 +448,18 @@ fn lock_names(arguments: Vec<OsString>) -> Result<Vec<Name>, Failure> {
 
 fn lock_name(text: &str) -> Result<Name, String> {
     Name::parse(text).map_err(|wrong| format!("the name {wrong}"))
+}
+
+/// A run, a name, or a queue and the number of a job.
+fn whose_output(text: &str) -> Result<WhoseOutput, String> {
+    if text.len() == RUN_ID && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Ok(WhoseOutput::Run(text.to_ascii_lowercase()));
+    }
+    let Some((queue, job)) = text.split_once('#') else {
+        return Ok(WhoseOutput::Name(lock_name(text)?.to_string()));
+    };
+    let queue = lock_name(queue)?.to_string();
+    Ok(WhoseOutput::Job(queue, queue::job_id(job)?))
 }
 
 /// A lock's name, and optionally the number of a slot.

@@ -2,6 +2,8 @@
 
 mod values;
 
+pub(super) use values::id as job_id;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,6 +15,7 @@ use super::support::Part;
 use super::{Common, connection, own, own_optional, read_sources, run, value, with_common};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Log;
+use crate::history::KeepOutput;
 use crate::queue::{Due, JobState, Properties, Scope, Traits};
 use crate::work::{Batch, Spec, Until};
 use values::{
@@ -234,6 +237,7 @@ pub fn work(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
     };
     let grace = own(&sources, &options::work::GRACE, value::duration)?;
     let hooks = run::hooks(&mut sources)?;
+    let keep_output = own(&sources, &options::work::KEEP_OUTPUT, KeepOutput::parse)?;
     let bury_on = own_optional(&sources, &options::work::BURY_ON, exit_codes)?;
     let scrubbed = if sources.switch("scrub-env") {
         run::variables_of_the_server(&sources)
@@ -250,6 +254,7 @@ pub fn work(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
         until,
         grace,
         bury_on: bury_on.unwrap_or_default(),
+        keep_output,
         hooks,
         scrubbed,
         command: line.arguments,

@@ -15,6 +15,7 @@ use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::cron::{Once, Schedule, Zone};
 use crate::db::Kind;
+use crate::history::{KEPT, size_to_keep};
 use crate::lock::rows::Token;
 use crate::lock::{LockSpec, Name, limits};
 use crate::run::{Job, TableUse};
@@ -103,7 +104,12 @@ pub fn read(
     let hooks = hooks(sources)?;
     let durable = sources.switch("durable");
     let once = once(sources, &name)?;
-    let needs_tables = durable || token.is_some() || once.is_some() || sources.switch("record");
+    let keep_output = sources.optional("keep-output", keep_output)?;
+    let needs_tables = keep_output.is_some()
+        || durable
+        || token.is_some()
+        || once.is_some()
+        || sources.switch("record");
     let scrubbed = if sources.switch("scrub-env") {
         variables_of_the_server(sources)
     } else {
@@ -126,6 +132,7 @@ pub fn read(
             timeout: timeout.filter(|limit| !limit.is_zero()),
             kill_after,
             hold_at_least: hold_at_least.unwrap_or_default(),
+            keep_output,
             scrubbed,
             command,
             started: SystemTime::now(),
@@ -231,6 +238,14 @@ pub fn hooks(sources: &mut Sources) -> Result<Hooks, Failure> {
         on_failure: command("on-failure")?,
         on_end: command("on-end")?,
     })
+}
+
+/// How much of the output is kept, in bytes. A switch has the value 1.
+fn keep_output(text: &str) -> Result<usize, String> {
+    match text {
+        "1" => Ok(KEPT),
+        _ => size_to_keep(text),
+    }
 }
 
 fn report_to(sources: &mut Sources) -> Result<Option<ReportTo>, Failure> {

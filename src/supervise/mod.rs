@@ -6,6 +6,7 @@ mod aside;
 mod asides;
 mod child;
 mod command;
+mod copies;
 mod environment;
 mod grace;
 mod hook;

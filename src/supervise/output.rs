@@ -1,5 +1,5 @@
-//! The output of commands, and where it goes: through dblock's own stderr, or as whole lines with a name in front of each, or into a file.
-//! Nothing here waits for long.
+//! The output of commands, and where it goes: through dblock's own stdout and stderr, or as whole lines with a name in front of each, or
+//! into a file. A part of it may be kept besides. Nothing here waits for long.
 
 use std::collections::VecDeque;
 use std::fmt::Display;
@@ -11,11 +11,15 @@ use std::sync::LazyLock;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::stat::fstat;
 use nix::unistd::pipe2;
 
+use super::copies::{Copies, Step, Way, enlarge, in_pipe, look_into};
+use super::inherited::was_closed;
 use crate::base::clock::Moment;
 use crate::base::log::{PATIENCE, write_stderr, write_what_fits};
 use crate::base::text::printable;
+use crate::history::KeptOutput;
 
 /// The most bytes of a line. With the name in front it stays below `PIPE_BUF`, so that lines of several commands do not mix.
 const LONGEST_LINE: usize = 3500;
@@ -105,6 +109,17 @@ impl Outlet {
         !matches!(poll(&mut descriptors, PollTimeout::ZERO), Ok(0))
     }
 
+    /// Whether nobody reads it any more, or nothing can be written.
+    fn is_broken(&self) -> bool {
+        self.fault.is_some() || self.was_told
+    }
+
+    /// Nothing can be written. That nobody reads it, its writer learns as if it wrote there itself.
+    fn break_off(&mut self, error: io::Error) {
+        self.was_told |= error.kind() == io::ErrorKind::BrokenPipe;
+        self.fault = Some(error);
+    }
+
     /// Its descriptor.
     pub fn descriptor(&self) -> BorrowedFd<'static> {
         if self.is_stderr {
@@ -151,8 +166,11 @@ impl Outlet {
 /// Where the output of a command goes.
 #[derive(Debug)]
 pub enum Sink {
-    /// As it is to dblock's own stderr, whose reader is not waited for without limit: what does not fit is dropped. The last part is kept.
+    /// As it is to dblock's own stderr, whose reader is not waited for without limit: what does not fit is dropped. The last part is
+    /// kept. And as it is to dblock's own stdout: there, what does not fit stays in the command's pipe.
     Through(Tail),
+    /// As it is to dblock's own stdout and stderr, as if the command wrote there itself. What does not fit stays in the command's pipes.
+    Copied(Copies),
     /// To dblock's own stdout and stderr, with this name in front of each line. What does not fit stays in the command's pipe.
     Lines(String),
     /// Into a file.
@@ -164,7 +182,16 @@ pub enum Sink {
 impl Sink {
     /// Whether it takes more now.
     fn has_room(&self, outlet: &Outlet) -> bool {
-        !matches!(self, Self::Lines(_)) || outlet.has_room()
+        self.takes_all(outlet.is_stderr) || outlet.has_room()
+    }
+
+    /// Whether it takes all that is written to stdout, or to stderr, at any time.
+    pub(super) fn takes_all(&self, is_stderr: bool) -> bool {
+        match self {
+            Self::Through(_) => is_stderr,
+            Self::Lines(_) | Self::Copied(_) => false,
+            Self::File(_) | Self::None => true,
+        }
     }
 }
 
@@ -267,19 +294,73 @@ struct Stream {
     is_stderr: bool,
     /// The start of an unfinished line.
     begun: Vec<u8>,
+    /// How it is moved on, where it is not read.
+    way: Way,
+    /// How many bytes of a command that has ended are not read yet.
+    rest: usize,
 }
 
 impl Stream {
+    fn new(file: File, is_stderr: bool) -> Self {
+        Self {
+            file: Some(file),
+            is_stderr,
+            begun: Vec::new(),
+            way: Way::default(),
+            rest: 0,
+        }
+    }
+
+    /// Moves on what is there, as far as there is room. Returns whether that was all.
+    fn copy(
+        &mut self,
+        copies: &mut Copies,
+        kept: &mut KeptOutput,
+        outlet: &mut Outlet,
+        round: Round,
+    ) -> bool {
+        while !round.is_over() {
+            let Some(file) = &mut self.file else {
+                return true;
+            };
+            // Then the command gets SIGPIPE.
+            if outlet.is_broken() {
+                self.file = None;
+                return true;
+            }
+            if !self.way.splices(outlet.is_empty()) && !outlet.has_room() {
+                return false;
+            }
+            match copies.step(file, &mut self.way, outlet.descriptor(), kept) {
+                Ok(Step::Moved) => {}
+                Ok(Step::Read(bytes)) => {
+                    outlet.lines.extend(bytes);
+                    outlet.flush();
+                }
+                Ok(Step::Empty) => return true,
+                Ok(Step::Full) => return false,
+                Ok(Step::End) => self.file = None,
+                Err(error) => outlet.break_off(error),
+            }
+        }
+        self.file.is_none()
+    }
+
     /// Passes on what is there, as far as there is room, up to a limit and the end of the round. Returns whether that was all. `is_last`:
     /// the command has ended, so that what goes through is read also after the end of the round, but then dropped.
     fn pass_on(
         &mut self,
         sink: &mut Sink,
+        kept: &mut Option<KeptOutput>,
         outlet: &mut Outlet,
         round: Round,
         is_last: bool,
     ) -> bool {
-        let reads_on = is_last && matches!(sink, Sink::Through(_));
+        if let Sink::Copied(copies) = sink {
+            let kept = kept.get_or_insert_with(|| KeptOutput::new(0));
+            return self.copy(copies, kept, outlet, round);
+        }
+        let reads_on = is_last && matches!(sink, Sink::Through(_)) && self.is_stderr;
         let mut is_read = true;
         let mut bytes = [0; PIECE];
         let mut left = MOST;
@@ -290,8 +371,13 @@ impl Stream {
             match file.read(&mut bytes) {
                 Ok(length @ 1..) => {
                     left = left.saturating_sub(length);
+                    self.rest = self.rest.saturating_sub(length);
                     let piece = &bytes[..length];
+                    if let Some(kept) = kept {
+                        kept.add(piece);
+                    }
                     match sink {
+                        Sink::Through(_) if !self.is_stderr => outlet.lines.extend(piece),
                         Sink::Through(tail) => {
                             let waits = !is_last || !round.is_over();
                             is_read = is_read && write_stderr(piece, waits);
@@ -299,7 +385,7 @@ impl Stream {
                         }
                         Sink::Lines(name) => self.add_lines(piece, name, outlet),
                         Sink::File(kept) => kept.add(piece),
-                        Sink::None => {}
+                        Sink::Copied(_) | Sink::None => {}
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -315,11 +401,23 @@ impl Stream {
     }
 
     /// Passes on the last output of a command that has ended, even an unfinished line. What has no room is left in the pipe.
-    fn finish(&mut self, sink: &mut Sink, outlet: &mut Outlet, round: Round) {
-        let mut is_all = self.pass_on(sink, outlet, round, true);
+    fn finish(
+        &mut self,
+        sink: &mut Sink,
+        kept: &mut Option<KeptOutput>,
+        outlet: &mut Outlet,
+        round: Round,
+    ) {
+        let mut is_all = self.pass_on(sink, kept, outlet, round, true);
         // A process that the command has left behind may write for ever.
         while !is_all && !round.is_over() && matches!(sink, Sink::File(_)) {
-            is_all = self.pass_on(sink, outlet, round, true);
+            is_all = self.pass_on(sink, kept, outlet, round, true);
+        }
+        if let (Some(file), false) = (&self.file, is_all || matches!(sink, Sink::Copied(_))) {
+            self.rest = in_pipe(file);
+            if let Some(kept) = kept {
+                kept.add(&look_into(file).unwrap_or_default());
+            }
         }
         if is_all {
             self.end_line(sink, outlet);
@@ -355,6 +453,8 @@ pub struct Output {
     streams: Vec<Stream>,
     /// Where they go.
     pub sink: Sink,
+    /// What is kept besides; `None`: nothing.
+    kept: Option<KeptOutput>,
 }
 
 impl Output {
@@ -363,38 +463,81 @@ impl Output {
         Self {
             streams: Vec::new(),
             sink: Sink::None,
+            kept: None,
         }
     }
 
     /// Reads stderr from this [`pipe`].
     pub fn of_stderr(file: File, sink: Sink) -> Self {
         Self {
-            streams: vec![Stream {
-                file: Some(file),
-                is_stderr: true,
-                begun: Vec::new(),
-            }],
+            streams: vec![Stream::new(file, true)],
             sink,
+            kept: None,
         }
     }
 
     /// Reads stdout and stderr from these [`pipe`]s.
     pub fn of_both([stdout, stderr]: [File; 2], sink: Sink) -> Self {
         let mut output = Self::of_stderr(stderr, sink);
-        let stdout = Stream {
-            file: Some(stdout),
-            is_stderr: false,
-            begun: Vec::new(),
-        };
-        output.streams.insert(0, stdout);
+        output.read_stdout(stdout);
         output
+    }
+
+    /// Reads stdout from this [`pipe`], too.
+    pub fn read_stdout(&mut self, file: File) {
+        self.streams.insert(0, Stream::new(file, false));
+    }
+
+    /// Copies what is written to stdout and stderr, to dblock's own, and keeps this many bytes of it. Also returns the ends for the
+    /// command; `None`: dblock has none there either. If dblock's are the same file, it is one pipe, so that nothing changes its order.
+    ///
+    /// # Errors
+    /// As `pipe2(2)`.
+    pub fn copied(most: usize) -> io::Result<(Self, [Option<OwnedFd>; 2])> {
+        let outlets = [STDOUT.as_fd(), STDERR.as_fd()];
+        let files = outlets.map(|outlet| fstat(outlet).map(|stat| (stat.st_dev, stat.st_ino)));
+        let is_open = [libc::STDOUT_FILENO, libc::STDERR_FILENO].map(|number| !was_closed(number));
+        let (mut streams, mut ends) = (Vec::new(), [None, None]);
+        for (number, outlet) in outlets.into_iter().enumerate() {
+            let is_stderr = number == 1;
+            if !is_open[number] {
+                continue;
+            }
+            if is_stderr && is_open[0] && files[0].is_ok() && files[0] == files[1] {
+                ends[1] = ends[0].as_ref().map(OwnedFd::try_clone).transpose()?;
+                continue;
+            }
+            let (file, end) = pipe()?;
+            enlarge(&end);
+            ends[number] = Some(end);
+            streams.push(Stream {
+                way: Way::to(outlet),
+                ..Stream::new(file, is_stderr)
+            });
+        }
+        let output = Self {
+            streams,
+            sink: Sink::Copied(Copies::begin()?),
+            kept: Some(KeptOutput::new(most)),
+        };
+        Ok((output, ends))
+    }
+
+    /// Keeps this many bytes of it.
+    pub fn keep(&mut self, most: usize) {
+        self.kept = Some(KeptOutput::new(most));
+    }
+
+    /// What is kept, when the output is [finished](Self::finish); `None`: nothing is, or nothing was written.
+    pub fn take_kept(&mut self) -> Option<KeptOutput> {
+        self.kept.take().filter(|kept| !kept.is_empty())
     }
 
     /// Adds a line of dblock's own about the command, where its output is not passed on as it is.
     pub fn say(&mut self, outlets: &mut [Outlet; 2], line: impl Display) {
         let line = format!("dblock: {}", printable(&line.to_string()));
         match &mut self.sink {
-            Sink::Through(_) | Sink::None => {}
+            Sink::Through(_) | Sink::Copied(_) | Sink::None => {}
             Sink::Lines(name) => outlets[1].add(name, line.as_bytes()),
             Sink::File(kept) => kept.add(format!("{line}\n").as_bytes()),
         }
@@ -402,10 +545,11 @@ impl Output {
 
     /// What to wait for: output that stdout and stderr have room for.
     pub fn wanted(&self, has_room: [bool; 2]) -> impl Iterator<Item = PollFd<'_>> {
-        let takes_all = !matches!(self.sink, Sink::Lines(_));
         let streams = self.streams.iter();
         streams
-            .filter(move |stream| takes_all || has_room[usize::from(stream.is_stderr)])
+            .filter(move |stream| {
+                self.sink.takes_all(stream.is_stderr) || has_room[usize::from(stream.is_stderr)]
+            })
             .filter_map(|stream| stream.file.as_ref())
             .map(|file| PollFd::new(file.as_fd(), PollFlags::POLLIN))
     }
@@ -414,7 +558,7 @@ impl Output {
     pub fn pass_on(&mut self, outlets: &mut [Outlet; 2], round: Round) {
         for stream in &mut self.streams {
             let outlet = &mut outlets[usize::from(stream.is_stderr)];
-            stream.pass_on(&mut self.sink, outlet, round, false);
+            stream.pass_on(&mut self.sink, &mut self.kept, outlet, round, false);
         }
     }
 
@@ -422,8 +566,30 @@ impl Output {
     pub fn finish(&mut self, outlets: &mut [Outlet; 2], round: Round) {
         for stream in &mut self.streams {
             let outlet = &mut outlets[usize::from(stream.is_stderr)];
-            stream.finish(&mut self.sink, outlet, round);
+            stream.finish(&mut self.sink, &mut self.kept, outlet, round);
         }
+        if let (Sink::Copied(copies), Some(kept)) = (&mut self.sink, &mut self.kept) {
+            let streams = self.streams.iter_mut();
+            let rests = streams.filter_map(|stream| Some((stream.file.as_ref()?, &mut stream.way)));
+            copies.end(rests, kept);
+            self.pass_on(outlets, round);
+        }
+    }
+
+    /// Whether it may have to wait for room in dblock's own stdout and stderr.
+    pub(super) fn waits(&self) -> bool {
+        let mut streams = self.streams.iter();
+        streams.any(|stream| stream.file.is_some() && !self.sink.takes_all(stream.is_stderr))
+    }
+
+    /// Whether something that was written waits for room. Of a command that has ended, what it has left behind is not waited for.
+    pub(super) fn has_rest(&self) -> bool {
+        let mut streams = self.streams.iter();
+        streams.any(|stream| match (&stream.file, &self.sink) {
+            (Some(_), Sink::Copied(_)) => stream.way.has_rest(),
+            (Some(_), _) => stream.rest > 0,
+            (None, _) => false,
+        })
     }
 
     /// Whether any process may still write.

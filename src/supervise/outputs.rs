@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags};
 
-use super::output::{Outlet, Output, Round, Sink};
+use super::output::{Outlet, Output, Round};
 use super::poller::Source;
 use super::started::Started;
 use crate::base::clock::Moment;
@@ -57,11 +57,11 @@ impl<R> Outputs<R> {
     ) -> (Vec<(Source, PollFd<'a>)>, Option<Moment>) {
         let lingering = self.lingering.iter().map(|(output, _)| output);
         let all: Vec<&Output> = running.chain(lingering).collect();
-        let has_lines = all.iter().any(|one| matches!(one.sink, Sink::Lines(_)));
+        let some_wait = all.iter().any(|one| one.waits());
         let mut has_room = [true; 2];
         let (mut wanted, mut look_again) = (Vec::new(), None);
         for (has_room, outlet) in has_room.iter_mut().zip(&self.outlets) {
-            if outlet.is_empty() && !has_lines {
+            if outlet.is_empty() && !some_wait {
                 continue;
             }
             let is_writable = outlet.is_writable();
@@ -91,6 +91,17 @@ impl<R> Outputs<R> {
         let (round, outlets) = (Round::begin(), &mut self.outlets);
         round.give_turns(beside, |output| output.pass_on(outlets, round));
         beside.retain(Output::is_open);
+    }
+
+    /// Whether all is passed on that the commands have written that have ended.
+    pub fn are_passed_on(&self) -> bool {
+        let mut lingering = self.lingering.iter();
+        self.outlets.iter().all(Outlet::is_empty) && !lingering.any(|(output, _)| output.has_rest())
+    }
+
+    /// Closes what the processes may write on that ended commands have left behind.
+    pub fn close(&mut self) {
+        self.lingering.clear();
     }
 
     /// Lets the processes that an ended command has left behind write on. Returns the outputs that are over: nobody has them open any

@@ -30,6 +30,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::base::progress::ProgressLine;
+use crate::history::PendingOutputs;
 use crate::isolated::client;
 use crate::isolated::link::Link;
 use crate::isolated::process::fork_isolated;
@@ -79,6 +80,7 @@ pub fn fork_off(
             no_room: LONGEST_PAUSE,
             worker: resumed.map(Worker::resumed),
             outcomes: Outcomes::new(),
+            outputs: PendingOutputs::new(),
             claiming: Claiming::new(),
             looked: Moment::START,
             due_counted: counts_due.then_some(Moment::START),
@@ -116,6 +118,7 @@ struct Claimer<'a> {
     no_room: Duration,
     worker: Option<Worker>,
     outcomes: Outcomes,
+    outputs: PendingOutputs<u64>,
     claiming: Claiming,
     head: Head,
     /// When it last looked for delayed jobs and dead workers.
@@ -173,6 +176,7 @@ impl<'a> Duty<'a> for Claimer<'a> {
             return Ok(());
         }
         match message {
+            ToClaimer::Output(_, job, part) => self.outputs.take_in(job, &part),
             ToClaimer::Ended(_, ended) => self.outcomes.take_in(ended),
             ToClaimer::Turn {
                 want,
@@ -271,6 +275,7 @@ impl Claimer<'_> {
             self.outcomes.counted = Moment::START;
             match self.carry_out(None) {
                 Ok(over) => {
+                    self.keep_outputs()?;
                     self.outcomes.ended.clear();
                     self.check_queue(over.standing.has_queue)?;
                 }

@@ -1,7 +1,7 @@
 //! A worker's command: its input, and what its end means for its jobs.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 use std::time::SystemTime;
 
@@ -11,11 +11,13 @@ use crate::base::clock::Moment;
 use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
 use crate::base::hooks::Hooks;
 use crate::base::text::shown;
+use crate::history::{KEPT, KeepOutput};
 use crate::keeper::Place;
 use crate::queue::{JobEnd, LONGEST_ERROR, Queue, Rescued, WORKER_DIED, retry_delay};
 use crate::supervise::{
     Cause, Change, Child, Command, Hook, Output, Report, ReportedEnd, ReportedRun, RunOutcome,
     RunRecord, Signals, Sink, Started, Surroundings, Tail, change, pipe, program_of, wanted,
+    was_closed,
 };
 
 /// Longest argument in bytes, with its final NUL (execve(2)).
@@ -72,8 +74,20 @@ pub fn start(
     let end = spec.batch.map(|batch| batch.separator);
     let stdin = payload::stdin(&payloads, end).map_err(|error| refused(&error))?;
     let (read, write) = pipe().map_err(|error| refused(&error))?;
+    let mut output = Output::of_stderr(read, Sink::Through(Tail::new(LONGEST_ERROR)));
+    let mut stdout = None;
+    if spec.keep_output != KeepOutput::None {
+        output.keep(KEPT);
+        // A terminal is what the command can see, and a closed one stays closed.
+        if !io::stdout().is_terminal() && !was_closed(libc::STDOUT_FILENO) {
+            let (read, write) = pipe().map_err(|error| refused(&error))?;
+            output.read_stdout(read);
+            stdout = Some(write);
+        }
+    }
     let surroundings = Surroundings {
         stdin: Some(stdin),
+        stdout,
         stderr: Some(write),
         ..Surroundings::default()
     };
@@ -86,7 +100,7 @@ pub fn start(
         .map_err(Unstarted::Worker)?;
     Ok(Started {
         running: Command::new(child, started, spec.timeout, spec.kill_after, place),
-        output: Output::of_stderr(read, Sink::Through(Tail::new(LONGEST_ERROR))),
+        output,
         purpose: Jobs { tasks, record },
     })
 }
@@ -131,7 +145,7 @@ impl JobCommand {
         let ending = ending.unwrap_or(Ending::Code(Reason::Internal.code()));
         let said = match &self.output.sink {
             Sink::Through(tail) => tail.text(),
-            Sink::Lines(_) | Sink::File(_) | Sink::None => String::new(),
+            _ => String::new(),
         };
         let cause = self.running.cause();
         // A terminal sends the signal that ends the worker to its commands, too.

@@ -33,8 +33,8 @@ use crate::lock::{Lease, own_host, run_id_lock};
 use crate::queue::{Queue, WorkerFacts};
 use crate::supervise::{Plan, Poller, Runner, RunnerOf, check_program, program_of};
 
-/// Descriptors for each command: its stderr, its leash, and the file with its payload. The second number is for everything else.
-const DESCRIPTORS: u64 = 4;
+/// Descriptors for each command: its stdout and stderr, its leash, and the file with its payload. The second number is for everything else.
+const DESCRIPTORS: u64 = 5;
 const OWN_DESCRIPTORS: u64 = 128;
 
 /// Runs a worker to its end, and returns dblock's own exit.
@@ -76,6 +76,8 @@ pub fn work(mut spec: Spec, log: Log) -> anyhow::Result<Ending> {
             step_since: None,
             wait_limit: DEREGISTER_LIMIT,
             failure_grace: Duration::ZERO,
+            conclusion: None,
+            output_until: None,
         },
         only_read_only: None,
         fault: None,
@@ -112,6 +114,10 @@ struct WorkerEnd {
     wait_limit: Duration,
     /// How long commands may continue if the claimer cannot.
     failure_grace: Duration,
+    /// How dblock ends, when all output is passed on.
+    conclusion: Option<anyhow::Result<Ending>>,
+    /// Until when it may be passed on then; `None`: for as long as that takes.
+    output_until: Option<Moment>,
 }
 
 struct Coordinator<'a> {

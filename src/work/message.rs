@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
+use crate::history::OutputPart;
 use crate::lock::Lease;
 use crate::queue::{Count, EndedUnit, Queue, Rescued, Unit};
 
@@ -88,6 +89,8 @@ pub struct ClaimedJob {
 /// To the claimer. All but [`Self::Stop`] name their worker, because the claimer may have registered a new one since.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToClaimer {
+    /// A part of the output of this worker's job that is to be kept. All parts come before its outcome.
+    Output(u64, u64, OutputPart),
     /// Outcomes for the next turn. If an outcome has the same unit as the last one, it continues that.
     Ended(u64, Vec<EndedUnit>),
     /// Take a turn.
@@ -123,7 +126,8 @@ impl ToClaimer {
     /// Whether the message is for this worker, and not for an earlier one that was lost.
     pub fn is_for(&self, number: u64) -> bool {
         match self {
-            Self::Ended(worker, _)
+            Self::Output(worker, ..)
+            | Self::Ended(worker, _)
             | Self::Turn { worker, .. }
             | Self::Deregister { worker, .. } => *worker == number,
             Self::Stop => true,

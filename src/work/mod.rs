@@ -15,6 +15,7 @@ pub use coordinator::work;
 
 use crate::base::hooks::Hooks;
 use crate::db::ConnectOptions;
+use crate::history::KeepOutput;
 
 /// The settings of a worker.
 #[derive(Debug)]
@@ -37,6 +38,8 @@ pub struct Spec {
     pub grace: Duration,
     /// Exit codes that make a job dead at once, each from 1 to 255 and only once; never 75.
     pub bury_on: Vec<u8>,
+    /// Of which jobs the output is kept.
+    pub keep_output: KeepOutput,
     /// What to run at the end of each command.
     pub hooks: Hooks,
     /// Variables that commands do not get.

@@ -137,8 +137,10 @@ fn long_options(command: &str) -> Vec<String> {
     let help = Dblock::bare().args([command, "--help"]).output();
     let lines = help.stdout.lines().map(str::trim_start);
     let options = lines.filter(|line| line.starts_with('-'));
-    let long =
-        options.filter_map(|line| line.split([' ', '.']).find(|word| word.starts_with("--")));
+    let long = options.filter_map(|line| {
+        line.split([' ', '.', '['])
+            .find(|word| word.starts_with("--"))
+    });
     long.map(str::to_owned).collect()
 }
 

@@ -53,6 +53,7 @@ mod hostile_bounds;
 mod inherited;
 mod init;
 mod json;
+mod kept_output;
 mod kill;
 mod lease;
 mod lease_faults;

@@ -876,9 +876,9 @@ both_servers! {
         let few = || Ok(setrlimit(Resource::RLIMIT_NOFILE, 150, 200)?);
         let script = format!("echo started; while ! test -e {}; do sleep 0.02; done", quoted(&go));
         let mut worker = jobs.work(&["-j", "100", "--drain"]).pre_exec(few).sh(&script).spawn();
-        worker.wait_stderr("-j 100 needs 528 open files, and 200 are allowed (ulimit -n): running 18 at once", SOON);
-        eventually("as many run as may", SOON, || worker.stdout().lines().count() == 18);
-        assert_eq!(commands_of(worker.pid()).len(), 18);
+        worker.wait_stderr("-j 100 needs 628 open files, and 200 are allowed (ulimit -n): running 14 at once", SOON);
+        eventually("as many run as may", SOON, || worker.stdout().lines().count() == 14);
+        assert_eq!(commands_of(worker.pid()).len(), 14);
         fs::write(&go, "").unwrap();
         let output = worker.wait_within(SOON);
         output.expect_code(0).expect_stdout(&"started\n".repeat(60));

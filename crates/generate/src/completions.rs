@@ -54,8 +54,8 @@ impl Takes {
             "COMMAND" if argument.is_positional() => Self::Command,
             "A,B,C" | "CODE" | "COMMAND" | "CRON" | "CURSOR" | "DURATION" | "DURATION[,N]"
             | "DURATION|TIME" | "ID" | "KEY" | "N" | "N|A,B" | "NAME" | "NAME[#SLOT]"
-            | "OPTION" | "PAYLOAD" | "PORT" | "QUEUE" | "RUN" | "TEXT" | "TIME" | "TOKEN"
-            | "URL" | "USER" | "ZONE" => Self::Anything,
+            | "OPTION" | "PAYLOAD" | "PORT" | "QUEUE" | "RUN" | "RUN|NAME|QUEUE#ID" | "SIZE"
+            | "TEXT" | "TIME" | "TOKEN" | "URL" | "USER" | "ZONE" => Self::Anything,
             words if words.contains('|') && !words.contains(char::is_uppercase) => {
                 Self::Words(words.split('|').map(str::to_owned).collect())
             }
@@ -118,7 +118,9 @@ fn spellings(option: &Arg) -> impl Iterator<Item = String> {
 fn values() -> BTreeMap<String, Takes> {
     let mut values = BTreeMap::new();
     for (_, command) in with_subcommands(&super::dblock()) {
-        for option in command.get_opts() {
+        // A value that stands behind `=` alone is no word.
+        let options = command.get_opts();
+        for option in options.filter(|option| !option.is_require_equals_set()) {
             for spelling in spellings(option) {
                 let takes = Takes::of(option);
                 let other = values.insert(spelling.clone(), takes.clone());

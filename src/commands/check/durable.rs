@@ -6,7 +6,7 @@ use super::finding::{Finding, SLOW};
 use crate::base::exit::Reason;
 use crate::db::{Fault, Kind, SessionInfo};
 use crate::lock::rows::TablesFound;
-use crate::schema::Tables;
+use crate::schema::{Tables, VERSION};
 
 /// What is known about durable locks on the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +54,13 @@ impl TablesHere<'_> {
         let found = match (self.found, self.fault) {
             (TablesFound::Usable(found), None) => {
                 let value = format!("version {}, in {place}", found.version);
-                Finding::ok("tables", &value).with("tables_version", found.version)
+                let finding = Finding::ok("tables", &value);
+                let finding = if found.version < VERSION {
+                    finding.note("of an older dblock; dblock init upgrades them, and what is newer works then, as to keep output")
+                } else {
+                    finding
+                };
+                finding.with("tables_version", found.version)
             }
             (TablesFound::Usable(_), Some(Fault::Final(failure)))
                 if failure.reason == Reason::AccountRefused =>

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::base::hooks::Hooks;
 use crate::base::value::{duration, one_of, shown_safely, word_of};
+use crate::history::KeepOutput;
 use crate::lock::{DEFAULT_TTL, limits};
 
 /// The options of a job.
@@ -28,6 +29,8 @@ pub struct Options {
     pub overlap: Overlap,
     /// The longest random delay of a tick's start; zero: none.
     pub jitter: Duration,
+    /// Of which attempts the output is kept; `None`: as the daemon was told.
+    pub keep_output: Option<KeepOutput>,
     /// What to run at the end of each attempt, in the place of what the daemon was told.
     pub hooks: Hooks,
 }
@@ -67,7 +70,7 @@ const OVERLAP: [(&str, Overlap); 3] = [
 ];
 
 /// The options of a job. Those that `dblock run` also has a letter for have it here.
-pub const OPTIONS: [(&str, Option<char>); 11] = [
+pub const OPTIONS: [(&str, Option<char>); 12] = [
     ("timeout", Some('t')),
     ("kill-after", Some('k')),
     ("ttl", None),
@@ -77,6 +80,7 @@ pub const OPTIONS: [(&str, Option<char>); 11] = [
     ("deadline", None),
     ("overlap", None),
     ("jitter", None),
+    ("keep-output", None),
     ("on-failure", None),
     ("on-end", None),
 ];
@@ -140,7 +144,7 @@ impl Options {
     }
 
     /// The names of all options, with their values as text.
-    fn texts(&self) -> [(&'static str, String); 11] {
+    fn texts(&self) -> [(&'static str, String); 12] {
         let Self {
             timeout,
             kill_after,
@@ -151,6 +155,7 @@ impl Options {
             deadline,
             overlap,
             jitter,
+            keep_output,
             hooks,
         } = self;
         let span = |span: &Duration| span.as_micros().to_string();
@@ -169,6 +174,12 @@ impl Options {
             ("deadline", optional(deadline)),
             ("overlap", word_of(&OVERLAP, overlap).to_owned()),
             ("jitter", span(jitter)),
+            (
+                "keep-output",
+                keep_output
+                    .map_or("", |keep| word_of(&KeepOutput::WORDS, &keep))
+                    .to_owned(),
+            ),
             ("on-failure", given(&hooks.on_failure)),
             ("on-end", given(&hooks.on_end)),
         ]
@@ -205,6 +216,7 @@ impl Options {
             },
             overlap: overlap.unwrap_or(Overlap::Skip),
             jitter: given.take("jitter", duration).unwrap_or_default(),
+            keep_output: given.take("keep-output", KeepOutput::parse),
             hooks: Hooks {
                 on_failure: given.take("on-failure", |text| Ok(text.to_owned())),
                 on_end: given.take("on-end", |text| Ok(text.to_owned())),
@@ -372,6 +384,7 @@ mod tests {
             deadline: Some(seconds(3600)),
             overlap: Overlap::Skip,
             jitter: Duration::ZERO,
+            keep_output: None,
             hooks: Hooks::default(),
         };
         assert_eq!(Options::default_ones(), defaults);
@@ -381,7 +394,8 @@ mod tests {
     #[test]
     fn every_option_is_read() {
         let all = "--timeout 30m --kill-after=5s --ttl 1m --retries 2 --retry-delay 1m --missed all --deadline 6h \
-                   --overlap wait --jitter 30 --on-failure 'page me' --on-end=true";
+                   --overlap wait --jitter 30 --keep-output all \
+                   --on-failure 'page me' --on-end=true";
         let options = Options {
             timeout: Some(seconds(1800)),
             kill_after: seconds(5),
@@ -392,6 +406,7 @@ mod tests {
             deadline: Some(seconds(6 * 3600)),
             overlap: Overlap::Wait,
             jitter: seconds(30),
+            keep_output: Some(KeepOutput::All),
             hooks: Hooks {
                 on_failure: Some("page me".to_owned()),
                 on_end: Some("true".to_owned()),
@@ -425,7 +440,8 @@ mod tests {
 
     #[test]
     fn everything_that_is_wrong_is_told() {
-        let all = "--timeout, --kill-after, --ttl, --retries, --retry-delay, --missed, --deadline, --overlap, --jitter, --on-failure, --on-end";
+        let all = "--timeout, --kill-after, --ttl, --retries, --retry-delay, --missed, --deadline, --overlap, --jitter, --keep-output, \
+                   --on-failure, --on-end";
         let none = format!("is no option of a job; those are {all}");
         for (text, mistakes) in [
             ("--timout 3", &[format!("--timout {none}")][..]),

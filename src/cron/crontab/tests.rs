@@ -244,7 +244,7 @@ fn everything_that_is_wrong_is_told_in_the_order_of_the_lines() {
          0 0 * * mon-fun x\n",
         &[
             "1: --foo is no option of a job; those are --timeout, --kill-after, --ttl, --retries, --retry-delay, --missed, \
-             --deadline, --overlap, --jitter, --on-failure, --on-end",
+             --deadline, --overlap, --jitter, --keep-output, --on-failure, --on-end",
             "1: --timeout: \"x\" is not a duration; write 90s, 5m, 1h 30m or 0.5",
             "2: minute \"61\" is not a number from 0 to 59",
             "3: CRON_TZ: \"Europe/Berln\" is not a time zone; do you mean Europe/Berlin?",

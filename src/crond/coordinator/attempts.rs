@@ -14,6 +14,7 @@ use super::Coordinator;
 use crate::base::clock::{Moment, is_over};
 use crate::base::text::{in_words, shown};
 use crate::cron::{AttemptEnd, Job, retry};
+use crate::history::KeepOutput;
 use crate::isolated::link::cut;
 use crate::lock::{Grant, Lease};
 use crate::supervise::{Hook, Output, Report, Round, Sink, Started, of_grant, wanted};
@@ -48,7 +49,7 @@ impl Coordinator<'_> {
         }
         let (place, streams) = match (
             self.runner.board.take(attempt.lease_number()),
-            Streams::new(&job),
+            Streams::new(&job, self.keeps(&job)),
         ) {
             (Some(place), Ok(streams)) => (place, streams),
             (_, refused) => {
@@ -206,6 +207,7 @@ impl Coordinator<'_> {
         let outlets = &mut self.runner.outputs.outlets;
         command.output.finish(outlets, Round::begin());
         let concluded = command.conclude();
+        let kept = command.output.take_kept();
         let Started {
             running,
             output,
@@ -221,8 +223,22 @@ impl Coordinator<'_> {
         self.say_end(&job, &attempt, running.started.elapsed(), &concluded);
         running.reap();
         let name = job.name.to_string();
+        // All of it comes before the end.
+        if let (Some(kept), Some(run_end)) = (kept, &concluded.run_end)
+            && self.keeps(&job).keeps(!run_end.succeeded)
+        {
+            for part in kept.parts() {
+                let output = ToScheduler::Output(attempt.run.clone(), part);
+                self.runner.peer.send(output);
+            }
+        }
         self.note_end(&job, attempt, grant, concluded);
         self.finish_output(output, name, mail);
+    }
+
+    /// Of which attempts of a job the output is kept.
+    fn keeps(&self, job: &Job) -> KeepOutput {
+        job.options.keep_output.unwrap_or(self.spec.keep_output)
     }
 
     fn say_end(&self, job: &Job, attempt: &Attempt, ran: Duration, concluded: &Concluded) {

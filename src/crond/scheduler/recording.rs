@@ -6,7 +6,7 @@ use super::{LOCKS_AT_ONCE, Scheduler};
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::cron::{AttemptEnd, Finish, RunState, ask_run, in_transaction};
-use crate::db::Fault;
+use crate::db::{Ask, Fault};
 use crate::history::RunEnd;
 use crate::lock::rows::release_together;
 
@@ -28,7 +28,9 @@ impl Scheduler<'_> {
                 if done.contains(&ended.run) || self.find_end(&mut ended)? && self.finish(&ended)? {
                     self.view.ticks.retain(|tick| tick.run != ended.run);
                     self.own.forget(&ended.run);
+                    let run = ended.run.clone();
                     self.coordinator.say(FromScheduler::Recorded(ended.run));
+                    self.keep_output(&run)?;
                 } else {
                     later.push(ended);
                 }
@@ -36,6 +38,27 @@ impl Scheduler<'_> {
             }
         }
         self.own.record_later(later);
+        Ok(())
+    }
+
+    /// Keeps the output of a run whose end is recorded, if it was to be kept. One that cannot be is lost.
+    fn keep_output(&mut self, run: &str) -> Result<(), Failure> {
+        let Some(output) = self.outputs.take(run) else {
+            return Ok(());
+        };
+        let why = if self.tables.has_outputs() {
+            let statement = Ask::written(output.of_run(self.tables, run));
+            match self.ask(|session| session.try_run(&statement))? {
+                Some(Err(code)) => format!("the server refuses it with error {code}"),
+                Some(Ok(())) | None => return Ok(()),
+            }
+        } else {
+            self.tables.no_outputs()
+        };
+        if !std::mem::replace(&mut self.outputs.was_told, true) {
+            let line = format!("the output of runs is not kept: {why}");
+            self.coordinator.note(Level::Warning, &line);
+        }
         Ok(())
     }
 

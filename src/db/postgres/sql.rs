@@ -28,11 +28,17 @@ pub fn text_literal(text: &str) -> String {
     if !text.contains(['\'', '\\']) {
         return format!("'{text}'");
     }
-    let mut literal = "convert_from(decode('".to_owned();
-    for byte in text.bytes() {
+    format!("convert_from({}, 'UTF8')", bytes_literal(text.as_bytes()))
+}
+
+/// Bytes as an SQL literal.
+pub fn bytes_literal(bytes: &[u8]) -> String {
+    let mut literal = String::with_capacity(2 * bytes.len() + 20);
+    literal += "decode('";
+    for byte in bytes {
         let _ = write!(literal, "{byte:02x}");
     }
-    literal + "', 'hex'), 'UTF8')"
+    literal + "', 'hex')"
 }
 
 /// As [`text_literal`]; `None`: NULL.

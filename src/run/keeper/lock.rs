@@ -10,7 +10,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::db::{Client, Fault};
-use crate::history::RunEnd;
+use crate::history::{KeptOutput, OutputPart, RunEnd};
 use crate::isolated::link::cut;
 use crate::keeper::Parent;
 use crate::lock::{
@@ -53,6 +53,8 @@ pub struct Lock<'a> {
     pub was_refused: bool,
     /// Whether the session is prepared for the tables. Only a row lock prepares its sessions itself.
     is_prepared: bool,
+    /// What is to be kept of the command's output.
+    output: Option<KeptOutput>,
 }
 
 impl<'a> Lock<'a> {
@@ -75,7 +77,28 @@ impl<'a> Lock<'a> {
             over,
             was_refused: false,
             is_prepared: false,
+            output: None,
         }
+    }
+
+    /// A part of the command's output is to be kept.
+    pub fn take_output(&mut self, part: &OutputPart) {
+        let output = self.output.get_or_insert_with(|| KeptOutput::new(0));
+        output.take_in(part);
+    }
+
+    /// Keeps the command's output, if there is some to keep. Returns the keeper's last message: that, after the one that would be the last
+    /// otherwise. The lock is not held any more, so nobody waits for the server but this run.
+    fn keep_output(&mut self, last: FromKeeper, supervisor: &mut Supervisor) -> FromKeeper {
+        let Some(output) = self.output.take() else {
+            return last;
+        };
+        supervisor.say(last);
+        let kept = match (&self.recorder, self.backend.session()) {
+            (Some(recorder), Some(session)) => recorder.keep_output(&output, session),
+            _ => Err("the session is gone".to_owned()),
+        };
+        FromKeeper::OutputKept(kept.err().map(|why| cut(&why)))
     }
 
     /// By when the command must be gone; `None`: it may run on.
@@ -314,13 +337,16 @@ impl<'a> Lock<'a> {
         supervisor.say(FromKeeper::Recorded(also_done));
         let cause = match was_held {
             Ok(was_held) => {
+                let last = if was_held {
+                    FromKeeper::Released
+                } else {
+                    FromKeeper::Lost("the server says that it was not held".to_owned())
+                };
+                let last = self.keep_output(last, supervisor);
                 if let Some(recorder) = &self.recorder {
                     recorder.prune_now_and_then(&mut *self.backend);
                 }
-                if was_held {
-                    return FromKeeper::Released;
-                }
-                return FromKeeper::Lost("the server says that it was not held".to_owned());
+                return last;
             }
             Err(cause) => cause,
         };
@@ -329,6 +355,7 @@ impl<'a> Lock<'a> {
             self.find_kill(supervisor);
         }
         self.ack_kill(supervisor);
-        cause.map_or(FromKeeper::Released, |cause| FromKeeper::Lost(cut(&cause)))
+        let last = cause.map_or(FromKeeper::Released, |cause| FromKeeper::Lost(cut(&cause)));
+        self.keep_output(last, supervisor)
     }
 }

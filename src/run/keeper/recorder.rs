@@ -6,7 +6,7 @@ use super::super::task::{TableUse, Task};
 use crate::base::clock::Moment;
 use crate::cron::{AlreadyRan, Once, Tick, tick_in_micros};
 use crate::db::{Ask, Fault, Session};
-use crate::history::{Journal, Outcome, RunEnd, RunFacts, Successes, ask_last_success};
+use crate::history::{Journal, KeptOutput, Outcome, RunEnd, RunFacts, Successes, ask_last_success};
 use crate::lock::rows::RecordTokenEnd;
 use crate::lock::{Backend, Grant};
 use crate::schema::{self, Tables};
@@ -66,6 +66,24 @@ impl<'a> Recorder<'a> {
     /// The run's id.
     pub fn run(&self) -> &str {
         &self.journal.facts.run
+    }
+
+    /// Keeps the output of the run, whose end is recorded.
+    ///
+    /// # Errors
+    /// Why it is not kept, as a line.
+    pub fn keep_output(&self, output: &KeptOutput, session: &mut Session) -> Result<(), String> {
+        let tables = &self.journal.tables;
+        if !tables.has_outputs() {
+            // A keeper that replaces another one may not know yet.
+            tables.check(session).map_err(|fault| fault.to_string())?;
+            if !tables.has_outputs() {
+                return Err(tables.no_outputs());
+            }
+        }
+        let statement = output.of_run(tables, self.run());
+        let kept = session.run(&Ask::written(statement));
+        kept.map_err(|fault| tables.explain(fault).to_string())
     }
 
     /// Records that a script has lost its lock to this run, or together with its command.

@@ -23,11 +23,31 @@ impl Supervisor<'_> {
             shown(until.since(Moment::now()))
         ));
         let end = self.run_end(&conclusion);
+        self.send_output();
         self.runner.peer.send(ToKeeper::Hold(end));
+        let shares = true;
+        let holding = Holding {
+            until,
+            shares,
+            conclusion,
+        };
+        if self.runner.outputs.are_passed_on() {
+            self.let_go(holding)
+        } else {
+            Phase::Holding(holding)
+        }
+    }
+
+    /// Closes what the command has shared, when all of its output is passed on.
+    pub(super) fn let_go(&mut self, holding: Holding) -> Phase {
+        self.runner.outputs.close();
         // Whoever reads the command's output through a pipe waits until the last copy of the pipe is closed, and dblock has inherited
         // one. So it closes stdin, stdout, stderr, and all else that it does not need.
         match descriptors::close_all_except(&self.own_descriptors()) {
-            Ok(()) => Phase::Holding(Holding { until, conclusion }),
+            Ok(()) => Phase::Holding(Holding {
+                shares: false,
+                ..holding
+            }),
             Err(error) => self.begin_release(LAST_CHANCE, Err(error.into())),
         }
     }

@@ -81,6 +81,8 @@ pub struct Running {
 /// While the lock is held after the command's end.
 pub struct Holding {
     pub until: Moment,
+    /// Whether dblock still has the files that it shares with the command.
+    pub shares: bool,
     pub conclusion: anyhow::Result<Conclusion>,
 }
 
@@ -92,7 +94,9 @@ pub struct Releasing {
     pub is_recorded: bool,
     /// Whether a keeper was told to release the lock.
     pub is_asked: bool,
-    /// Whether dblock waits for nothing more.
-    pub finished: bool,
+    /// Whether the lock is free.
+    pub is_released: bool,
+    /// Whether a keeper has the output, and has not said that it is kept.
+    pub awaits_output: bool,
     pub conclusion: anyhow::Result<Conclusion>,
 }

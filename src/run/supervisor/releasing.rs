@@ -32,6 +32,8 @@ impl Supervisor<'_> {
         let peer = &mut self.runner.peer;
         peer.restarts.on_success();
         peer.restarts.cancel();
+        let awaits_output = self.send_output() && end.is_some();
+        let peer = &mut self.runner.peer;
         peer.send(ToKeeper::Release(end));
         if self.standing.is_dismissed {
             limit = limit.min(LAST_CHANCE);
@@ -40,9 +42,20 @@ impl Supervisor<'_> {
             deadline: Moment::now() + limit,
             is_recorded: false,
             is_asked: !peer.is_closed(),
-            finished: false,
+            is_released: false,
+            awaits_output,
             conclusion,
         })
+    }
+
+    /// Sends the keeper what is to be kept of the output. Returns whether there is something.
+    pub(super) fn send_output(&mut self) -> bool {
+        let is_recorded = self.job.tables.is_some() && self.grant.is_some();
+        let kept = self.output.kept.as_ref().filter(|_| is_recorded);
+        for part in kept.iter().flat_map(|kept| kept.parts()) {
+            self.runner.peer.send(ToKeeper::Output(part));
+        }
+        kept.is_some()
     }
 
     /// What the keeper must record about the end of the run; `None`: nothing.
@@ -69,7 +82,8 @@ impl Supervisor<'_> {
     /// may not know of it yet.
     pub(super) fn check_releasing(&mut self, mut releasing: Releasing) -> Phase {
         let holds_nothing = matches!(self.lock, LockState::None) && !self.keeper_claims();
-        let is_over = releasing.finished
+        let is_finished = releasing.is_released && !releasing.awaits_output;
+        let is_over = is_finished
             || holds_nothing
             || self.has_no_keeper(&mut releasing)
             || self.is_too_late(&releasing);
@@ -85,6 +99,9 @@ impl Supervisor<'_> {
         if self.runner.peer.is_expected() || self.schedule_releasing_keeper(releasing) {
             return false;
         }
+        if self.is_only_output_missing(releasing, "the keeper is gone") {
+            return true;
+        }
         let unrecorded = self.unrecorded(releasing);
         if self.lock.is_held() {
             self.end_without_release("the keeper is gone", unrecorded);
@@ -99,6 +116,9 @@ impl Supervisor<'_> {
     fn is_too_late(&self, releasing: &Releasing) -> bool {
         if !is_over(Some(releasing.deadline)) {
             return false;
+        }
+        if self.is_only_output_missing(releasing, "the server did not answer") {
+            return true;
         }
         let name = &self.job.lock.name;
         let frees = if self.lock.is_held() {
@@ -120,6 +140,16 @@ impl Supervisor<'_> {
         true
     }
 
+    /// Whether all is done, but that nobody knows whether the output is kept. Then that is said, with the cause.
+    fn is_only_output_missing(&self, releasing: &Releasing, cause: &str) -> bool {
+        let is_only = releasing.is_released && releasing.awaits_output;
+        if is_only {
+            let log = self.runner.log;
+            log.warning(format_args!("{cause}; the output may not be kept"));
+        }
+        is_only
+    }
+
     pub(super) fn on_message_releasing(
         &mut self,
         mut releasing: Releasing,
@@ -131,7 +161,13 @@ impl Supervisor<'_> {
                 if self.lock.is_held() {
                     log.info(format_args!("released {name}"));
                 }
-                releasing.finished = true;
+                releasing.is_released = true;
+            }
+            FromKeeper::OutputKept(why) => {
+                if let Some(why) = why {
+                    log.warning(format_args!("the output is not kept: {why}"));
+                }
+                releasing.awaits_output = false;
             }
             // The row is nobody's or another's: what a keeper asked for before it died was carried out.
             FromKeeper::Lost(_) if self.standing.may_be_released && self.lock.is_held() => {
@@ -160,6 +196,7 @@ impl Supervisor<'_> {
     ) -> Phase {
         if self.runner.poller.signals.act_on(received.signal) {
             releasing.deadline = releasing.deadline.min(Moment::now() + LAST_CHANCE);
+            self.hurry_output();
         }
         Phase::Releasing(releasing)
     }
@@ -201,6 +238,7 @@ impl Supervisor<'_> {
     ) -> Result<(), Failure> {
         self.replace_keeper()?;
         let end = self.run_end(&releasing.conclusion);
+        releasing.awaits_output = self.send_output() && !releasing.is_released;
         self.runner.peer.send(ToKeeper::Release(end));
         releasing.is_asked = true;
         Ok(())

@@ -4,7 +4,7 @@
 use std::io;
 use std::time::{Duration, SystemTime};
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, Signal};
 
 use super::super::message::{FromKeeper, ToKeeper};
 use super::super::task::{UNDER_LOCK, WITHOUT_LOCK};
@@ -33,7 +33,25 @@ impl Supervisor<'_> {
         let place = self.runner.board.take(number);
         let place = place.expect("there is no other command");
         let (command, signals) = (&self.job.command, &self.runner.poller.signals);
-        let (environment, surroundings) = (self.environment(), Surroundings::default());
+        let environment = self.environment();
+        let (output, surroundings) = match self.job.keep_output.map(Output::copied) {
+            None => (Output::none(), Surroundings::default()),
+            Some(Ok((output, [stdout, stderr]))) => {
+                let surroundings = Surroundings {
+                    stdout,
+                    stderr,
+                    ..Surroundings::default()
+                };
+                // A file size limit is an error of a write, and not dblock's death.
+                let _ = SigSet::from_iter([Signal::SIGXFSZ]).thread_block();
+                (output, surroundings)
+            }
+            Some(Err(error)) => {
+                drop(place);
+                let failure = Failure::refused("make a pipe", &error);
+                return self.begin_release(self.job.release_within, Err(failure.into()));
+            }
+        };
         let announce = place.announce();
         let child = match Child::spawn(command, environment, signals, surroundings, announce) {
             Ok(child) => child,
@@ -46,7 +64,7 @@ impl Supervisor<'_> {
         let (timeout, kill_after) = (self.job.timeout, self.job.kill_after);
         self.runner.commands.push(Started {
             running: Command::new(child, started, timeout, kill_after, place),
-            output: Output::none(),
+            output,
             purpose: (),
         });
         Phase::Running(Running {

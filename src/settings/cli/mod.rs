@@ -11,6 +11,7 @@ pub mod connection;
 pub mod cron;
 mod history;
 mod init;
+mod kept_output;
 pub mod kill;
 pub mod metrics;
 pub mod output;
@@ -55,6 +56,8 @@ pub enum Subcommand {
     History,
     /// `dblock audit`
     Audit,
+    /// `dblock output`
+    Output,
     /// `dblock metrics`
     Metrics,
     /// `dblock web`
@@ -235,6 +238,7 @@ const SUBCOMMANDS: &[Definition] = &[
     release::DEFINITION,
     history::DEFINITION,
     audit::DEFINITION,
+    kept_output::DEFINITION,
     metrics::DEFINITION,
     web::DEFINITION,
 ];
@@ -340,7 +344,9 @@ pub fn variables() -> impl Iterator<Item = (&'static str, &'static str)> {
 fn value(setting: &Setting, matches: &mut ArgMatches) -> Option<OsString> {
     match setting.takes {
         Takes::Secret => None,
-        Takes::Value(_) | Takes::ValueOr(..) => matches.remove_one(setting.name),
+        Takes::Value(_) | Takes::ValueOr(..) | Takes::Optional(_) => {
+            matches.remove_one(setting.name)
+        }
         Takes::List(_) => {
             let values: Vec<OsString> = matches.remove_many(setting.name)?.collect();
             Some(values.join(OsStr::new(",")))

@@ -170,6 +170,14 @@ pub const SETTINGS: &[Setting] = &[
         ..SETTING
     },
     Setting {
+        name: "keep-output",
+        takes: Takes::Optional("SIZE"),
+        files: Files::No,
+        help: "Keep the first 4 kB and the last 60 kB of what the command writes to stdout and stderr, for dblock output, and \
+               record the run. SIZE is how much in all, 8k to 1M. Not with a terminal",
+        ..SETTING
+    },
+    Setting {
         name: "token",
         takes: Takes::Value("TOKEN"),
         files: Files::No,

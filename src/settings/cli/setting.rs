@@ -32,6 +32,8 @@ pub enum Takes {
     Value(&'static str),
     /// A value, with its name in the help, or nothing, which means this value.
     ValueOr(&'static str, &'static str),
+    /// A value behind `=`, with its name in the help, or nothing.
+    Optional(&'static str),
     /// Values, with the name of one in the help: separated by commas, or in several options.
     List(&'static str),
     /// A value that is never given on the command line, because everybody can read that.
@@ -87,6 +89,12 @@ impl Setting {
                 .num_args(0..=1)
                 .default_missing_value(default)
                 .allow_negative_numbers(NUMBERS.contains(&name)),
+            Takes::Optional(name) => arg
+                .value_name(name)
+                .value_parser(value_parser!(std::ffi::OsString))
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value("1"),
             Takes::List(name) => arg
                 .value_name(name)
                 .value_parser(value_parser!(std::ffi::OsString))

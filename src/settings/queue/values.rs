@@ -78,7 +78,7 @@ pub(super) fn priority(text: &str) -> Result<i32, String> {
 }
 
 /// A job's id.
-pub(super) fn id(text: &str) -> Result<u64, String> {
+pub fn id(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(id @ 1..) => Ok(id),
         _ => Err(format!(

@@ -7,6 +7,8 @@ use super::super::message::FromClaimer;
 use super::idle::Timeout;
 use super::{COUNT_INTERVAL, Claimer, LOOK_INTERVAL, Stop};
 use crate::base::clock::{Moment, chance_below};
+use crate::base::log::Level;
+use crate::db::Ask;
 use crate::keeper::{LONGEST_PAUSE, SHORTEST_PAUSE, sleep_longer};
 use crate::queue::{
     Claim, EndedUnit, Exchange, JobEnd, Marks, Turn, TurnAnswer, TurnAsk, Verdict, Want,
@@ -185,6 +187,7 @@ impl Claimer<'_> {
         }
         let begun = Moment::now();
         let over = self.carry_out(want.as_ref())?;
+        self.keep_outputs()?;
         self.outcomes.ended.clear();
         if let Some(want) = want.filter(|want| want.among.is_none()) {
             let claimed = over.places.iter().copied();
@@ -202,6 +205,39 @@ impl Claimer<'_> {
         }
         self.check_queue(over.standing.has_queue)?;
         Ok(claimed)
+    }
+
+    /// Keeps the outputs of jobs whose outcomes were just recorded, if they were to be kept. One that cannot be is lost.
+    pub(super) fn keep_outputs(&mut self) -> Result<(), Stop> {
+        if self.outputs.is_empty() {
+            return Ok(());
+        }
+        let ended = self.outcomes.ended.iter();
+        let jobs = ended.flat_map(|ended| {
+            let others = ended.others.iter().map(|(job, _)| *job);
+            std::iter::once(ended.unit.job).chain(others)
+        });
+        let mut why = None;
+        for job in jobs.collect::<Vec<u64>>() {
+            let Some(output) = self.outputs.take(&job) else {
+                continue;
+            };
+            if !self.tables.has_outputs() {
+                why = Some(self.tables.no_outputs());
+                continue;
+            }
+            let statement = Ask::written(output.of_job(self.tables, job));
+            if let Some(Err(code)) = self.ask(|session| session.try_run(&statement))? {
+                why = Some(format!("the server refuses it with error {code}"));
+            }
+        }
+        if let Some(why) = why
+            && !std::mem::replace(&mut self.outputs.was_told, true)
+        {
+            let line = format!("the output of jobs is not kept: {why}");
+            self.coordinator.note(Level::Warning, &line);
+        }
+        Ok(())
     }
 
     pub(super) fn what_to_want(&mut self, want: u32, shard: u16) -> Result<Option<Want>, Stop> {

@@ -1,5 +1,6 @@
 //! What follows from a signal, from a message of the claimer, and from its end.
 
+use super::super::Until;
 use super::super::claimer::{self, Resumed};
 use super::super::command::{JobCommand, Jobs};
 use super::super::message::{FromClaimer, ToClaimer};
@@ -18,6 +19,9 @@ use std::time::Duration;
 /// How long after an empty turn the next one follows while commands run.
 pub(super) const NEXT_TURN: Duration = Duration::from_secs(1);
 
+/// How long the last output of a worker that is stopped may wait for room.
+const LAST_OUTPUT: Duration = Duration::from_secs(1);
+
 impl Plan for Coordinator<'_> {
     type Purpose = Jobs;
     type Rest = ();
@@ -30,14 +34,25 @@ impl Plan for Coordinator<'_> {
     }
 
     fn advance(&mut self) -> Option<anyhow::Result<Ending>> {
-        self.check_deadlines();
-        self.start_commands();
-        self.show_progress();
-        self.take_turn()
+        if self.ending.conclusion.is_none() {
+            self.check_deadlines();
+            self.start_commands();
+            self.show_progress();
+            self.ending.conclusion = self.take_turn();
+            // Who stops a worker does not want to wait for a slow reader.
+            let until = Moment::now() + LAST_OUTPUT;
+            self.ending.output_until = (self.spec.until == Until::Stopped).then_some(until);
+        }
+        let is_passed_on = self.runner.outputs.are_passed_on() || is_over(self.ending.output_until);
+        let conclusion = &mut self.ending.conclusion;
+        is_passed_on.then(|| conclusion.take()).flatten()
     }
 
     fn deadline(&mut self) -> Option<Moment> {
-        self.next_deadline()
+        match self.ending.conclusion {
+            Some(_) => self.ending.output_until,
+            None => self.next_deadline(),
+        }
     }
 
     fn on_signal(&mut self, received: Received) {
@@ -46,6 +61,10 @@ impl Plan for Coordinator<'_> {
             return;
         }
         if self.runner.poller.signals.asks_to_end(signal) {
+            if self.ending.conclusion.is_some() {
+                self.ending.output_until = Some(Moment::now());
+                return;
+            }
             let again = self.runner.shutdown.has_begun();
             if self.runner.shutdown.ends_commands() {
                 self.runner.kill_ending();

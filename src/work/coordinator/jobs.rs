@@ -3,10 +3,12 @@
 use super::super::Until;
 use super::super::ahead::STALLED;
 use super::super::command::{JobCommand, Task, Unstarted, failed, hooks_for_the_dead, start};
+use super::super::message::ToClaimer;
 use super::Coordinator;
 use crate::base::clock::{Moment, is_over};
 use crate::base::exit::{Failure, Reason};
 use crate::base::text::{counted, shown};
+use crate::history::KeptOutput;
 use crate::lock::Lease;
 use crate::queue::{JobEnd, Queue, Rescued};
 use crate::supervise::{Cause, Round};
@@ -22,18 +24,22 @@ impl Coordinator<'_> {
         let took = command.running.started.elapsed();
         let outputs = &mut self.runner.outputs;
         command.output.finish(&mut outputs.outlets, round);
+        let kept = command.output.take_kept();
         let was_lost = matches!(
             command.running.cause(),
             Some(Cause::LeaseOver | Cause::LockLost)
         );
         // If the worker was lost, others have the jobs, and the outcomes no longer count.
         let mut ending = None;
-        if let Some((queue, _)) = self.registered.clone() {
+        if let Some((queue, worker)) = self.registered.clone() {
             let (outcomes, ended) = command.outcome(self.spec, &queue, is_stopping);
             ending = Some(ended);
             let hooks = command.hooks(self.spec, &outcomes, ended);
             let (signals, log) = (&self.runner.poller.signals, self.runner.log);
             self.runner.asides.add(hooks, signals, log);
+            if let (Some(kept), Some((task, outcome))) = (kept, outcomes.first()) {
+                self.send_output(worker, task, outcome, &kept);
+            }
             for (task, outcome) in outcomes {
                 self.say_outcome(&task, &outcome, took);
                 self.claims.note_outcome(&task, outcome);
@@ -49,6 +55,21 @@ impl Coordinator<'_> {
         }
         self.runner.outputs.linger(command.output, ());
         command.running.reap();
+    }
+
+    /// Sends what is to be kept of a command's output, as that of its first job.
+    fn send_output(&mut self, worker: u64, task: &Task, outcome: &JobEnd, kept: &KeptOutput) {
+        let has_failed = match outcome {
+            JobEnd::Done => false,
+            JobEnd::Retry(..) | JobEnd::Dead(_) => true,
+            JobEnd::Later(_) | JobEnd::Returned | JobEnd::Running => return,
+        };
+        if self.spec.keep_output.keeps(has_failed) {
+            for part in kept.parts() {
+                let output = ToClaimer::Output(worker, task.id, part);
+                self.runner.peer.send(output);
+            }
+        }
     }
 
     /// Starts what is to be run after the jobs of a dead worker.

@@ -1,6 +1,6 @@
 //! `dblock cron run`: the daemon.
 
-use super::super::setting::{SETTING, Setting, Takes};
+use super::super::setting::{Files, SETTING, Setting, Takes};
 use super::super::{Argument, Cron, Definition, Number, Subcommand, connection, output, run};
 
 /// The subcommand.
@@ -33,6 +33,17 @@ pub const GRACE: Setting = Setting {
     ..SETTING
 };
 
+/// Of which attempts the output is kept.
+pub const KEEP_OUTPUT: Setting = Setting {
+    name: "keep-output",
+    takes: Takes::Value("failed|all|none"),
+    files: Files::No,
+    default: Some("failed"),
+    help: "Of which runs to keep the first 4 kB and the last 60 kB of what the command writes to stdout and stderr, for dblock \
+           output: of those that failed, of all, or of none",
+    ..SETTING
+};
+
 /// As for `dblock run`, and read from option files likewise.
 const SCRUB_ENV: Setting = Setting {
     name: "scrub-env",
@@ -41,7 +52,14 @@ const SCRUB_ENV: Setting = Setting {
     ..SETTING
 };
 
-const SETTINGS: &[Setting] = &[JOBS, GRACE, run::ON_FAILURE, run::ON_END, SCRUB_ENV];
+const SETTINGS: &[Setting] = &[
+    JOBS,
+    GRACE,
+    KEEP_OUTPUT,
+    run::ON_FAILURE,
+    run::ON_END,
+    SCRUB_ENV,
+];
 
 const HELP: &str = "\
 Run it with the same file on every host. Each tick of a job runs on one host, by the server's clock, under a durable lock with

@@ -118,6 +118,18 @@ const SCRUB_ENV: Setting = Setting {
     ..SETTING
 };
 
+/// Of which jobs the output is kept.
+pub const KEEP_OUTPUT: Setting = Setting {
+    name: "keep-output",
+    takes: Takes::Value("failed|all|none"),
+    files: Files::No,
+    default: Some("failed"),
+    help: "Of which jobs to keep the first 4 kB and the last 60 kB of what the last command wrote to stdout and stderr, for dblock \
+           output, as long as the job is there: of those that failed, of all, or of none. To a terminal stdout goes as it is, and is \
+           not kept",
+    ..SETTING
+};
+
 const SETTINGS: &[Setting] = &[
     JOBS,
     BATCH,
@@ -129,6 +141,7 @@ const SETTINGS: &[Setting] = &[
     ONCE,
     GRACE,
     BURY_ON,
+    KEEP_OUTPUT,
     run::ON_FAILURE,
     run::ON_END,
     SCRUB_ENV,

@@ -1,0 +1,61 @@
+//! `dblock output`: prints what a command wrote, as far as it is kept.
+
+use super::output::print_bytes;
+use super::question::Question;
+use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
+use crate::base::text::{counted, printable};
+use crate::db::Fault;
+use crate::history::{KeptOutput, WhoseOutput, ask_output, reach};
+use crate::settings;
+use crate::settings::cli::CommandLine;
+
+/// Asks the server, prints the answer, and returns dblock's exit.
+///
+/// # Errors
+/// Why the server could not be asked.
+pub fn kept_output(command_line: CommandLine) -> anyhow::Result<Ending> {
+    let (whose, common) = settings::kept_output(command_line)?;
+    let question = Question {
+        called: "the output",
+        last: "the last part of it",
+        ..Question::new("dblock output", &common, |connector, tables, _| {
+            reach(connector, tables)
+        })
+    };
+    let mut output = KeptOutput::new(0);
+    question.ask(
+        |asker| {
+            let tables = &asker.tables;
+            if !tables.has_outputs() {
+                let failure = Failure::new(Reason::Configuration, tables.no_outputs());
+                return Err(Fault::Final(failure));
+            }
+            let found = asker.inspector.session.run(&ask_output(tables, &whose));
+            let found = found.map_err(|fault| tables.explain(fault))?;
+            for part in found.iter().flat_map(KeptOutput::parts) {
+                asker.answers.send(part);
+            }
+            Ok(())
+        },
+        |part| output.take_in(&part),
+    )?;
+    if output.is_empty() {
+        let whose = match &whose {
+            WhoseOutput::Run(run) => format!("the run {run}"),
+            WhoseOutput::Name(name) => name.clone(),
+            WhoseOutput::Job(queue, job) => format!("{queue}#{job}"),
+        };
+        common
+            .log
+            .warning(format_args!("no output of {} is kept", printable(&whose)));
+        return Ok(Ending::Code(CONFLICT));
+    }
+    let (head, omitted, tail) = output.pieces();
+    print_bytes(head)?;
+    if omitted > 0 {
+        let left_out = counted(usize::try_from(omitted).unwrap_or(usize::MAX), "byte");
+        common.log.warning(format_args!("{left_out} left out here"));
+    }
+    print_bytes(tail)?;
+    Ok(Ending::Code(0))
+}

@@ -1,0 +1,452 @@
+//! The output of runs and of jobs that is kept: its first and its last bytes, and how many are left out between them. It is in a table of
+//! its own, and goes with its run or its job. A write may be repeated.
+
+use std::borrow::Borrow;
+use std::collections::{HashMap, VecDeque};
+use std::fmt::Write;
+use std::hash::Hash;
+
+use serde::{Deserialize, Serialize};
+
+use super::kept::{BATCH, BY_KEY, WINDOW, delete_rows};
+use super::postgres;
+use crate::base::value::{one_of, shown_safely};
+use crate::db::sql::write_bytes;
+use crate::db::{Ask, Fault, Kind, Session, ask, ask_values, named, postgres_sql, text_literal};
+use crate::schema::{JOBS, OUTPUTS, QUEUES, Tables};
+
+/// How many bytes of the beginning are kept.
+const HEAD: usize = 4096;
+
+/// How many bytes are kept in all, unless somebody asks for another number.
+pub const KEPT: usize = 64 * 1024;
+
+/// The most that anybody can ask for: in a statement it takes twice as many, and servers limit these.
+const MOST_KEPT: usize = 1024 * 1024;
+
+/// The most outputs that wait for the ends of their runs.
+const MOST_PENDING: usize = 64;
+
+/// The most bytes of a part, so that it fits into a message.
+const PART: usize = 16 * 1024;
+
+/// How many bytes of an output are to be kept in all: a number with or without the letter k or M.
+///
+/// # Errors
+/// It is none, or too small or too large.
+pub fn size_to_keep(text: &str) -> Result<usize, String> {
+    let (digits, unit) = match text.as_bytes() {
+        [.., b'k' | b'K'] => (&text[..text.len() - 1], 1024),
+        [.., b'M'] => (&text[..text.len() - 1], 1024 * 1024),
+        _ => (text, 1),
+    };
+    let size = digits.parse::<usize>().ok();
+    let size = size.and_then(|size| size.checked_mul(unit));
+    let is_digits = digits.bytes().all(|byte| byte.is_ascii_digit());
+    size.filter(|size| is_digits && (2 * HEAD..=MOST_KEPT).contains(size))
+        .ok_or_else(|| format!("{} is not a size from 8k to 1M", shown_safely(text)))
+}
+
+/// Of which runs or jobs the output is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeepOutput {
+    /// Of those that have failed.
+    Failed,
+    /// Of all.
+    All,
+    /// Of none.
+    None,
+}
+
+impl KeepOutput {
+    /// The words.
+    pub const WORDS: [(&str, Self); 3] = [
+        ("failed", Self::Failed),
+        ("all", Self::All),
+        ("none", Self::None),
+    ];
+
+    /// Reads a word.
+    ///
+    /// # Errors
+    /// It is another one.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        one_of(&Self::WORDS, text)
+    }
+
+    /// Whether that of a run or job is kept that has failed, or has not.
+    pub fn keeps(self, has_failed: bool) -> bool {
+        match self {
+            Self::Failed => has_failed,
+            Self::All => true,
+            Self::None => false,
+        }
+    }
+}
+
+/// What is kept of an output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptOutput {
+    /// How many bytes of the end are kept.
+    room: usize,
+    head: Vec<u8>,
+    /// How many are left out.
+    omitted: u64,
+    tail: VecDeque<u8>,
+}
+
+/// A part of what is kept, for another process. They come in order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputPart {
+    is_tail: bool,
+    omitted: u64,
+    bytes: Vec<u8>,
+}
+
+impl KeptOutput {
+    /// Nothing yet. Keeps this many bytes in all.
+    pub fn new(most: usize) -> Self {
+        Self {
+            room: most.saturating_sub(HEAD),
+            head: Vec::new(),
+            omitted: 0,
+            tail: VecDeque::new(),
+        }
+    }
+
+    /// How many bytes of the end are kept.
+    pub fn room(&self) -> usize {
+        self.room
+    }
+
+    /// How many bytes the beginning still lacks.
+    pub fn lacks(&self) -> usize {
+        HEAD - self.head.len()
+    }
+
+    /// Adds what was written next.
+    pub fn add(&mut self, bytes: &[u8]) {
+        let (head, rest) = bytes.split_at(bytes.len().min(self.lacks()));
+        self.head.extend_from_slice(head);
+        let (left_out, rest) = rest.split_at(rest.len().saturating_sub(self.room));
+        if !left_out.is_empty() {
+            self.leave_out(left_out.len());
+        }
+        let excess = (self.tail.len() + rest.len()).saturating_sub(self.room);
+        self.tail.drain(..excess);
+        self.omitted += excess as u64;
+        self.tail.extend(rest);
+    }
+
+    /// As many bytes were written, and as many as there is [room](Self::room) for follow. The beginning must be complete.
+    pub fn leave_out(&mut self, bytes: usize) {
+        self.omitted += (self.tail.len() + bytes) as u64;
+        self.tail.clear();
+    }
+
+    /// Whether nothing was written.
+    pub fn is_empty(&self) -> bool {
+        self.head.is_empty()
+    }
+
+    /// The first bytes, how many are left out, and the last ones.
+    pub fn pieces(&mut self) -> (&[u8], u64, &[u8]) {
+        (&self.head, self.omitted, self.tail.make_contiguous())
+    }
+
+    /// It in parts.
+    pub fn parts(&self) -> Vec<OutputPart> {
+        let (one, other) = self.tail.as_slices();
+        let pieces = [(false, &*self.head), (true, one), (true, other)];
+        let parts = pieces.into_iter().flat_map(|(is_tail, bytes)| {
+            bytes.chunks(PART).map(move |bytes| OutputPart {
+                is_tail,
+                omitted: self.omitted,
+                bytes: bytes.to_vec(),
+            })
+        });
+        parts.collect()
+    }
+
+    /// Adds a part of another one.
+    pub fn take_in(&mut self, part: &OutputPart) {
+        self.omitted = part.omitted;
+        if part.is_tail {
+            self.tail.extend(&part.bytes);
+        } else {
+            self.head.extend_from_slice(&part.bytes);
+        }
+    }
+
+    /// The statement that records it as that of a run, unless the history has no such run.
+    pub fn of_run(&self, tables: &Tables, run: &str) -> String {
+        if tables.kind() == Kind::Postgres {
+            let tail: Vec<u8> = self.tail.iter().copied().collect();
+            return postgres::keep_output(tables, run, (&self.head, self.omitted, &tail));
+        }
+        self.insert(
+            tables,
+            &format!(
+                "SELECT r.run, r.name, NULL, {} FROM {} r WHERE r.run = {}",
+                self.values(),
+                tables.runs(),
+                text_literal(run)
+            ),
+        )
+    }
+
+    /// The statement that records it as that of the last attempt of a job, unless the job is deleted.
+    pub fn of_job(&self, tables: &Tables, job: u64) -> String {
+        if self.is_empty() {
+            let outputs = tables.of(&OUTPUTS);
+            return named(
+                "record output",
+                format!(
+                    "DELETE FROM {outputs} WHERE run = {}",
+                    text_literal(&job.to_string())
+                ),
+            );
+        }
+        self.insert(
+            tables,
+            &format!(
+                "SELECT {}, q.name, j.id, {} FROM {} j JOIN {} q ON q.id = j.queue WHERE j.id = {job}",
+                text_literal(&job.to_string()),
+                self.values(),
+                tables.of(&JOBS),
+                tables.of(&QUEUES)
+            ),
+        )
+    }
+
+    fn insert(&self, tables: &Tables, source: &str) -> String {
+        let again = ["kept_at", "head", "omitted", "tail"];
+        let again = again.map(|column| format!("{column} = VALUES({column})"));
+        let sql = format!(
+            "INSERT INTO {} (run, name, job, kept_at, head, omitted, tail) {source} ON DUPLICATE KEY UPDATE {}",
+            tables.of(&OUTPUTS),
+            again.join(", ")
+        );
+        named("record output", sql)
+    }
+
+    fn values(&self) -> String {
+        let mut values = "UTC_TIMESTAMP(6), ".to_owned();
+        write_bytes(&mut values, &self.head);
+        let _ = write!(values, ", {}, ", self.omitted);
+        let tail: Vec<u8> = self.tail.iter().copied().collect();
+        write_bytes(&mut values, &tail);
+        values
+    }
+}
+
+/// What is to be kept of the outputs of runs or jobs whose ends are not recorded yet. Only so many: no server may answer for an hour.
+pub struct PendingOutputs<K> {
+    outputs: HashMap<K, KeptOutput>,
+    /// Whether it was said why none is kept.
+    pub was_told: bool,
+}
+
+impl<K: Hash + Eq> PendingOutputs<K> {
+    /// There are none.
+    pub fn new() -> Self {
+        Self {
+            outputs: HashMap::new(),
+            was_told: false,
+        }
+    }
+
+    /// Adds a part of one.
+    pub fn take_in(&mut self, key: K, part: &OutputPart) {
+        if self.outputs.len() >= MOST_PENDING && !self.outputs.contains_key(&key) {
+            // The end of one may never be recorded.
+            let mut one = true;
+            self.outputs.retain(|_, _| !std::mem::take(&mut one));
+        }
+        let output = self.outputs.entry(key);
+        output.or_insert_with(|| KeptOutput::new(0)).take_in(part);
+    }
+
+    /// Takes one out, as the end is recorded.
+    pub fn take<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<KeptOutput>
+    where
+        K: Borrow<Q>,
+    {
+        self.outputs.remove(key)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.outputs.is_empty()
+    }
+}
+
+/// Whose output is asked for.
+#[derive(Debug, Clone)]
+pub enum WhoseOutput {
+    /// That of this run.
+    Run(String),
+    /// That of the latest run of this name that has some, or of the latest job of a queue.
+    Name(String),
+    /// That of this job of this queue.
+    Job(String, u64),
+}
+
+/// Looks for an output.
+pub fn ask_output(tables: &Tables, whose: &WhoseOutput) -> Ask<'static, Option<KeptOutput>> {
+    let (literal, hex): (fn(&str) -> String, _) = match tables.kind() {
+        Kind::MySql => (text_literal, ["HEX(o.head)", "HEX(o.tail)"]),
+        Kind::Postgres => (
+            postgres_sql::text_literal,
+            ["encode(o.head, 'hex')", "encode(o.tail, 'hex')"],
+        ),
+    };
+    let which = match whose {
+        WhoseOutput::Run(run) => format!("o.run = {}", literal(run)),
+        WhoseOutput::Name(name) => format!("o.name = {}", literal(name)),
+        WhoseOutput::Job(queue, job) => format!(
+            "o.run = {} AND o.name = {}",
+            literal(&job.to_string()),
+            literal(queue)
+        ),
+    };
+    let sql = format!(
+        "SELECT {} AS head, o.omitted, {} AS tail FROM {} o WHERE {which} ORDER BY o.name DESC, o.kept_at DESC LIMIT 1",
+        hex[0],
+        hex[1],
+        tables.of(&OUTPUTS)
+    );
+    ask("output", sql, |rows| {
+        rows.optional(|row| {
+            let bytes = |column| Ok::<_, Fault>(of_hex(&row.get::<Vec<u8>>(column)?));
+            Ok(KeptOutput {
+                room: 0,
+                head: bytes("head")?,
+                omitted: row.get("omitted")?,
+                tail: bytes("tail")?.into(),
+            })
+        })
+    })
+}
+
+/// The bytes that hexadecimal digits stand for.
+fn of_hex(digits: &[u8]) -> Vec<u8> {
+    let value = |digit: u8| char::from(digit).to_digit(16).unwrap_or_default();
+    let bytes = digits.chunks_exact(2);
+    let bytes = bytes.map(|pair| value(pair[0]) << 4 | value(pair[1]));
+    bytes
+        .map(|byte| u8::try_from(byte).unwrap_or_default())
+        .collect()
+}
+
+/// Whether there is an output of the run in the row `r`, as a value.
+pub(super) fn has_output(tables: &Tables) -> String {
+    if !tables.has_outputs() {
+        return "0".to_owned();
+    }
+    let exists = format!(
+        "EXISTS (SELECT 1 FROM {} o WHERE o.run = r.run)",
+        tables.of(&OUTPUTS)
+    );
+    match tables.kind() {
+        Kind::MySql => exists,
+        Kind::Postgres => format!("({exists})::int"),
+    }
+}
+
+/// The statement that deletes the output of a run or job.
+pub(super) fn deletion(tables: &Tables, run: &str) -> String {
+    let outputs = tables.of(&OUTPUTS);
+    let run = match tables.kind() {
+        Kind::MySql => text_literal(run),
+        Kind::Postgres => postgres_sql::text_literal(run),
+    };
+    named("prune", format!("DELETE FROM {outputs} WHERE run = {run}"))
+}
+
+/// Deletes some outputs whose run or job is gone: an older dblock has deleted the run, and nobody deletes them with a job.
+///
+/// # Errors
+/// Those of a statement. Nothing is lost by them.
+pub fn prune_outputs(tables: &Tables, session: &mut Session) -> Result<(), Fault> {
+    if !tables.has_outputs() {
+        return Ok(());
+    }
+    let chance = getrandom::u64().unwrap_or_default();
+    let chance = if chance.is_multiple_of(8) { 0 } else { chance };
+    let lost = session.run(&ask_lost(tables, chance))?;
+    let deletions = lost.iter().map(|run| deletion(tables, run));
+    delete_rows(deletions.collect(), session)
+}
+
+fn ask_lost(tables: &Tables, chance: u64) -> Ask<'static, Vec<String>> {
+    let (outputs, runs) = (tables.of(&OUTPUTS), tables.runs());
+    let has_no_run = format!("NOT EXISTS (SELECT 1 FROM {runs} r WHERE r.run = o.run)");
+    let sql = match tables.kind() {
+        Kind::MySql => format!(
+            "SELECT o.run FROM (SELECT run, job FROM {outputs} {BY_KEY} WHERE run >= '{chance:016x}' ORDER BY run LIMIT {WINDOW}) o \
+             WHERE o.job IS NULL AND {has_no_run} OR o.job IS NOT NULL AND NOT EXISTS (SELECT 1 FROM {} j WHERE j.id = o.job) \
+             ORDER BY o.run LIMIT {BATCH}",
+            tables.of(&JOBS)
+        ),
+        Kind::Postgres => format!(
+            "SELECT o.run FROM (SELECT run FROM {outputs} WHERE run >= '{chance:016x}' ORDER BY run LIMIT {WINDOW}) o \
+             WHERE {has_no_run} ORDER BY o.run LIMIT {BATCH}"
+        ),
+    };
+    ask_values("lost outputs", sql).up_to(BATCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is kept of these pieces, by crossing to another process.
+    fn kept(most: usize, pieces: &[&[u8]]) -> (Vec<u8>, u64, Vec<u8>) {
+        let mut output = KeptOutput::new(most);
+        pieces.iter().for_each(|piece| output.add(piece));
+        let mut crossed = KeptOutput::new(most);
+        output.parts().iter().for_each(|part| crossed.take_in(part));
+        assert_eq!(crossed, output);
+        let tail = output.tail.iter().copied().collect();
+        (output.head, output.omitted, tail)
+    }
+
+    #[test]
+    fn the_first_and_the_last_bytes_are_kept_and_the_others_counted() {
+        let all: Vec<u8> = (0..100_000_u32).map(|n| (n % 251) as u8).collect();
+        for piece in [1, 7, 4096, 5000, 100_000] {
+            let pieces: Vec<&[u8]> = all.chunks(piece).collect();
+            let (head, omitted, tail) = kept(10_000, &pieces);
+            assert_eq!((head.len(), omitted, tail.len()), (4096, 90_000, 5904));
+            assert!(all.starts_with(&head) && all.ends_with(&tail), "{piece}");
+        }
+        assert_eq!(
+            kept(8192, &[b"a\0", b"\xff"]),
+            (b"a\0\xff".to_vec(), 0, vec![])
+        );
+        let (head, omitted, tail) = kept(8192, &[&all[..8192]]);
+        assert_eq!((head.len(), omitted, tail.len()), (4096, 0, 4096));
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(size_to_keep("64k"), Ok(65_536));
+        assert_eq!(size_to_keep("1M"), Ok(1_048_576));
+        assert_eq!(size_to_keep("9000"), Ok(9000));
+        for wrong in [
+            "",
+            "k",
+            "7k",
+            "2M",
+            "-9000",
+            "+9000",
+            "9000 ",
+            "64kB",
+            "99999999999999999999k",
+        ] {
+            assert!(size_to_keep(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(of_hex(b"00fF7a"), b"\0\xffz");
+    }
+}

@@ -1,0 +1,291 @@
+//! The output of a command on its way to dblock's own stdout and stderr, of which a part is kept. As little as possible is copied: tee(2)
+//! lets a second pipe share what is in the command's, splice(2) moves it on, and only the end of it is read. Nothing here waits.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, splice, tee};
+use nix::sys::stat::{SFlag, fstat};
+use nix::unistd::pipe2;
+
+use crate::history::KeptOutput;
+
+/// The size of the pipes, if the system grants it: the larger they are, the more is moved at once. A user may have some hundred such pipes.
+const LARGE: libc::c_int = 256 * 1024;
+
+/// The most bytes that are shared or moved at once.
+const AT_ONCE: usize = 1024 * 1024;
+
+/// As much as a pipe takes as a whole (`PIPE_BUF`).
+const PIECE: usize = 4096;
+
+/// What the kept part is taken from.
+#[derive(Debug)]
+pub struct Copies {
+    /// The second pipe, and how many bytes are in it.
+    read: File,
+    write: OwnedFd,
+    held: usize,
+    /// How many bytes the second pipe can hold.
+    capacity: usize,
+    /// Where goes what is not kept.
+    nowhere: File,
+    /// Whether the command has ended, so that nothing more is kept.
+    is_over: bool,
+}
+
+/// How one of the streams of a command is moved on.
+#[derive(Debug, Default)]
+pub struct Way {
+    /// How many of the next bytes in the command's pipe the second one has, too.
+    ahead: usize,
+    /// Whether they cannot be spliced.
+    must_copy: bool,
+}
+
+/// What became of a step.
+#[derive(Debug)]
+pub enum Step {
+    /// Some bytes were moved on.
+    Moved,
+    /// These are to be written.
+    Read(Vec<u8>),
+    /// There is nothing now.
+    Empty,
+    /// There is no room for them.
+    Full,
+    /// There is nothing more to come.
+    End,
+}
+
+impl Way {
+    /// Whether there is no need to ask first whether there is room, as splice(2) finds out. It must not pass what is read already.
+    pub fn splices(&self, nothing_is_before: bool) -> bool {
+        nothing_is_before && !self.must_copy
+    }
+
+    /// Whether something is kept that is not moved on yet.
+    pub fn has_rest(&self) -> bool {
+        self.ahead > 0
+    }
+
+    /// The way to a descriptor. A socket could let splice(2) wait.
+    pub fn to(descriptor: BorrowedFd) -> Self {
+        let mode = fstat(descriptor).map(|stat| stat.st_mode);
+        let kind = SFlag::from_bits_truncate(mode.unwrap_or_default()) & SFlag::S_IFMT;
+        Self {
+            ahead: 0,
+            must_copy: kind == SFlag::S_IFSOCK,
+        }
+    }
+}
+
+impl Copies {
+    /// Nothing was written yet.
+    ///
+    /// # Errors
+    /// As `pipe2(2)`, and if there is no `/dev/null`.
+    pub fn begin() -> io::Result<Self> {
+        let (read, write) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+        enlarge(&write);
+        let capacity = fcntl(&write, FcntlArg::F_GETPIPE_SZ)?;
+        Ok(Self {
+            read: File::from(read),
+            write,
+            held: 0,
+            capacity: usize::try_from(capacity).unwrap_or_default(),
+            nowhere: OpenOptions::new().write(true).open("/dev/null")?,
+            is_over: false,
+        })
+    }
+
+    /// Moves some bytes from a command's pipe on to a descriptor that has room.
+    ///
+    /// # Errors
+    /// They cannot be written there.
+    pub fn step(
+        &mut self,
+        from: &mut File,
+        way: &mut Way,
+        to: BorrowedFd,
+        kept: &mut KeptOutput,
+    ) -> io::Result<Step> {
+        if way.ahead == 0 {
+            if self.is_over {
+                return Ok(Step::End);
+            }
+            match self.share(from, kept)? {
+                Ok(0) => return Ok(Step::End),
+                Ok(shared) => way.ahead = shared,
+                Err(Empty) => return Ok(Step::Empty),
+            }
+        }
+        if way.must_copy {
+            let mut bytes = vec![0; way.ahead.min(PIECE)];
+            let read = from.read(&mut bytes)?;
+            bytes.truncate(read);
+            way.ahead -= read;
+            return Ok(Step::Read(bytes));
+        }
+        match splice(&*from, None, to, None, way.ahead, nonblocking()) {
+            Ok(0) | Err(Errno::EAGAIN) => Ok(Step::Full),
+            Ok(moved) => {
+                way.ahead -= moved;
+                Ok(Step::Moved)
+            }
+            Err(Errno::EINTR) => Ok(Step::Moved),
+            // A file that is appended to, for one.
+            Err(Errno::EINVAL) => {
+                way.must_copy = true;
+                Ok(Step::Moved)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Lets the second pipe share what is in a command's. Returns how many bytes; 0: nobody can write any more.
+    fn share(&mut self, from: &File, kept: &mut KeptOutput) -> io::Result<Result<usize, Empty>> {
+        loop {
+            match tee(from, &self.write, AT_ONCE, nonblocking()) {
+                Ok(shared) => {
+                    self.held += shared;
+                    return Ok(Ok(shared));
+                }
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) if self.held == 0 || in_pipe(from) == 0 => {
+                    return Ok(Err(Empty));
+                }
+                Err(Errno::EAGAIN) => self.make_room(kept)?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Empties the second pipe, but for what may be the end of the output.
+    fn make_room(&mut self, kept: &mut KeptOutput) -> io::Result<()> {
+        self.keep(kept, self.held.min(kept.lacks()))?;
+        if self.held > kept.room() && kept.room() <= self.capacity / 2 {
+            self.leave_out(kept)
+        } else {
+            self.keep(kept, self.held)
+        }
+    }
+
+    /// Drops what is not kept in any case.
+    fn leave_out(&mut self, kept: &mut KeptOutput) -> io::Result<()> {
+        let excess = self.held.saturating_sub(kept.room());
+        self.discard(excess)?;
+        if excess > 0 {
+            kept.leave_out(excess);
+        }
+        Ok(())
+    }
+
+    /// Drops the next bytes of the second pipe.
+    fn discard(&mut self, count: usize) -> io::Result<()> {
+        let mut left = count;
+        while left > 0 {
+            match splice(&self.read, None, &self.nowhere, None, left, nonblocking()) {
+                Ok(dropped @ 1..) => left -= dropped,
+                Err(Errno::EINTR) => {}
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.held -= count;
+        Ok(())
+    }
+
+    /// Reads the next bytes of the second pipe.
+    fn keep(&mut self, kept: &mut KeptOutput, count: usize) -> io::Result<()> {
+        let mut bytes = [0; PIECE];
+        let mut left = count;
+        while left > 0 {
+            let piece = &mut bytes[..left.min(PIECE)];
+            self.read.read_exact(piece)?;
+            left -= piece.len();
+            kept.add(piece);
+        }
+        self.held -= count;
+        Ok(())
+    }
+
+    /// The command has ended: what is still in its pipes is kept, too.
+    pub fn end<'a>(
+        &mut self,
+        rests: impl Iterator<Item = (&'a File, &'a mut Way)>,
+        kept: &mut KeptOutput,
+    ) {
+        let _ = self.finish(kept);
+        for (from, way) in rests {
+            let _ = self.take_rest(from, way).and_then(|()| self.finish(kept));
+        }
+        self.is_over = true;
+    }
+
+    /// Keeps all that is in the second pipe, or its end.
+    fn finish(&mut self, kept: &mut KeptOutput) -> io::Result<()> {
+        self.keep(kept, self.held.min(kept.lacks()))?;
+        self.leave_out(kept)?;
+        self.keep(kept, self.held)
+    }
+
+    /// Shares what is in a command's pipe, but for what was shared before. The second pipe must be empty.
+    fn take_rest(&mut self, from: &File, way: &mut Way) -> io::Result<()> {
+        match tee(from, &self.write, AT_ONCE, nonblocking()) {
+            Ok(shared) => self.held = shared,
+            Err(Errno::EAGAIN) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let known = way.ahead.min(self.held);
+        way.ahead = self.held;
+        self.discard(known)
+    }
+}
+
+/// Nothing is in a pipe.
+struct Empty;
+
+/// Makes a pipe larger, if the system grants that.
+pub fn enlarge(pipe: impl AsFd) {
+    let _ = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(LARGE));
+}
+
+/// What is in a pipe. It stays there. The second pipe must be empty.
+fn peek(from: &File, (read, write): (&mut File, &OwnedFd)) -> io::Result<Vec<u8>> {
+    let length = match tee(from, write, AT_ONCE, nonblocking()) {
+        Ok(length) => length,
+        Err(Errno::EAGAIN) => 0,
+        Err(error) => return Err(error.into()),
+    };
+    let mut bytes = vec![0; length];
+    read.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// What is in a command's pipe now. It stays there.
+///
+/// # Errors
+/// As `pipe2(2)` and `tee(2)`.
+pub fn look_into(from: &File) -> io::Result<Vec<u8>> {
+    let (read, write) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+    peek(from, (&mut File::from(read), &write))
+}
+
+fn nonblocking() -> SpliceFFlags {
+    SpliceFFlags::SPLICE_F_NONBLOCK
+}
+
+/// How many bytes are in a pipe.
+pub fn in_pipe(pipe: &File) -> usize {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: writes one number.
+    let asked = unsafe { libc::ioctl(pipe.as_raw_fd(), libc::FIONREAD, &raw mut bytes) };
+    if asked == 0 {
+        usize::try_from(bytes).unwrap_or_default()
+    } else {
+        0
+    }
+}
