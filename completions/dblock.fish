@@ -24,7 +24,7 @@ function __fish_dblock_words
             case --
                 set -q words[2]; and set -a dblock_command $words[2..]
                 break
-            case --after --at --batch --bury-on --claim --color --conflict-exit-code --connect-timeout --database --dblock --defaults-extra-file --defaults-file --defaults-group-suffix --delay --every --grace --hold-at-least --host --host-name --if-unreachable --jobs --keep --key --kill-after --limit --listen --max-attempts --max-concurrency --name --next --on --on-end --on-failure --on-lock-lost --once-at --once-per --output --owner --password-file --port --priority --protocol --refresh --report --result --retry-delay --run --schema --server-public-key-path --shards --since --slots --socket --ssl-ca --ssl-cert --ssl-key --ssl-mode --state --time-zone --timeout --tls-cert --tls-key --token --ttl --until --url --user --wait -E -j -k -m -n -o -t -w
+            case --after --at --batch --bury-on --claim --color --conflict-exit-code --connect-timeout --database --dblock --defaults-extra-file --defaults-file --defaults-group-suffix --delay --every --grace --hold-at-least --host --host-name --if-unreachable --jobs --keep --keep-output --key --kill-after --limit --listen --max-attempts --max-concurrency --name --next --on --on-end --on-failure --on-lock-lost --once-at --once-per --output --owner --password-file --port --priority --protocol --refresh --report --result --retry-delay --run --schema --server-public-key-path --shards --since --slots --socket --ssl-ca --ssl-cert --ssl-key --ssl-mode --state --time-zone --timeout --tls-cert --tls-key --token --ttl --until --url --user --wait --watch -E -j -k -m -n -o -t -w
                 # Its value is the next word, whatever that looks like.
                 set -e words[1]
             case '-*'
@@ -78,7 +78,7 @@ end
 # No files, but where a line says so.
 complete -c dblock -f
 complete -c dblock -n __fish_dblock_runs -a '(__fish_dblock_run)'
-complete -c dblock -n '__fish_dblock_using_subcommand help' -a 'run status kill check config init acquire renew release history metrics web cron queue help'
+complete -c dblock -n '__fish_dblock_using_subcommand help' -a 'run status kill check config init acquire renew release history audit output metrics web cron queue help'
 complete -c dblock -n "__fish_dblock_needs_command" -s h -l help -d 'Print help'
 complete -c dblock -n "__fish_dblock_needs_command" -s V -l version -d 'Print version'
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "run" -d 'Run a command while holding a lock, and exit with its exit code'
@@ -91,6 +91,8 @@ complete -c dblock -n "__fish_dblock_needs_command" -f -a "acquire" -d 'Acquire 
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "renew" -d 'Renew a lock that dblock acquire acquired'
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "release" -d 'Release a lock that dblock acquire acquired'
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "history" -d 'Show what ran where, when, and how it ended'
+complete -c dblock -n "__fish_dblock_needs_command" -f -a "audit" -d 'Show who paused, resumed, triggered, retried, canceled or killed what'
+complete -c dblock -n "__fish_dblock_needs_command" -f -a "output" -d 'Print what a command wrote, as far as it is kept'
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "metrics" -d 'Print what Prometheus collects: locks, jobs of the crontab, queues, and the server'
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "web" -d 'Show locks, the crontab, queues and the history in a browser'
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "cron" -d 'One crontab for all hosts'
@@ -112,6 +114,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand run" -l hold-at-least -d '
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l once-at -d 'Skip the run if a run of this name has already succeeded for this tick. The tick is the last time that CRON names, by the server\'s clock; CRON has five fields as in a crontab' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l time-zone -d 'The time zone of --once-at, for example Europe/Berlin or UTC [default: the host\'s]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l once-per -d 'Skip the run if the last successful run of this name started less than this long ago' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand run" -l keep-output -d 'Keep the first 4 kB and the last 60 kB of what the command writes to stdout and stderr, for dblock output, and record the run. SIZE is how much in all, 8k to 1M. Not with a terminal' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l token -d 'Run under a lock that dblock acquire acquired. dblock renews it while the command runs, and does not release it. A token runs one command at a time. - reads the token from stdin; without --name, DBLOCK_TOKEN gives it' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l if-unreachable -d 'If no server is reached in time: fail with 69, or run the command without the lock and warn [default: fail]' -r -f -a "fail\t''
 run\t''"
@@ -150,6 +153,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand run" -s v -l verbose -d 'L
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand run" -s h -l help -d 'Print help'
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l key -d 'PostgreSQL: the key of the advisory lock, as another program takes it by pg_advisory_lock(N) or pg_advisory_lock(A, B), instead of one made of the name' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand status" -l watch -d 'Show the table again and again on the terminal, every DURATION: 100ms to 1d, 2s if none is given. q or Ctrl-C ends it' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l color -d 'Show results in colors: auto does on a terminal, unless NO_COLOR is set. The words say the same [default: auto]' -r -f -a "auto\t''
 always\t''
 never\t''"
@@ -256,6 +260,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand config" -l hold-at-least -
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l once-at -d 'Skip the run if a run of this name has already succeeded for this tick. The tick is the last time that CRON names, by the server\'s clock; CRON has five fields as in a crontab' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l time-zone -d 'The time zone of --once-at, for example Europe/Berlin or UTC [default: the host\'s]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l once-per -d 'Skip the run if the last successful run of this name started less than this long ago' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand config" -l keep-output -d 'Keep the first 4 kB and the last 60 kB of what the command writes to stdout and stderr, for dblock output, and record the run. SIZE is how much in all, 8k to 1M. Not with a terminal' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l token -d 'Run under a lock that dblock acquire acquired. dblock renews it while the command runs, and does not release it. A token runs one command at a time. - reads the token from stdin; without --name, DBLOCK_TOKEN gives it' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l if-unreachable -d 'If no server is reached in time: fail with 69, or run the command without the lock and warn [default: fail]' -r -f -a "fail\t''
 run\t''"
@@ -428,6 +433,7 @@ unknown\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand history" -l run -d 'Only the run of this number, as --json has it' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand history" -l after -d 'The next page: the runs that are older than those of the page that printed CURSOR' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand history" -s n -l limit -d 'Only the newest N runs; 0 shows all [default: 20]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l watch -d 'Show the table again and again on the terminal, every DURATION: 100ms to 1d, 2s if none is given. q or Ctrl-C ends it' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand history" -l color -d 'Show results in colors: auto does on a terminal, unless NO_COLOR is set. The words say the same [default: auto]' -r -f -a "auto\t''
 always\t''
 never\t''"
@@ -460,6 +466,62 @@ complete -c dblock -n "__fish_dblock_using_subcommand history" -s q -l quiet -d 
 complete -c dblock -n "__fish_dblock_using_subcommand history" -s v -l verbose -d 'Log each step and how long it took; given twice, log every statement, but never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand history" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand history" -s h -l help -d 'Print help'
+complete -c dblock -n "__fish_dblock_using_subcommand audit" -s n -l limit -d 'Only the latest N; 0 shows all [default: 20]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand audit" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand audit" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand audit" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand audit" -l user -d 'The account on the server [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand audit" -l socket -d 'The server\'s local socket; PostgreSQL: or its folder [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand audit" -l protocol -d 'How to reach localhost; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
+socket\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand audit" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand audit" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand audit" -l schema -d 'On PostgreSQL: the schema with dblock\'s tables, in the database that is connected to [env: DBLOCK_SCHEMA] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand audit" -l defaults-file -d 'Read only this MySQL option file' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand audit" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand audit" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand audit" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca. PostgreSQL: also libpq\'s words, with libpq\'s meaning [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+preferred\t''
+required\t''
+verify-ca\t''
+verify-identity\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand audit" -l ssl-ca -d 'A PEM file with the certificates of the CAs to trust instead of the system\'s [env: DBLOCK_SSL_CA]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand audit" -l ssl-cert -d 'A PEM file with dblock\'s own certificate, followed by the intermediate ones [env: DBLOCK_SSL_CERT]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand audit" -l ssl-key -d 'A PEM file with the private key of that certificate [env: DBLOCK_SSL_KEY]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand audit" -l server-public-key-path -d 'A PEM file with the server\'s public key, which encrypts the password when there is no TLS. Without it dblock trusts the key that the server sends [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand audit" -l connect-timeout -d 'How long to try to reach a server. It covers resolving names, trying hosts and logging in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand audit" -l json -d 'Print JSON instead of the table'
+complete -c dblock -n "__fish_dblock_using_subcommand audit" -s q -l quiet -d 'Log errors only'
+complete -c dblock -n "__fish_dblock_using_subcommand audit" -s v -l verbose -d 'Log each step and how long it took; given twice, log every statement, but never a password'
+complete -c dblock -n "__fish_dblock_using_subcommand audit" -l no-defaults -d 'Read no option file'
+complete -c dblock -n "__fish_dblock_using_subcommand audit" -s h -l help -d 'Print help'
+complete -c dblock -n "__fish_dblock_using_subcommand output" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand output" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand output" -l port -d 'The server\'s TCP port; PostgreSQL\'s default is 5432 [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand output" -l user -d 'The account on the server [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand output" -l socket -d 'The server\'s local socket; PostgreSQL: or its folder [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand output" -l protocol -d 'How to reach localhost; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
+socket\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand output" -l password-file -d 'A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD; PostgreSQL: PGPASSWORD, and then the file ~/.pgpass]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand output" -l database -d 'The database with dblock\'s tables; the path of the URL names it, too. PostgreSQL: the database whose locks dblock uses, without a default [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand output" -l schema -d 'On PostgreSQL: the schema with dblock\'s tables, in the database that is connected to [env: DBLOCK_SCHEMA] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand output" -l defaults-file -d 'Read only this MySQL option file' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand output" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand output" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand output" -l ssl-mode -d 'As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check that a trusted CA signed the server\'s certificate. verify-identity: also check that the certificate is for the host\'s name or address. With --ssl-ca the default is verify-ca. PostgreSQL: also libpq\'s words, with libpq\'s meaning [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+preferred\t''
+required\t''
+verify-ca\t''
+verify-identity\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand output" -l ssl-ca -d 'A PEM file with the certificates of the CAs to trust instead of the system\'s [env: DBLOCK_SSL_CA]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand output" -l ssl-cert -d 'A PEM file with dblock\'s own certificate, followed by the intermediate ones [env: DBLOCK_SSL_CERT]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand output" -l ssl-key -d 'A PEM file with the private key of that certificate [env: DBLOCK_SSL_KEY]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand output" -l server-public-key-path -d 'A PEM file with the server\'s public key, which encrypts the password when there is no TLS. Without it dblock trusts the key that the server sends [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand output" -l connect-timeout -d 'How long to try to reach a server. It covers resolving names, trying hosts and logging in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand output" -s q -l quiet -d 'Log errors only'
+complete -c dblock -n "__fish_dblock_using_subcommand output" -s v -l verbose -d 'Log each step and how long it took; given twice, log every statement, but never a password'
+complete -c dblock -n "__fish_dblock_using_subcommand output" -l no-defaults -d 'Read no option file'
+complete -c dblock -n "__fish_dblock_using_subcommand output" -s h -l help -d 'Print help'
 complete -c dblock -n "__fish_dblock_using_subcommand metrics" -s o -l output -d 'Write to FILE, which is replaced in one step, as the textfile collector of Prometheus\' node_exporter needs it' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand metrics" -l limit -d 'At most N locks, N jobs of the crontab and N queues, by name; 0 is no limit. dblock_omitted counts the others [default: 1000]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand metrics" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
@@ -533,6 +595,9 @@ complete -c dblock -n "__fish_dblock_using_subcommand cron" -f -a "trigger" -d '
 complete -c dblock -n "__fish_dblock_using_subcommand cron" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -s j -l jobs -d 'How many commands run at once on this host, 1 to 1000. Another host may take a tick that cannot start here within a second [default: 32]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l grace -d 'How long commands may still run after SIGTERM. Then dblock ends them, and another host retries them [default: 30s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l keep-output -d 'Of which runs to keep the first 4 kB and the last 60 kB of what the command writes to stdout and stderr, for dblock output: of those that failed, of all, or of none [default: failed]' -r -f -a "failed\t''
+all\t''
+none\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l on-failure -d 'Run this by /bin/sh -c after each run that failed, was lost or timed out, with the line of --report on its stdin. It has DBLOCK_NAME, DBLOCK_RESULT and DBLOCK_EXIT_CODE, and 30 s, and changes no exit code' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l on-end -d 'As --on-failure, after each run that was not skipped' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
@@ -565,6 +630,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l no-defaults
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -s h -l help -d 'Print help'
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron check'" -s n -l next -d 'Show the next N times of each job, 0 to 1000 [default: 3]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron check'" -s h -l help -d 'Print help'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l watch -d 'Show the table again and again on the terminal, every DURATION: 100ms to 1d, 2s if none is given. q or Ctrl-C ends it' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l color -d 'Show results in colors: auto does on a terminal, unless NO_COLOR is set. The words say the same [default: auto]' -r -f -a "auto\t''
 always\t''
 never\t''"
@@ -772,6 +838,9 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -s t -l time
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -s k -l kill-after -d 'Time from SIGTERM to SIGKILL when dblock ends a command; 0 sends both at once [default: 10s]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l grace -d 'How long commands may still run after the first SIGTERM. Then dblock ends them and returns their jobs [default: 30s]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l bury-on -d 'Exit code of the command that makes its job dead at once, 1 to 255 except 75; several with commas between them' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l keep-output -d 'Of which jobs to keep the first 4 kB and the last 60 kB of what the last command wrote to stdout and stderr, for dblock output, as long as the job is there: of those that failed, of all, or of none. To a terminal stdout goes as it is, and is not kept [default: failed]' -r -f -a "failed\t''
+all\t''
+none\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l on-failure -d 'Run this by /bin/sh -c after each run that failed, was lost or timed out, with the line of --report on its stdin. It has DBLOCK_NAME, DBLOCK_RESULT and DBLOCK_EXIT_CODE, and 30 s, and changes no exit code' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l on-end -d 'As --on-failure, after each run that was not skipped' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
@@ -806,6 +875,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -s q -l quie
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -s v -l verbose -d 'Log each step and how long it took; given twice, log every statement, but never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -s h -l help -d 'Print help'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l watch -d 'Show the table again and again on the terminal, every DURATION: 100ms to 1d, 2s if none is given. q or Ctrl-C ends it' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l color -d 'Show results in colors: auto does on a terminal, unless NO_COLOR is set. The words say the same [default: auto]' -r -f -a "auto\t''
 always\t''
 never\t''"
@@ -1049,21 +1119,23 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue help'" -f -a "pause
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue help'" -f -a "resume" -d 'Resume a queue: workers claim its jobs again'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue help'" -f -a "delete" -d 'Delete a queue with all of its jobs'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue help'" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics web cron queue help" -f -a "run" -d 'Run a command while holding a lock, and exit with its exit code'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics web cron queue help" -f -a "status" -d 'Show who holds a lock, who waits for it, and for how long'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics web cron queue help" -f -a "kill" -d 'End the holder of a lock, and its command'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics web cron queue help" -f -a "check" -d 'Check whether a server is fit to lock on, and how fast it is'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics web cron queue help" -f -a "config" -d 'Print every setting in force and where it comes from'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics web cron queue help" -f -a "init" -d 'Create dblock\'s tables, or upgrade them'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics web cron queue help" -f -a "acquire" -d 'Acquire a lock that spans several commands of a script, and print its token'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics web cron queue help" -f -a "renew" -d 'Renew a lock that dblock acquire acquired'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics web cron queue help" -f -a "release" -d 'Release a lock that dblock acquire acquired'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics web cron queue help" -f -a "history" -d 'Show what ran where, when, and how it ended'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics web cron queue help" -f -a "metrics" -d 'Print what Prometheus collects: locks, jobs of the crontab, queues, and the server'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics web cron queue help" -f -a "web" -d 'Show locks, the crontab, queues and the history in a browser'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics web cron queue help" -f -a "cron" -d 'One crontab for all hosts'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics web cron queue help" -f -a "queue" -d 'A queue of jobs: workers on all hosts run a command for each'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history metrics web cron queue help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history audit output metrics web cron queue help" -f -a "run" -d 'Run a command while holding a lock, and exit with its exit code'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history audit output metrics web cron queue help" -f -a "status" -d 'Show who holds a lock, who waits for it, and for how long'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history audit output metrics web cron queue help" -f -a "kill" -d 'End the holder of a lock, and its command'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history audit output metrics web cron queue help" -f -a "check" -d 'Check whether a server is fit to lock on, and how fast it is'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history audit output metrics web cron queue help" -f -a "config" -d 'Print every setting in force and where it comes from'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history audit output metrics web cron queue help" -f -a "init" -d 'Create dblock\'s tables, or upgrade them'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history audit output metrics web cron queue help" -f -a "acquire" -d 'Acquire a lock that spans several commands of a script, and print its token'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history audit output metrics web cron queue help" -f -a "renew" -d 'Renew a lock that dblock acquire acquired'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history audit output metrics web cron queue help" -f -a "release" -d 'Release a lock that dblock acquire acquired'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history audit output metrics web cron queue help" -f -a "history" -d 'Show what ran where, when, and how it ended'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history audit output metrics web cron queue help" -f -a "audit" -d 'Show who paused, resumed, triggered, retried, canceled or killed what'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history audit output metrics web cron queue help" -f -a "output" -d 'Print what a command wrote, as far as it is kept'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history audit output metrics web cron queue help" -f -a "metrics" -d 'Print what Prometheus collects: locks, jobs of the crontab, queues, and the server'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history audit output metrics web cron queue help" -f -a "web" -d 'Show locks, the crontab, queues and the history in a browser'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history audit output metrics web cron queue help" -f -a "cron" -d 'One crontab for all hosts'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history audit output metrics web cron queue help" -f -a "queue" -d 'A queue of jobs: workers on all hosts run a command for each'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history audit output metrics web cron queue help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dblock -n "__fish_dblock_using_subcommand help; and __fish_seen_subcommand_from cron" -f -a "run" -d 'Run the jobs of a crontab, each tick on one host'
 complete -c dblock -n "__fish_dblock_using_subcommand help; and __fish_seen_subcommand_from cron" -f -a "check" -d 'Check a crontab, and show when its jobs are due'
 complete -c dblock -n "__fish_dblock_using_subcommand help; and __fish_seen_subcommand_from cron" -f -a "list" -d 'Show each job: its next tick, and when and where it ran last and how that ended'
