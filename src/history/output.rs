@@ -184,7 +184,7 @@ impl KeptOutput {
             let tail: Vec<u8> = self.tail.iter().copied().collect();
             return postgres::keep_output(tables, run, (&self.head, self.omitted, &tail));
         }
-        self.insert(
+        Self::insert(
             tables,
             &format!(
                 "SELECT r.run, r.name, NULL, {} FROM {} r WHERE r.run = {}",
@@ -207,7 +207,7 @@ impl KeptOutput {
                 ),
             );
         }
-        self.insert(
+        Self::insert(
             tables,
             &format!(
                 "SELECT {}, q.name, j.id, {} FROM {} j JOIN {} q ON q.id = j.queue WHERE j.id = {job}",
@@ -219,7 +219,7 @@ impl KeptOutput {
         )
     }
 
-    fn insert(&self, tables: &Tables, source: &str) -> String {
+    fn insert(tables: &Tables, source: &str) -> String {
         let again = ["kept_at", "head", "omitted", "tail"];
         let again = again.map(|column| format!("{column} = VALUES({column})"));
         let sql = format!(
@@ -404,9 +404,13 @@ mod tests {
     /// What is kept of these pieces, by crossing to another process.
     fn kept(most: usize, pieces: &[&[u8]]) -> (Vec<u8>, u64, Vec<u8>) {
         let mut output = KeptOutput::new(most);
-        pieces.iter().for_each(|piece| output.add(piece));
+        for piece in pieces {
+            output.add(piece);
+        }
         let mut crossed = KeptOutput::new(most);
-        output.parts().iter().for_each(|part| crossed.take_in(part));
+        for part in output.parts() {
+            crossed.take_in(&part);
+        }
         assert_eq!(crossed, output);
         let tail = output.tail.iter().copied().collect();
         (output.head, output.omitted, tail)

@@ -79,10 +79,9 @@ pub fn prune_records(tables: &Tables, queue: &Queue, session: &mut Session) -> R
             tables.of(&QUEUE_MINUTES)
         ),
     ))?;
-    match prune_outputs(tables, session) {
-        // Only a newer table needs that, which this account may not know.
-        Err(fault @ Fault::Gone(_)) => return Err(fault),
-        _ => {}
+    // The account may not use this table, which is newer than the others.
+    if let Err(fault @ Fault::Gone(_)) = prune_outputs(tables, session) {
+        return Err(fault);
     }
     let gone = session.run(&ask_gone(tables, queue))?;
     if gone.is_empty() {

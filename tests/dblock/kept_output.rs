@@ -74,7 +74,8 @@ all_servers! {
         // The first and the last bytes of one that is longer. The latest run of a name counts, and any by its number.
         let numbers = "i=0; while [ $i -lt 40000 ]; do i=$((i+1)); echo $i; done";
         let long = keeping(&tables, &name).arg("--durable").sh(numbers).output();
-        let all: String = (1..=40_000).map(|number| format!("{number}\n")).collect();
+        let all: Vec<String> = (1..=40_000).map(|number| number.to_string()).collect();
+        let all = all.join("\n") + "\n";
         long.expect_code(0).expect_silence().expect_stdout(&all);
         let all = all.as_bytes();
         let (bytes, said) = kept(&tables, &name);

@@ -551,6 +551,7 @@ fn options_of_all_commands() -> BTreeMap<String, Option<String>> {
             if let Some(option) = option.filter(|_| line.starts_with('-')) {
                 let mut words = option.split(' ').filter(|word| !word.is_empty());
                 let name = words.next().expect("its name").trim_end_matches("...");
+                let name = name.split('[').next().unwrap_or(name);
                 let value = words.next().and_then(|word| word.strip_prefix('<'));
                 let value = value.map(|word| word.trim_end_matches(['.', '>']).to_owned());
                 options.insert(name.to_owned(), value);

@@ -87,6 +87,10 @@ pub struct Holding {
 }
 
 /// While the lock is being released.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each may be so without the others"
+)]
 pub struct Releasing {
     /// How long dblock waits for the server's answer.
     pub deadline: Moment,
