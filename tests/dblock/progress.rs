@@ -4,7 +4,7 @@ use crate::harness::pty::Shell;
 use crate::harness::{Jobs, Kind, SOON, Server, eventually};
 
 /// A queue, and a shell whose `dblock` finds it.
-fn shell<'a>(server: &'a Server) -> (Jobs<'a>, Shell) {
+fn shell(server: &Server) -> (Jobs<'_>, Shell) {
     let jobs = Jobs::new(server, &["--max-attempts", "1"]);
     let mut shell = Shell::start(server);
     let database = &jobs.tables.database;
