@@ -1,4 +1,4 @@
-//! A browser, driven as W3C WebDriver says: a few JSON messages over HTTP to the chromedriver that comes with chromium.
+//! A browser, driven as W3C's `WebDriver` says: a few JSON messages over HTTP to the chromedriver that comes with chromium.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -24,7 +24,7 @@ pub struct Browser {
     /// It ends when nobody can read what it says.
     _stdout: BufReader<ChildStdout>,
     /// Its profile.
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Browser {
@@ -56,11 +56,11 @@ impl Browser {
             port: port.expect("chromedriver names its port"),
             session: String::new(),
             _stdout: stdout,
-            _folder: folder,
+            folder,
         };
         let profile = format!(
             "--user-data-dir={}",
-            browser._folder.path().join("profile").display()
+            browser.folder.path().join("profile").display()
         );
         // It runs as root in a container, where it cannot have its sandbox.
         let args = [
@@ -162,7 +162,7 @@ impl Browser {
         );
     }
 
-    /// A PNG of the window, in base64.
+    /// A command of the browser's own tools.
     pub fn devtools(&self, command: &str, parameters: &Value) -> Value {
         self.command(
             "goog/cdp/execute",
