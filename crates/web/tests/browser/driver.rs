@@ -1,4 +1,4 @@
-//! A browser, driven as W3C's `WebDriver` says: a few JSON messages over HTTP to the chromedriver that comes with chromium.
+//! A browser, driven as W3C `WebDriver` says: a few JSON messages over HTTP to the chromedriver that comes with chromium.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -162,7 +162,7 @@ impl Browser {
         );
     }
 
-    /// A command of the browser's own tools.
+    /// A PNG of the window, in base64.
     pub fn devtools(&self, command: &str, parameters: &Value) -> Value {
         self.command(
             "goog/cdp/execute",

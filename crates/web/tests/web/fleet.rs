@@ -60,7 +60,7 @@ fn twenty_who_look_ask_no_more_than_one() {
             });
         }
     });
-    let refreshes = start.elapsed().as_secs() as usize / 5 + 1;
+    let refreshes = usize::try_from(start.elapsed().as_secs()).unwrap() / 5 + 1;
     assert!(fleet.asked(&["status"]) <= refreshes, "{:?}", fleet.calls());
     // The poller, the page of the history, and the page of the job.
     assert!(

@@ -195,7 +195,11 @@ impl Web {
         let first = self.get(self.first_path());
         assert_eq!(first.status, 303, "{first:?}");
         let cookie = first.header("set-cookie").expect("a cookie");
-        self.cookie = cookie.split(';').next().unwrap().to_owned();
+        cookie
+            .split(';')
+            .next()
+            .unwrap()
+            .clone_into(&mut self.cookie);
         self
     }
 
@@ -220,8 +224,12 @@ impl Web {
     /// The next line that it says on stderr.
     pub fn says(&mut self) -> String {
         let stderr = self.child.stderr.as_mut().unwrap();
-        let bytes = stderr.bytes().map(|byte| byte.unwrap());
-        String::from_utf8(bytes.take_while(|&byte| byte != b'\n').collect()).unwrap()
+        let mut line = Vec::new();
+        let mut byte = [0];
+        while stderr.read(&mut byte).unwrap() == 1 && byte != *b"\n" {
+            line.extend(byte);
+        }
+        String::from_utf8(line).unwrap()
     }
 
     /// A connection.
