@@ -13,7 +13,7 @@ const PERCENT: f64 = 864.0;
 
 /// Runs that ran at once stand below one another, in no more lanes than these.
 const MOST_LANES: usize = 6;
-const LANE_HEIGHT: usize = 8;
+const LANE_HEIGHT: usize = 12;
 
 /// The shortest run is still seen, in percent of the day.
 const NARROWEST: f64 = 0.2;
@@ -104,8 +104,8 @@ pub fn row(bars: Vec<Bar>, until: Timestamp) -> Markup {
 fn top(kind: Kind) -> usize {
     match kind {
         Kind::Failed | Kind::Lost => 0,
-        Kind::Good | Kind::Running | Kind::Doubtful => 2,
-        Kind::Skipped => 5,
+        Kind::Good | Kind::Running | Kind::Doubtful => 3,
+        Kind::Skipped => 8,
     }
 }
 

@@ -104,11 +104,11 @@ fn a_day_has_a_bar_for_each_run_and_one_for_many_that_are_not_told_apart() {
     let svg = day::row(bars, now()).into_string();
     assert_eq!(svg.matches("<rect").count(), 4, "{svg}");
     assert!(
-        svg.contains("class=\"g\" x=\"50.00%\" y=\"2\" width=\"4.17%\""),
+        svg.contains("class=\"g\" x=\"50.00%\" y=\"3\" width=\"4.17%\""),
         "{svg}"
     );
     assert!(
-        svg.contains("class=\"f\" x=\"51.39%\" y=\"8\""),
+        svg.contains("class=\"f\" x=\"51.39%\" y=\"12\""),
         "it ran beside the first: {svg}"
     );
     assert!(svg.contains("2 min ago and 1 more"), "{svg}");

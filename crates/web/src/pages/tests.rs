@@ -481,24 +481,3 @@ fn a_run_says_why_and_shows_its_output() {
     .into_string();
     assert!(html.contains("None is kept"), "{html}");
 }
-
-#[test]
-fn dump() {
-    let Ok(folder) = std::env::var("DUMP") else {
-        return;
-    };
-    let fleet = real();
-    for (what, html) in pages(&view(), &fleet) {
-        std::fs::write(format!("{folder}/{what}.html"), html).unwrap();
-    }
-    let html =
-        overview::page(&view(), &of_jobs(40).seen, &overview::Asked::default()).into_string();
-    std::fs::write(format!("{folder}/forty.html"), html).unwrap();
-    for (what, html) in pages(&view(), &hostile()) {
-        std::fs::write(format!("{folder}/hostile {what}.html"), html).unwrap();
-    }
-    std::fs::create_dir_all(format!("{folder}/assets")).unwrap();
-    for asset in [&*STYLE, &*SCRIPT, &*ICON] {
-        std::fs::write(format!("{folder}/assets/{}", asset.name), asset.content).unwrap();
-    }
-}

@@ -3,6 +3,7 @@
 mod body;
 mod connections;
 mod listen;
+mod pack;
 mod patient;
 mod routes;
 mod tls;

@@ -11,7 +11,7 @@ use axum::{Router, middleware};
 use jiff::Timestamp;
 use maud::Markup;
 
-use super::body;
+use super::{body, pack};
 use crate::access::{self, Access};
 use crate::actions::{self, Actions};
 use crate::assets;
@@ -65,7 +65,9 @@ pub fn router(options: &Options, fleet: Arc<Fleet>, access: Arc<Access>) -> Rout
         .fallback(nothing)
         .with_state(app)
         .merge(actions);
-    access::guarded(pages, access, view).layer(middleware::from_fn(body::read))
+    access::guarded(pages, access, view)
+        .layer(middleware::from_fn(body::read))
+        .layer(middleware::from_fn(pack::pack))
 }
 
 /// How this very request is looked at.
