@@ -377,7 +377,7 @@ both_servers! {
             admin.query_drop(&statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
         }
         assert_eq!(shape(&tables), made);
-        assert_eq!(meta(&tables), (5, 1, 3600, 3));
+        assert_eq!(meta(&tables), (6, 1, 3600, 3));
         is_current(&tables);
         for command in ["init", "history"] {
             tables.at(command).user(&account).output().expect_code(0).expect_silence();
@@ -388,7 +388,7 @@ both_servers! {
         for statement in insert.split(";\n").filter(|statement| !statement.trim().is_empty()) {
             admin.query_drop(statement.trim_end_matches(';')).unwrap();
         }
-        assert_eq!(meta(&tables), (5, 1, 3600, 3));
+        assert_eq!(meta(&tables), (6, 1, 3600, 3));
         // It does not call tables of an older dblock current, which it cannot upgrade.
         tables.sql("UPDATE dblock_meta SET version = 3");
         for statement in insert.split(";\n").filter(|statement| !statement.trim().is_empty()) {
@@ -417,13 +417,13 @@ both_servers! {
 
     fn how_long_the_history_is_kept_is_set_and_stays(server) {
         let tables = Tables::with(server, &["--keep", "2h 30m, 7"]);
-        assert_eq!(meta(&tables), (5, 1, 9000, 7));
+        assert_eq!(meta(&tables), (6, 1, 9000, 7));
         tables.init().output().expect_code(0);
-        assert_eq!(meta(&tables), (5, 1, 9000, 7));
+        assert_eq!(meta(&tables), (6, 1, 9000, 7));
         let run = tables.init().args(["--keep", "90d"]).output();
         run.expect_code(0).expect_silence();
         assert!(run.stdout.ends_with("; new: how long the history is kept\n"), "{}", run.stdout);
-        assert_eq!(meta(&tables), (5, 1, 7_776_000, 100));
+        assert_eq!(meta(&tables), (6, 1, 7_776_000, 100));
     }
 
     fn a_database_may_have_any_name(server) {

@@ -157,7 +157,9 @@ fn each_option_of_the_command_line_has_its_place() {
         let begins = |what: &str| {
             let mut lines = options.lines().map(str::trim_start);
             lines.any(|line| {
-                let spellings = line.split(", ").filter_map(|word| word.split(' ').next());
+                let spellings = line
+                    .split(", ")
+                    .filter_map(|word| word.split([' ', '[']).next());
                 line.starts_with('-') && spellings.into_iter().any(|word| word == what)
             })
         };
