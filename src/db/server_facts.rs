@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::ask::{Ask, ask, ask_value, command};
+use super::ask::{Ask, LIST, ask, ask_value, command};
 use super::fault::Fault;
 use super::postgres;
 use super::session::Session;
@@ -174,7 +174,7 @@ impl Shown {
     /// The session must be dropped.
     pub fn is_on(&self, session: &mut Session) -> Result<bool, Fault> {
         let value = self.value(session)?;
-        Ok(value.is_some_and(|value| matches!(&*value.to_ascii_uppercase(), "ON" | "1")))
+        Ok(value.as_deref().is_some_and(is_on))
     }
 }
 
@@ -186,11 +186,57 @@ pub const READ_ONLY: &str = "is read-only, as a replica is; name the server that
 /// # Errors
 /// The session must be dropped.
 pub fn is_read_only(session: &mut Session) -> Result<bool, Fault> {
-    if session.kind() == Kind::Postgres {
-        return session.run(&ask_is_in_recovery());
+    Ok(role(session)?.is_read_only)
+}
+
+/// A server's part among others.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Role {
+    /// Whether it takes no writes, as a replica does not.
+    pub is_read_only: bool,
+    /// Whether it is a node of a Galera cluster.
+    pub is_node: bool,
+}
+
+/// What a server says of its part; nothing in particular if it refuses to say.
+///
+/// # Errors
+/// The session must be dropped.
+pub fn role(session: &mut Session) -> Result<Role, Fault> {
+    Ok(session
+        .try_run(&ask_role(session.kind()))?
+        .unwrap_or_default())
+}
+
+/// Asks by `SHOW`, which omits variables that a server does not have; reading their values would be an error.
+fn ask_role(kind: Kind) -> Ask<'static, Role> {
+    if kind == Kind::Postgres {
+        return ask_is_in_recovery().map(|is_read_only| Role {
+            is_read_only,
+            is_node: false,
+        });
     }
-    Ok(Shown::Variable("read_only").is_on(session)?
-        || Shown::Variable("innodb_read_only").is_on(session)?)
+    let sql = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'innodb_read_only', 'wsrep_on')";
+    let role = ask("role", sql, |rows| {
+        let mut role = Role::default();
+        for row in rows.iter() {
+            let (name, value): (Option<String>, Option<String>) = row.columns()?;
+            if value.as_deref().is_some_and(is_on) {
+                if name.unwrap_or_default().ends_with("read_only") {
+                    role.is_read_only = true;
+                } else {
+                    role.is_node = true;
+                }
+            }
+        }
+        Ok(role)
+    });
+    role.up_to(LIST)
+}
+
+/// Whether the value of a switch is that it is on.
+fn is_on(value: &str) -> bool {
+    matches!(&*value.to_ascii_uppercase(), "ON" | "1")
 }
 
 /// Whether a PostgreSQL takes no writes.

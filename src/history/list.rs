@@ -7,7 +7,7 @@ use super::entry::{Entry, Filter, PAGE};
 use super::page::Page;
 use crate::base::exit::{Failure, Reason};
 use crate::db::cluster::ask_multi_primary;
-use crate::db::server_facts::{Shown, is_read_only};
+use crate::db::server_facts::role;
 use crate::db::{Connector, Fault, Kind, Session};
 use crate::schema::{self, Tables};
 
@@ -86,11 +86,10 @@ pub fn list(
 
 /// Whether this server has the sessions of all runs, so that a missing session means a dead run.
 fn sees_sessions(session: &mut Session) -> Result<bool, Fault> {
-    if session.kind() == Kind::Postgres {
-        return Ok(!is_read_only(session)?);
-    }
-    if is_read_only(session)? || Shown::Variable("wsrep_on").is_on(session)? {
+    let role = role(session)?;
+    if role.is_read_only || role.is_node {
         return Ok(false);
     }
-    Ok(!matches!(session.try_run(&ask_multi_primary())?, Ok(true)))
+    Ok(session.kind() == Kind::Postgres
+        || !matches!(session.try_run(&ask_multi_primary())?, Ok(true)))
 }

@@ -4,7 +4,7 @@ use std::thread::sleep;
 
 use super::queues::ask_is_deleting;
 use crate::base::exit::{Failure, Reason};
-use crate::db::server_facts::Shown;
+use crate::db::server_facts::is_read_only;
 use crate::db::{Connector, Fault, Session, command};
 use crate::schema::{self, Tables};
 
@@ -44,12 +44,8 @@ pub fn open(
         ))?;
     }
     // A single server reports this when it is written to.
-    if what_for == For::Writing && servers > 1 {
-        for variable in ["read_only", "innodb_read_only"] {
-            if Shown::Variable(variable).is_on(session)? {
-                return Err(Fault::ReadOnly("takes no writes".to_owned()));
-            }
-        }
+    if what_for == For::Writing && servers > 1 && is_read_only(session)? {
+        return Err(Fault::ReadOnly("takes no writes".to_owned()));
     }
     Ok(())
 }

@@ -8,8 +8,8 @@ use super::statements::{Line, ask_owners};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
-use crate::db::server_facts::{READ_ONLY, ask_is_in_recovery};
-use crate::db::{Ask, Batch, Connector, Fault, Kind, LIST, Session, ask};
+use crate::db::server_facts::{READ_ONLY, Role, role};
+use crate::db::{Ask, Batch, Connector, Fault, Kind, Session};
 use crate::lock::Name;
 
 /// The warning about a node of a cluster.
@@ -160,20 +160,23 @@ pub fn reach(connector: &Connector, patience: Duration) -> Result<Inspector, Fai
     let mut accepts = false;
     loop {
         let reached = connector.connect(|session| {
-            let doubts = session
-                .try_run(&ask_doubts(session.kind()))?
-                .unwrap_or_default();
-            if doubts.is_read_only && !accepts {
+            let role = role(session)?;
+            if role.is_read_only && !accepts {
                 return Err(Fault::ReadOnly(READ_ONLY.to_owned()));
             }
-            Ok(doubts)
+            Ok(role)
         });
         match reached {
-            Ok((session, doubts)) => {
-                let is_read_only = doubts.is_read_only;
+            Ok((
+                session,
+                Role {
+                    is_read_only,
+                    is_node,
+                },
+            )) => {
                 return Ok(Inspector {
                     session,
-                    is_node: doubts.is_node && !is_read_only,
+                    is_node: is_node && !is_read_only,
                     is_read_only,
                 });
             }
@@ -182,39 +185,4 @@ pub fn reach(connector: &Connector, patience: Duration) -> Result<Inspector, Fai
             Err(_) => sleep(connector.pause()),
         }
     }
-}
-
-/// Why other callers may not use the locks of this server.
-#[derive(Debug, Default)]
-struct Doubts {
-    is_read_only: bool,
-    is_node: bool,
-}
-
-/// Reads the variables that make a lock doubtful. `SHOW` omits variables that a server does not have; reading their values would be an
-/// error.
-fn ask_doubts(kind: Kind) -> Ask<'static, Doubts> {
-    if kind == Kind::Postgres {
-        return ask_is_in_recovery().map(|is_read_only| Doubts {
-            is_read_only,
-            is_node: false,
-        });
-    }
-    let sql = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'innodb_read_only', 'wsrep_on')";
-    let doubts = ask("doubts", sql, |rows| {
-        let mut doubts = Doubts::default();
-        for row in rows.iter() {
-            let (name, value): (Option<String>, Option<String>) = row.columns()?;
-            let value = value.unwrap_or_default().to_ascii_uppercase();
-            if matches!(&*value, "ON" | "1") {
-                if name.unwrap_or_default().ends_with("read_only") {
-                    doubts.is_read_only = true;
-                } else {
-                    doubts.is_node = true;
-                }
-            }
-        }
-        Ok(doubts)
-    });
-    doubts.up_to(LIST)
 }
