@@ -28,7 +28,7 @@ impl Topic {
             Self::Cron => 7.0,
             Self::Queues => 4.0 + 6.0 * f64::from(queues),
             // What is new, and further back.
-            Self::Runs => 17.0,
+            Self::Runs => 13.0,
         }
     }
 
