@@ -33,10 +33,11 @@ private_server() {
 clean_up() {
     trap '' HUP INT TERM
     local jobs
-    exec {server_in}>&- # the end of its stdin ends it
     jobs=$(jobs -pr | grep -vx "$server_pid") || true
+    # While the server is there: without it they end later.
     # shellcheck disable=SC2086 # one word for each
-    if [[ $jobs ]]; then kill $jobs || true; fi
+    if [[ $jobs ]]; then { kill $jobs && wait $jobs; } || true; fi
+    exec {server_in}>&- # the end of its stdin ends it
     wait || true
     rm -rf "$dir"
 }
@@ -61,6 +62,10 @@ sessions() {
     port=$(printf ':%04X' "$server_port")
     [[ $(awk -v port="$port" '$4 == "01" && index($3, port)' /proc/net/tcp | wc -l) == "$1" ]]
 }
+
+# "${on[@]}" HOST COMMAND...: runs it on a host of that name. No function: a signal to it in the background must reach the command.
+# shellcheck disable=SC2016,SC2034 # the arguments of that sh; used by the scripts
+on=(unshare --user --map-root-user --uts sh -c 'hostname "$1" && shift && exec "$@"' sh)
 
 # expect CODE PROMISED: the exit code is the one that dblock promises.
 expect() { [[ $1 == "$2" ]] || fail "exit code $1 where $2 was promised"; }
