@@ -9,7 +9,8 @@ private_server() {
     cargo build --release --locked
     PATH=$(realpath "${CARGO_TARGET_DIR:-target}")/release:$PATH
 
-    coproc SERVER { exec script/server "$kind" -- "${@:2}"; }
+    # Ctrl-C would reach it, too, and it is to be the last to end.
+    coproc SERVER { exec setsid script/server "$kind" -- "${@:2}"; }
     # The shell forgets these as soon as the server has ended.
     # shellcheck disable=SC2153 # set by coproc
     server_pid=$SERVER_PID server_out=${SERVER[0]} server_in=${SERVER[1]}
@@ -34,9 +35,9 @@ clean_up() {
     trap '' HUP INT TERM
     local jobs
     jobs=$(jobs -pr | grep -vx "$server_pid") || true
-    # While the server is there: without it they end later.
+    # While the server is there: without it they end later. Ctrl-C may have ended some.
     # shellcheck disable=SC2086 # one word for each
-    if [[ $jobs ]]; then { kill $jobs && wait $jobs; } || true; fi
+    if [[ $jobs ]]; then kill $jobs 2>/dev/null || true; wait $jobs || true; fi
     exec {server_in}>&- # the end of its stdin ends it
     wait || true
     rm -rf "$dir"
