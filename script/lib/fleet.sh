@@ -1,9 +1,6 @@
 # shellcheck shell=bash
+# shellcheck disable=SC2154 # what private.sh has set
 # A fleet to look at: three hosts with one crontab, two queues and some locks; much is well, and some is not. Sourced after private.sh.
-
-# on HOST COMMAND...: runs it on a host of that name.
-# shellcheck disable=SC2016 # the arguments of that sh
-on() { unshare --user --map-root-user --uts sh -c 'hostname "$1" && shift && exec "$@"' sh "$@"; }
 
 # The hours of the day at which each job of the crontab runs, and what it does: a command sleeps for a second where a real one works for
 # half an hour and more.
@@ -37,20 +34,30 @@ CRON_TZ=UTC
 CRONTAB
 }
 
+# fleet_with_page OPTION...: the server, the fleet, its day, and the page with these options: it is $!, its URL is in $dir/url.
+fleet_with_page() {
+    # MariaDB can name a holder only with this.
+    private_server mariadb --performance-schema=ON
+    cargo build --release --locked --package dblock-web
+    start_fleet
+    play_a_day >/dev/null
+    dblock web --listen 127.0.0.1:0 "$@" >"$dir/url" &
+    until_true 'the address of the page' test -s "$dir/url"
+}
+
 # start_fleet: in the folder $dir.
 start_fleet() {
     local host
     export DBLOCK_USER=admin DBLOCK_PASSWORD=admin-secret
     dblock init >/dev/null
-    # shellcheck disable=SC2154 # set by private.sh
     cd "$dir" || exit
     echo 0 >hour
     fleet_crontab | sed "s|HOUR|$PWD/hour|" >fleet.crontab
     # web3 has a file of its own.
     sed 's/^15 5 /15 6 /' fleet.crontab >web3.crontab
-    for host in web1 web2; do on "$host" dblock cron run fleet.crontab &>/dev/null & done
+    for host in web1 web2; do "${on[@]}" "$host" dblock cron run fleet.crontab &>/dev/null & done
     until_true 'the job to be known' fleet_knows rotate-keys
-    on web3 dblock cron run web3.crontab &>/dev/null &
+    "${on[@]}" web3 dblock cron run web3.crontab &>/dev/null &
     dblock queue create mails --max-attempts 2 --retry-delay 1s >/dev/null
     dblock queue create thumbnails >/dev/null
     cat >send-mail <<'JOB'
@@ -66,10 +73,10 @@ JOB
     dblock queue put mails jane@invalid joe@invalid jim@invalid >/dev/null
     seq 60 | dblock queue put thumbnails --lines >/dev/null
     seq 12 | dblock queue put thumbnails --lines --delay 1h >/dev/null
-    for host in web1 web2; do on "$host" dblock queue work mails -- ./send-mail &>/dev/null & done
-    on web3 dblock run --name migrate --record -- sleep 1000 &>/dev/null &
+    for host in web1 web2; do "${on[@]}" "$host" dblock queue work mails -- ./send-mail &>/dev/null & done
+    "${on[@]}" web3 dblock run --name migrate --record -- sleep infinity &>/dev/null &
     until_true 'the migration to run' fleet_holds migrate
-    for host in web1 web2; do on "$host" dblock run --name migrate --wait 1h -- true &>/dev/null & done
+    for host in web1 web2; do "${on[@]}" "$host" dblock run --name migrate --wait 1h -- true &>/dev/null & done
 }
 
 fleet_knows() { dblock cron list | grep -q "^$1 "; }
@@ -92,7 +99,6 @@ play_a_day() {
         until_true 'the next hour' fleet_is_past $((second + (hour - end + 24) * 2))
     done
     until_true 'all runs to end' fleet_rests
-    # shellcheck disable=SC2154 # set by private.sh
     MYSQL_PWD=admin-secret mariadb --host 127.0.0.1 --port "$server_port" --user admin --skip-ssl dblock <<'SQL'
 SET @now = UTC_TIMESTAMP(6);
 UPDATE dblock_runs SET

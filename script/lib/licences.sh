@@ -30,7 +30,11 @@ crates_licences() {
     while IFS=$'\t' read -r crate licence folder; do
         printf '    %-30s %s\n' "$crate" "$licence"
         files=$(licence_files "$folder")
-        [[ $files ]] || die "the crate $crate has no licence file: what is to go with the package?"
+        if [[ ! $files ]]; then
+            # Its repository has one.
+            folder=script/lib/licences/${crate% *}
+            files=$(licence_files "$folder" 2>/dev/null) || die "the crate $crate has no licence file: what is to go with the package?"
+        fi
         while read -r file; do
             key=$(tr -s '[:space:]' ' ' <"$folder/$file" | sha256sum)
             if [[ ! ${text[$key]:-} ]]; then

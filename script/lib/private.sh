@@ -9,7 +9,8 @@ private_server() {
     cargo build --release --locked
     PATH=$(realpath "${CARGO_TARGET_DIR:-target}")/release:$PATH
 
-    coproc SERVER { exec script/server "$kind" -- "${@:2}"; }
+    # Ctrl-C would reach it, too, and it is to be the last to end.
+    coproc SERVER { exec setsid script/server "$kind" -- "${@:2}"; }
     # The shell forgets these as soon as the server has ended.
     # shellcheck disable=SC2153 # set by coproc
     server_pid=$SERVER_PID server_out=${SERVER[0]} server_in=${SERVER[1]}
@@ -33,10 +34,11 @@ private_server() {
 clean_up() {
     trap '' HUP INT TERM
     local jobs
-    exec {server_in}>&- # the end of its stdin ends it
     jobs=$(jobs -pr | grep -vx "$server_pid") || true
+    # While the server is there: without it they end later. Ctrl-C may have ended some.
     # shellcheck disable=SC2086 # one word for each
-    if [[ $jobs ]]; then kill $jobs || true; fi
+    if [[ $jobs ]]; then kill $jobs 2>/dev/null || true; wait $jobs || true; fi
+    exec {server_in}>&- # the end of its stdin ends it
     wait || true
     rm -rf "$dir"
 }
@@ -61,6 +63,10 @@ sessions() {
     port=$(printf ':%04X' "$server_port")
     [[ $(awk -v port="$port" '$4 == "01" && index($3, port)' /proc/net/tcp | wc -l) == "$1" ]]
 }
+
+# "${on[@]}" HOST COMMAND...: runs it on a host of that name. No function: a signal to it in the background must reach the command.
+# shellcheck disable=SC2016,SC2034 # the arguments of that sh; used by the scripts
+on=(unshare --user --map-root-user --uts sh -c 'hostname "$1" && shift && exec "$@"' sh)
 
 # expect CODE PROMISED: the exit code is the one that dblock promises.
 expect() { [[ $1 == "$2" ]] || fail "exit code $1 where $2 was promised"; }
