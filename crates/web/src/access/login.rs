@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::{Form, Query, State};
 use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Response};
@@ -10,10 +11,11 @@ use serde::Deserialize;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
+use crate::base::say;
 use crate::pages::{View, gate, links};
 
 use super::secret::Digest;
-use super::{Access, Gate, LOGIN, local};
+use super::{Access, Gate, LOGIN, Peer, local};
 
 /// How many attempts are under way at once, and how long each lasts that fails.
 const AT_ONCE: usize = 4;
@@ -24,11 +26,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The attempts that are under way.
 #[derive(Debug)]
-pub struct Attempts(Semaphore);
+pub struct Attempts(Arc<Semaphore>);
 
 impl Default for Attempts {
     fn default() -> Self {
-        Self(Semaphore::new(AT_ONCE))
+        Self(Arc::new(Semaphore::new(AT_ONCE)))
     }
 }
 
@@ -66,10 +68,12 @@ pub async fn ask(State(login): State<Login>, Query(asked): Query<Asked>) -> Resp
 /// Whether the password is right.
 pub async fn check(
     State(login): State<Login>,
+    Extension(peer): Extension<Peer>,
     Query(asked): Query<Asked>,
     Form(typed): Form<Typed>,
 ) -> Response {
-    let Ok(Ok(_attempt)) = timeout(PATIENCE, login.access.attempts.0.acquire()).await else {
+    let turns = login.access.attempts.0.clone();
+    let Ok(Ok(attempt)) = timeout(PATIENCE, turns.acquire_owned()).await else {
         return login.page(
             StatusCode::TOO_MANY_REQUESTS,
             &asked,
@@ -83,8 +87,13 @@ pub async fn check(
         let (path, query) = asked.to.split_once('?').unwrap_or((&asked.to, ""));
         return login.access.let_in(&local(path, query));
     }
-    sleep(OF_A_FAILURE).await;
-    eprintln!("dblock: somebody typed a wrong password for the page");
+    say(&format!("a wrong password for the page was typed {peer}"));
+    // It lasts as long for a client that closes the connection at once.
+    let over = tokio::spawn(async move {
+        sleep(OF_A_FAILURE).await;
+        drop(attempt);
+    });
+    let _ = over.await;
     login.page(StatusCode::FORBIDDEN, &asked, "This is not the password.")
 }
 

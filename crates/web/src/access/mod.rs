@@ -6,6 +6,8 @@ mod login;
 mod origin;
 mod secret;
 
+use std::fmt::{self, Display, Formatter};
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -32,6 +34,19 @@ const LOGIN: &str = "/login";
 
 /// The parameter of the first URL.
 const TOKEN: &str = "token";
+
+/// Where a request comes from: the address of another host; None: this host.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer(pub Option<IpAddr>);
+
+impl Display for Peer {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        match self.0 {
+            Some(address) => write!(f, "from {address}"),
+            None => f.write_str("on this host"),
+        }
+    }
+}
 
 /// Who may look.
 #[derive(Debug)]

@@ -1,7 +1,10 @@
 //! Who may look, and who may not.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
@@ -256,7 +259,7 @@ fn a_login_leads_to_no_other_server() {
 fn whoever_guesses_the_password_is_slowed() {
     let fleet = Fleet::new();
     let web = fleet.serve(&["--password-file", &password(&fleet)]);
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| log_in(&web, "", "password=guess").expect(403));
@@ -267,6 +270,39 @@ fn whoever_guesses_the_password_is_slowed() {
         "{:?}",
         start.elapsed()
     );
+}
+
+#[test]
+fn an_attempt_lasts_as_long_for_a_client_that_closes_at_once() {
+    let fleet = Fleet::new();
+    let web = fleet.serve(&["--password-file", &password(&fleet)]);
+    let origin = format!("http://{}", web.address());
+    let headers = [
+        ("Origin", &*origin),
+        ("Content-Type", "application/x-www-form-urlencoded"),
+    ];
+    let guess = web.request("POST", "/login", &headers, "password=guess");
+    let start = Instant::now();
+    for _ in 0..40 {
+        web.connect().write_all(guess.as_bytes()).unwrap();
+        sleep(Duration::from_millis(20));
+    }
+    let elapsed = start.elapsed();
+    let (_, said) = web.end(Signal::SIGTERM);
+    let guesses = said.matches("wrong password").count();
+    let most = 4.0 * (elapsed.as_secs_f64() + 2.0);
+    assert!(
+        guesses > 0 && (guesses as f64) < most,
+        "{guesses} in {elapsed:?}"
+    );
+}
+
+#[test]
+fn a_wrong_password_is_answered_when_nobody_reads_stderr() {
+    let fleet = Fleet::new();
+    let mut web = fleet.serve(&["--password-file", &password(&fleet)]);
+    web.close_stderr();
+    log_in(&web, "", "password=wrong").expect(403);
 }
 
 #[test]

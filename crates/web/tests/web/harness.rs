@@ -221,6 +221,11 @@ impl Web {
         kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
     }
 
+    /// Reads no more of what it says on stderr.
+    pub fn close_stderr(&mut self) {
+        drop(self.child.stderr.take());
+    }
+
     /// The next line that it says on stderr.
     pub fn says(&mut self) -> String {
         let stderr = self.child.stderr.as_mut().unwrap();
