@@ -84,8 +84,7 @@ pub async fn check(
     let is_right =
         matches!(&*login.access.gate(), Gate::Password { password, .. } if *password == digest);
     if is_right {
-        let (path, query) = asked.to.split_once('?').unwrap_or((&asked.to, ""));
-        return login.access.let_in(&local(path, query));
+        return login.access.let_in(local(&asked.to));
     }
     say(&format!("a wrong password for the page was typed {peer}"));
     // It lasts as long for a client that closes the connection at once.

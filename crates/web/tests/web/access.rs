@@ -243,14 +243,12 @@ fn a_login_leads_to_no_other_server() {
         "?to=//evil.example",
         "?to=https://evil.example/",
         "?to=/%5Cevil.example",
+        "?to=/%09/evil.example",
+        "?to=%09//evil.example",
         "?to=%0d%0aX-Evil:%201",
     ] {
         let answer = log_in(&web, to, TYPED).expect(303);
-        let location = answer.header("location").unwrap();
-        assert!(
-            location.starts_with('/') && !location.starts_with("//") && !location.contains('\\'),
-            "{location}"
-        );
+        assert_eq!(answer.header("location"), Some("/"), "{to}");
         assert_eq!(answer.header("x-evil"), None);
     }
 }
