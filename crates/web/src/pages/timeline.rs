@@ -29,7 +29,7 @@ pub struct Asked {
 
 /// The page. The runs are those of the day.
 pub fn page(view: &View, seen: &Seen, asked: &Asked, runs: &Part<data::History>) -> Markup {
-    let now = answers::server_now(seen, view.now);
+    let now = seen.server_now(view.now);
     let until = asked.until.parse().unwrap_or(now);
     let by_job = asked.by == "job";
     let found = runs.value.as_ref();

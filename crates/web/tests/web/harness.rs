@@ -26,7 +26,7 @@ if [ -e "$folder/hang" ]; then echo $$ >>"$folder/hanging"; exec sleep 1000; fi
 if [ -e "$folder/away" ]; then cat "$folder/away" >&2; exit 69; fi
 case $1 in
 status) answer=status ;;
-history) answer=history ;;
+history) answer=history; [ "$5" != -- ] && [ "$4" != -- ] || [ ! -e "$folder/history-of-a-name.json" ] || answer=history-of-a-name ;;
 output) cat "$folder/output" && exit 0; echo 'dblock: no output is kept' >&2; exit 75 ;;
 *) answer=$1-$2 ;;
 esac
