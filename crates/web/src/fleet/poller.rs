@@ -104,7 +104,7 @@ impl Fleet {
     /// An answer of now: for what is about to be done, or was changed.
     pub async fn answer_now<T: DeserializeOwned>(&self, words: &Words) -> Part<T> {
         let mut part = Part::default();
-        part.learn(&self.dblock.run(words, None, LIMIT).await);
+        part.learn(&self.answers.ended_now(&self.dblock, words).await);
         part
     }
 
