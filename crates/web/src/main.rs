@@ -25,14 +25,13 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 
 use base::exit::{Failure, Reason};
-use base::text::printable;
 use options::Options;
 
 fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("dblock: {}", printable(&failure.line));
+            base::say(&failure.line);
             failure.reason.code().into()
         }
     }

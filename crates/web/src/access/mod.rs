@@ -6,6 +6,8 @@ mod login;
 mod origin;
 mod secret;
 
+use std::fmt::{self, Display, Formatter};
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -32,6 +34,19 @@ const LOGIN: &str = "/login";
 
 /// The parameter of the first URL.
 const TOKEN: &str = "token";
+
+/// Where a request comes from: the address of another host; None: this host.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer(pub Option<IpAddr>);
+
+impl Display for Peer {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        match self.0 {
+            Some(address) => write!(f, "from {address}"),
+            None => f.write_str("on this host"),
+        }
+    }
+}
 
 /// Who may look.
 #[derive(Debug)]
@@ -241,8 +256,12 @@ impl Guard {
         let given = token_of(query)?;
         let is_it = matches!(&*self.access.gate(), Gate::Token { token, .. } if token.is(given));
         is_it.then(|| {
-            self.access
-                .let_in(&local(request.uri().path(), &without(query)))
+            let mut to = request.uri().path().to_owned();
+            let query = without(query);
+            if !query.is_empty() {
+                to = format!("{to}?{query}");
+            }
+            self.access.let_in(local(&to))
         })
     }
 
@@ -287,13 +306,14 @@ fn without(query: &str) -> String {
     others.collect::<Vec<_>>().join("&")
 }
 
-/// A path of this server: `//host` would be another one.
-fn local(path: &str, query: &str) -> String {
-    let path = format!("/{}", path.trim_start_matches(['/', '\\']));
-    if query.is_empty() {
-        path
+/// A path of this server with its query; the first page for what may lead to another one: `//host`, also with a backslash, or with a tab
+/// that browsers leave out.
+fn local(to: &str) -> &str {
+    let is_other = |letter: char| letter.is_control() || letter == '\\';
+    if to.starts_with('/') && !to.starts_with("//") && !to.contains(is_other) {
+        to
     } else {
-        format!("{path}?{query}")
+        "/"
     }
 }
 
@@ -313,8 +333,21 @@ mod tests {
 
     #[test]
     fn nobody_is_sent_to_another_server() {
-        assert_eq!(local("//evil.example/", ""), "/evil.example/");
-        assert_eq!(local(r"/\evil.example", "a=b"), "/evil.example?a=b");
-        assert_eq!(local("/jobs/a%2Fb", ""), "/jobs/a%2Fb");
+        for other in [
+            "",
+            "evil",
+            "//evil",
+            r"/\evil",
+            r"\\evil",
+            "/\t/evil",
+            "\t//evil",
+            "/\u{85}/evil",
+            "https://evil",
+        ] {
+            assert_eq!(local(other), "/", "{other:?}");
+        }
+        for own in ["/", "/jobs/a%2Fb", "/history?name=//a&on=%09"] {
+            assert_eq!(local(own), own);
+        }
     }
 }

@@ -20,6 +20,8 @@ pub struct Asked {
     slot: String,
     /// Who held the lock when it was asked.
     holder: String,
+    /// How many jobs were dead then.
+    count: String,
 }
 
 /// What is done to a job of the crontab.
@@ -47,9 +49,9 @@ pub enum Act {
     Job(Switch, String),
     /// Of a queue: pause or resume.
     Queue(Switch, String),
-    /// Of these jobs of a queue; of none: of all that are dead.
-    Retry(String, Vec<u64>),
-    /// As before.
+    /// Of these jobs of a queue; of none: of all that are dead. And how many these are, as it was shown; empty: it was not.
+    Retry(String, Vec<u64>, String),
+    /// Of these jobs of a queue; of none: of those that died last.
     Cancel(String, Vec<u64>),
     /// Of the holder of a slot of a lock; None: of its only one. And who that is, as it was shown; empty: it was not.
     Kill(String, Option<u32>, String),
@@ -68,7 +70,9 @@ impl Act {
             ("trigger", Some(job), None, None) => Self::Job(Switch::Trigger, job),
             ("pause", None, Some(queue), None) => Self::Queue(Switch::Pause, queue),
             ("resume", None, Some(queue), None) => Self::Queue(Switch::Resume, queue),
-            ("retry", None, Some(queue), None) => Self::Retry(queue, numbers(&asked.id)?),
+            ("retry", None, Some(queue), None) => {
+                Self::Retry(queue, numbers(&asked.id)?, asked.count)
+            }
             ("cancel", None, Some(queue), None) => Self::Cancel(queue, numbers(&asked.id)?),
             ("kill", None, None, Some(lock)) => {
                 let slot = if asked.slot.is_empty() {
@@ -99,7 +103,7 @@ impl Act {
     pub fn back(&self) -> String {
         match self {
             Self::Job(_, job) => links::job(job),
-            Self::Queue(_, queue) | Self::Retry(queue, _) | Self::Cancel(queue, _) => {
+            Self::Queue(_, queue) | Self::Retry(queue, ..) | Self::Cancel(queue, _) => {
                 links::queue(queue)
             }
             Self::Kill(..) => "/locks".to_owned(),
@@ -111,10 +115,10 @@ impl Act {
         match self {
             Self::Job(switch, job) => Words::of(["cron", switch.word()]).about(job),
             Self::Queue(switch, queue) => Words::of(["queue", switch.word()]).about(queue),
-            Self::Retry(queue, ids) if ids.is_empty() => {
+            Self::Retry(queue, ids, _) if ids.is_empty() => {
                 Words::of(["queue", "retry", "--dead"]).about(queue)
             }
-            Self::Retry(queue, ids) => of_jobs(Words::of(["queue", "retry"]).about(queue), ids),
+            Self::Retry(queue, ids, _) => of_jobs(Words::of(["queue", "retry"]).about(queue), ids),
             Self::Cancel(queue, ids) => of_jobs(Words::of(["queue", "cancel"]).about(queue), ids),
             Self::Kill(lock, slot, _) => {
                 let holder = slot.map_or_else(|| lock.clone(), |slot| format!("{lock}#{slot}"));

@@ -10,6 +10,7 @@ use std::time::Duration;
 use axum::extract::{Form, Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Response};
+use tokio::sync::Semaphore;
 
 use crate::fleet::Fleet;
 use crate::fleet::ask::Ended;
@@ -23,13 +24,17 @@ const VIA: &str = "web";
 /// The longest that a command may take: dblock kill waits for a command's end.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// How many are under way at once.
+const AT_ONCE: usize = 2;
+
 /// What the pages need.
 #[derive(Clone)]
 pub struct Actions {
     /// What is known, and what runs commands.
-    pub fleet: Arc<Fleet>,
+    fleet: Arc<Fleet>,
     /// Whether anything may be done, and how the pages look.
-    pub view: View,
+    view: View,
+    turns: Arc<Semaphore>,
 }
 
 /// The page in between.
@@ -79,14 +84,16 @@ pub async fn answer(
         Ok(act) => act,
         Err(refusal) => return *refusal,
     };
+    // What is looked at after the others is as it is now.
+    let turn = actions.turns.clone().acquire_owned().await;
     let plan = match plan::of(&act, &actions.fleet).await {
         Ok(plan) => plan,
         Err(why) => return actions.message(StatusCode::CONFLICT, "This cannot be done", &why),
     };
     // Who sends this form was asked about these very jobs, or this very holder.
-    if !plan.was_asked {
-        let why = "What this is about has changed, or was not named. Go back and look again.";
-        return actions.message(StatusCode::CONFLICT, "Nothing was done", why);
+    if let Some(objection) = plan.objection {
+        let why = format!("{objection} Go back and look again.");
+        return actions.message(StatusCode::CONFLICT, "Nothing was done", &why);
     }
     let fleet = actions.fleet.clone();
     let words = plan.words.clone();
@@ -94,6 +101,7 @@ pub async fn answer(
     let done = tokio::spawn(async move {
         let ended = fleet.dblock.run(&words, Some(VIA), LIMIT).await;
         fleet.is_changed();
+        drop(turn);
         ended
     });
     let Ok(ended) = done.await else {
@@ -127,6 +135,15 @@ fn shown(ended: &Ended) -> String {
 }
 
 impl Actions {
+    /// None is under way.
+    pub fn new(fleet: Arc<Fleet>, view: View) -> Self {
+        Self {
+            fleet,
+            view,
+            turns: Arc::new(Semaphore::new(AT_ONCE)),
+        }
+    }
+
     fn act(&self, kind: &str, asked: Asked) -> Result<Act, Box<Response>> {
         if !self.view.may_act {
             let words = "This page was started without --allow-actions.";

@@ -19,8 +19,8 @@ pub struct Plan {
     pub words: Words,
     /// The fields of the form.
     pub fields: Vec<(&'static str, String)>,
-    /// Whether the form names all that the action is about, and that is still so.
-    pub was_asked: bool,
+    /// Why it is not what the form says, in a sentence; None: the form names all that it is about, and that is still so.
+    pub objection: Option<String>,
 }
 
 /// That of an action.
@@ -32,7 +32,7 @@ pub async fn of(act: &Act, fleet: &Fleet) -> Result<Plan, String> {
     let mut plan = match act {
         Act::Job(switch, name) => of_job(act, *switch, name, &seen),
         Act::Queue(switch, name) => of_queue(act, *switch, name, &seen),
-        Act::Retry(queue, ids) => of_retry(act, queue, ids, &seen)?,
+        Act::Retry(queue, ids, asked) => of_retry(act, queue, (ids, asked), &seen)?,
         Act::Cancel(queue, ids) => of_cancel(queue, ids, &seen, fleet).await?,
         Act::Kill(lock, slot, asked) => of_kill(lock, *slot, asked, fleet).await?,
     };
@@ -61,7 +61,7 @@ fn of_job(act: &Act, switch: Switch, name: &str, seen: &Seen) -> Plan {
         consequence,
         words: act.words(),
         fields: vec![("job", name.to_owned())],
-        was_asked: true,
+        objection: None,
     }
 }
 
@@ -84,18 +84,30 @@ fn of_queue(act: &Act, switch: Switch, name: &str, seen: &Seen) -> Plan {
         consequence,
         words: act.words(),
         fields: vec![("queue", name.to_owned())],
-        was_asked: true,
+        objection: None,
     }
 }
 
-fn of_retry(act: &Act, queue: &str, ids: &[u64], seen: &Seen) -> Result<Plan, String> {
+fn of_retry(
+    act: &Act,
+    queue: &str,
+    (ids, asked): (&[u64], &str),
+    seen: &Seen,
+) -> Result<Plan, String> {
     let mut fields = vec![("queue", queue.to_owned())];
+    let mut objection = None;
     let (title, consequence) = if ids.is_empty() {
+        let dead = dead(seen, queue)?;
+        objection = differs(
+            asked,
+            &dead,
+            "The form says not how many jobs are dead.",
+            |dead| format!("When this was asked {asked} jobs were dead, and now {dead} are."),
+        );
+        let title = format!("Retry all {dead} dead jobs of the queue {queue}");
+        fields.push(("count", dead));
         (
-            format!(
-                "Retry all {} dead jobs of the queue {queue}",
-                dead(seen, queue)?
-            ),
+            title,
             "Each becomes due again, and its attempts are counted from 0.",
         )
     } else {
@@ -111,7 +123,7 @@ fn of_retry(act: &Act, queue: &str, ids: &[u64], seen: &Seen) -> Result<Plan, St
         consequence,
         words: act.words(),
         fields,
-        was_asked: true,
+        objection,
     })
 }
 
@@ -129,7 +141,9 @@ async fn of_cancel(queue: &str, ids: &[u64], seen: &Seen, fleet: &Fleet) -> Resu
         consequence: "Each is deleted, and cannot be brought back. If one runs, its command goes on to its end, and is not run again.",
         fields: vec![("queue", queue.to_owned()), ("id", joined(&named))],
         words: Act::Cancel(queue.to_owned(), named).words(),
-        was_asked: !ids.is_empty(),
+        objection: ids
+            .is_empty()
+            .then(|| "The form says not which jobs.".to_owned()),
     })
 }
 
@@ -140,11 +154,13 @@ async fn of_kill(
     fleet: &Fleet,
 ) -> Result<Plan, String> {
     let holder = holder(fleet, lock, slot).await?;
-    let shown = shown(&holder);
+    let shown = shown(&holder).ok_or("This account does not see who holds it.")?;
     let named = [("lock", lock.to_owned()), ("slot", holder.slot.to_string())];
     Ok(Plan {
         title: format!("Kill the holder of the lock {lock}"),
-        was_asked: asked == shown,
+        objection: differs(asked, &shown, "The form says not who holds it.", |shown| {
+            format!("Another one holds it now: {shown}.")
+        }),
         fields: named
             .iter()
             .cloned()
@@ -154,6 +170,19 @@ async fn of_kill(
         consequence: "The holder's command is ended by SIGTERM, then by SIGKILL, and the lock is free after that.",
         words: Act::Kill(lock.to_owned(), Some(holder.slot), String::new()).words(),
     })
+}
+
+/// What is to be said where the form says something else than is so now, or nothing.
+fn differs(
+    asked: &str,
+    now: &str,
+    unsaid: &str,
+    changed: impl Fn(&str) -> String,
+) -> Option<String> {
+    match asked {
+        "" => Some(unsaid.to_owned()),
+        _ => (asked != now).then(|| changed(now)),
+    }
 }
 
 fn of_jobs(queue: &str, seen: &Seen) -> Vec<(&'static str, String)> {
@@ -281,8 +310,8 @@ async fn holder(fleet: &Fleet, lock: &str, slot: Option<u32>) -> Result<Holder, 
     }
 }
 
-/// Who it is: another holder is another text.
-fn shown(holder: &Holder) -> String {
+/// Who it is: another holder is another text. None: this account does not see it.
+fn shown(holder: &Holder) -> Option<String> {
     let process = &holder.process;
     let mut all = Vec::new();
     all.extend(
@@ -302,10 +331,13 @@ fn shown(holder: &Holder) -> String {
     );
     all.extend(holder.fence.map(|fence| format!("fence {fence}")));
     if all.is_empty() {
-        "not visible to this account".to_owned()
-    } else {
-        all.join(", ")
+        return None;
     }
+    // Another process may have the number of one that has ended.
+    all.extend(holder.owner.as_ref().map(|owner| format!("owner {owner}")));
+    all.extend(process.started.map(|at| format!("started at {at}")));
+    all.extend(process.connection.map(|id| format!("connection {id}")));
+    Some(all.join(", "))
 }
 
 fn joined(ids: &[u64]) -> String {

@@ -57,10 +57,15 @@ impl Answers {
         {
             return ended.clone();
         }
-        let _turn = self.turns.acquire().await;
-        let ended = Arc::new(dblock.run(words, None, LIMIT).await);
+        let ended = Arc::new(self.ended_now(dblock, words).await);
         *kept = (ended.answer.len() <= LARGEST).then(|| (Instant::now(), ended.clone()));
         ended
+    }
+
+    /// The same from now on.
+    pub async fn ended_now(&self, dblock: &Dblock, words: &Words) -> Ended {
+        let _turn = self.turns.acquire().await;
+        dblock.run(words, None, LIMIT).await
     }
 
     fn slot(&self, words: &Words) -> Slot {

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -82,8 +83,12 @@ fn quoted(word: &str) -> String {
 /// How a dblock ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// None: it was killed at its limit, or could not be started.
+    /// When, by this host's clock.
+    pub at: Timestamp,
+    /// None: it was ended by a signal, or could not be started.
     pub code: Option<i32>,
+    /// Whether it was killed at its limit.
+    is_late: bool,
     /// What it wrote to stdout.
     pub answer: Vec<u8>,
     /// The last line of stderr, without `dblock: `; without one, what became of it.
@@ -98,12 +103,24 @@ impl Ended {
 
     /// Whether it is of no use to ask the next thing now.
     pub fn is_away(&self) -> bool {
-        matches!(self.code, None | Some(UNREACHABLE))
+        self.is_late || self.code == Some(UNREACHABLE)
+    }
+
+    /// As if one had ended so.
+    #[cfg(test)]
+    pub fn of_test(code: i32, answer: &str) -> Self {
+        Self {
+            code: Some(code),
+            answer: answer.into(),
+            ..Self::failed(String::new())
+        }
     }
 
     fn failed(line: String) -> Self {
         Self {
+            at: Timestamp::now(),
             code: None,
+            is_late: false,
             answer: Vec::new(),
             line,
         }
@@ -185,10 +202,11 @@ impl Dblock {
             drop(group);
             let _ = child.wait().await;
             let limit = humantime::format_duration(limit);
-            return Ended::failed(format!(
-                "{} took longer than {limit}, and was killed",
-                words.line()
-            ));
+            let line = format!("{} took longer than {limit}, and was killed", words.line());
+            return Ended {
+                is_late: true,
+                ..Ended::failed(line)
+            };
         };
         // What it left behind goes on, as its own children do.
         group.forget();
@@ -197,7 +215,9 @@ impl Dblock {
         };
         match answer {
             Ok(answer) => Ended {
+                at: Timestamp::now(),
                 code: status.code(),
+                is_late: false,
                 answer,
                 line: last_line(&said.unwrap_or_default()).unwrap_or_else(|| shown(status)),
             },

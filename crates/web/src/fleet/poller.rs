@@ -79,12 +79,17 @@ impl Fleet {
     pub async fn look_at(&self, name: &str) -> Arc<Seen> {
         let seen = self.look().await;
         let known = seen.runs.value.as_ref().and_then(|runs| runs.get(name));
-        if known.is_some_and(|known| known.len() >= runs::OF_A_NAME) {
+        let has_all = known.is_some_and(|known| known.len() >= runs::OF_A_NAME);
+        if has_all && !known.into_iter().flatten().any(|run| run.ending.is_open()) {
             return seen;
         }
-        let named: Part<History> = self.answer(&runs::of_a_name(name)).await;
-        if let Some(named) = named.value {
-            self.change(|seen| runs::insert_all(seen.runs.value.get_or_insert_default(), &named));
+        let Part { value, at, .. } = self.answer::<History>(&runs::of_a_name(name)).await;
+        if let Some(value) = value {
+            self.change(|seen| {
+                let is_latest = at >= seen.runs.at;
+                let known = seen.runs.value.get_or_insert_default();
+                runs::insert_all(known, &value, is_latest);
+            });
         }
         self.known.borrow().seen.clone()
     }
@@ -99,7 +104,7 @@ impl Fleet {
     /// An answer of now: for what is about to be done, or was changed.
     pub async fn answer_now<T: DeserializeOwned>(&self, words: &Words) -> Part<T> {
         let mut part = Part::default();
-        part.learn(&self.dblock.run(words, None, LIMIT).await);
+        part.learn(&self.answers.ended_now(&self.dblock, words).await);
         part
     }
 
@@ -201,25 +206,25 @@ impl Fleet {
     }
 
     async fn ask_for_runs(&self, runs: &mut Runs) -> bool {
-        let questions = {
-            let known = self.known.borrow();
-            runs.questions(
-                known.seen.cron.value.as_ref(),
-                known.seen.runs.value.as_ref(),
-            )
-        };
+        let seen = self.known.borrow().seen.clone();
+        let now = seen.server_now(Timestamp::now());
+        let questions = runs.questions(seen.cron.value.as_ref(), seen.runs.value.as_ref(), now);
+        // What is changed below is copied as long as somebody has it.
+        drop(seen);
+        let mut has_failed = false;
         for question in questions {
             let history = self.run(question.words()).await;
             self.change(|seen| {
                 let part = &mut seen.runs;
-                let learned = runs.learn(question, &history, part.value.get_or_insert_default());
-                part.error = learned.err();
+                let runs_of_all = part.value.get_or_insert_default();
+                part.error = runs.learn(question, &history, runs_of_all, now).err();
                 if part.error.is_none() {
-                    part.at = Some(Timestamp::now());
+                    part.at = Some(history.at);
                 }
+                has_failed = part.error.is_some();
             });
-            if history.is_away() {
-                return true;
+            if has_failed {
+                return history.is_away();
             }
         }
         false
@@ -241,11 +246,11 @@ impl Fleet {
 }
 
 impl<T> Part<T> {
-    /// What was answered just now.
-    pub fn new(value: T) -> Self {
+    /// What was answered then.
+    pub fn new(value: T, at: Timestamp) -> Self {
         Self {
             value: Some(value),
-            at: Some(Timestamp::now()),
+            at: Some(at),
             error: None,
         }
     }
@@ -259,7 +264,7 @@ impl<T: DeserializeOwned> Part<T> {
             return;
         }
         match serde_json::from_slice(&ended.answer) {
-            Ok(value) => *self = Self::new(value),
+            Ok(value) => *self = Self::new(value, ended.at),
             Err(error) => self.error = Some(format!("dblock's answer is not understood: {error}")),
         }
     }

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::ask::Words;
 use super::data::{History, Run};
-use super::{Fleet, Part};
+use super::{Fleet, Part, runs};
 
 /// A day has more runs than anybody looks at: the newest are shown.
 const RUNS_OF_A_DAY: &str = "--limit=1000";
@@ -33,8 +33,7 @@ pub fn dead_of_queue(name: &str) -> Words {
 
 /// A run, by its number. Its value is None where there is none.
 pub async fn run(fleet: &Fleet, id: &str) -> Part<Option<Run>> {
-    let words = Words::of(["history", "--json"]).with("--run", id);
-    let found = fleet.answer::<History>(&words).await;
+    let found = fleet.answer::<History>(&runs::of_a_run(id)).await;
     Part {
         value: found.value.map(|history| history.runs.into_iter().next()),
         at: found.at,
@@ -46,8 +45,8 @@ pub async fn run(fleet: &Fleet, id: &str) -> Part<Option<Run>> {
 pub async fn output(fleet: &Fleet, id: &str) -> Part<Option<Vec<u8>>> {
     let ended = fleet.ended(&Words::of(["output"]).about(id)).await;
     match ended.code {
-        Some(0) => Part::new(Some(ended.answer.clone())),
-        Some(NO_OUTPUT) => Part::new(None),
+        Some(0) => Part::new(Some(ended.answer.clone()), ended.at),
+        Some(NO_OUTPUT) => Part::new(None, ended.at),
         _ => Part {
             error: Some(ended.line.clone()),
             ..Part::default()

@@ -1,6 +1,7 @@
 //! The last runs of each job: what to ask the history for, so that they are known in small pieces, and what follows from an answer.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::mem;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -21,11 +22,17 @@ const ANSWERS_BACK: u32 = 6;
 /// Two dblocks may have written their runs in another order than they began.
 const OVERLAP: SignedDuration = SignedDuration::from_secs(30);
 
-/// A run that has not ended is asked for again for so long. The crontab's list has the end of one that takes longer.
-const LONGEST_RUN: SignedDuration = SignedDuration::from_mins(15);
+/// The answer to what is new has a run that has not ended for so long. One that takes longer is asked for by its number.
+const OF_NEW: SignedDuration = SignedDuration::from_mins(15);
+
+/// How many of those are remembered.
+const MOST_LONG: usize = 200;
 
 /// The runs of each name, the oldest first.
 pub type ByName = HashMap<String, Vec<Ended>>;
+
+/// When runs were requested, by their numbers.
+type ByRun = HashMap<Box<str>, Timestamp>;
 
 /// What was asked for.
 #[derive(Debug, Default)]
@@ -33,7 +40,11 @@ pub struct Runs {
     /// When the newest run that is known was requested; None: nothing was answered yet.
     newest: Option<Timestamp>,
     /// When those that had not ended were requested.
-    running: HashMap<Box<str>, Timestamp>,
+    running: ByRun,
+    /// Those of them that take long. The one that was asked for last is the last.
+    long: VecDeque<Box<str>>,
+    /// Whether one of them is to be asked for before the next job.
+    is_turn_of_long: bool,
     /// How far back was read.
     back: Back,
     /// The jobs that were asked for by name.
@@ -60,26 +71,37 @@ pub enum Question {
     Old(Words),
     /// The last ones of a job.
     Named(Words, String),
+    /// One that takes long.
+    Long(Words, Box<str>),
 }
 
 impl Question {
     /// What is asked.
     pub fn words(&self) -> &Words {
         match self {
-            Self::New(words) | Self::Old(words) | Self::Named(words, _) => words,
+            Self::New(words) | Self::Old(words) | Self::Named(words, _) | Self::Long(words, _) => {
+                words
+            }
         }
     }
 }
 
 impl Runs {
-    /// What is to be asked in this round.
-    pub fn questions(&self, jobs: Option<&CronList>, known: Option<&ByName>) -> Vec<Question> {
+    /// What is to be asked in this round, at this time of the server.
+    pub fn questions(
+        &self,
+        jobs: Option<&CronList>,
+        known: Option<&ByName>,
+        now: Timestamp,
+    ) -> Vec<Question> {
         let history = Words::of(["history", "--json"]);
         let Some(newest) = self.newest else {
             return vec![Question::Old(history.with("--limit", OLD))];
         };
+        // The server's clock may have been set back.
+        let newest = newest.min(now);
         let oldest_running = self.running.values().min().copied().unwrap_or(newest);
-        let since = oldest_running.max(newest - LONGEST_RUN).min(newest) - OVERLAP;
+        let since = oldest_running.max(newest - OF_NEW).min(newest) - OVERLAP;
         let since = history.clone().with("--since", &since.to_string());
         let mut questions = vec![Question::New(since.with("--limit", NEW))];
         match &self.back {
@@ -87,71 +109,108 @@ impl Runs {
                 let old = history.with("--after", cursor).with("--limit", OLD);
                 questions.push(Question::Old(old));
             }
-            Back::Nothing | Back::All => {
-                let has_all = |name: &str| {
-                    known
-                        .and_then(|known| known.get(name))
-                        .is_some_and(|runs| runs.len() >= OF_A_NAME)
-                };
-                let mut names = jobs
-                    .into_iter()
-                    .flat_map(|jobs| &jobs.jobs)
-                    .map(|job| &*job.name);
-                if let Some(name) = names.find(|name| !self.named.contains(*name) && !has_all(name))
-                {
-                    questions.push(Question::Named(of_a_name(name), name.to_owned()));
-                }
-            }
+            Back::Nothing | Back::All => questions.extend(self.about_one(jobs, known)),
         }
         questions
     }
 
-    /// What follows from an answer.
+    /// What the answers to the others lack: the runs of a job, and the end of a long run, by turns.
+    fn about_one(&self, jobs: Option<&CronList>, known: Option<&ByName>) -> Option<Question> {
+        let lacks_some = |name: &str| {
+            let runs = known.and_then(|known| known.get(name));
+            !self.named.contains(name) && runs.is_none_or(|runs| runs.len() < OF_A_NAME)
+        };
+        let jobs = jobs.into_iter().flat_map(|jobs| &jobs.jobs);
+        let name = jobs.map(|job| &*job.name).find(|name| lacks_some(name));
+        let named = name.map(|name| Question::Named(of_a_name(name), name.to_owned()));
+        let long = self.long.front();
+        let long = long.map(|run| Question::Long(of_a_run(run), run.clone()));
+        if self.is_turn_of_long {
+            long.or(named)
+        } else {
+            named.or(long)
+        }
+    }
+
+    /// What follows from an answer, at this time of the server.
     ///
     /// # Errors
-    /// The line of the dblock that failed.
+    /// The line of the dblock that failed. What is refused about a single job or run is no error of all.
     pub fn learn(
         &mut self,
         question: Question,
         answer: &Answer,
         known: &mut ByName,
+        now: Timestamp,
     ) -> Result<(), String> {
-        if !answer.is_success() {
-            return Err(answer.line.clone());
-        }
-        let history: History = serde_json::from_slice(&answer.answer)
-            .map_err(|error| format!("dblock's answer is not understood: {error}"))?;
-        for run in &history.runs {
-            self.note(run);
-        }
-        insert_all(known, &history);
-        match question {
-            // Nothing ran, and nothing is to be asked for but what is new.
-            _ if self.newest.is_none() => self.newest = Some(Timestamp::now() - LONGEST_RUN),
-            Question::New(_) => {}
-            Question::Old(_) => self.back = self.further_back(history.cursor),
-            Question::Named(_, name) => {
-                self.named.insert(name);
+        let history = read(answer);
+        if let Ok(history) = &history {
+            for run in &history.runs {
+                self.note(run, now);
             }
+            insert_all(known, history, true);
+            forget_the_oldest(known);
         }
-        forget_the_oldest(known);
+        let is_about_one = self.is_asked(&question);
+        let history = match history {
+            Ok(history) => history,
+            // It would be refused again, and the others would wait for it.
+            Err(_) if is_about_one && !answer.is_away() => return Ok(()),
+            Err(line) => return Err(line),
+        };
+        if self.newest.is_none() {
+            // Nothing ran, and nothing is to be asked for but what is new.
+            self.newest = Some(now - OF_NEW);
+        } else if let Question::Old(_) = question {
+            self.back = self.further_back(history.cursor);
+        }
+        self.sort_out(now);
         Ok(())
     }
 
-    fn note(&mut self, run: &Run) {
-        let requested = run.times.requested;
-        self.newest = self.newest.max(Some(requested));
-        if run.times.ended.is_none()
-            && self
-                .newest
-                .is_none_or(|newest| newest - LONGEST_RUN < requested)
-        {
-            self.running.insert(run.run.clone(), requested);
-        } else {
-            self.running.remove(&run.run);
+    /// Remembers who was asked for, whatever was answered. Returns whether it was about a single job or run.
+    fn is_asked(&mut self, question: &Question) -> bool {
+        match question {
+            Question::New(_) | Question::Old(_) => return false,
+            Question::Named(_, name) => {
+                self.named.insert(name.clone());
+            }
+            Question::Long(_, run) => {
+                if let Some(place) = self.long.iter().position(|long| long == run) {
+                    self.long.remove(place);
+                    self.long.push_back(run.clone());
+                }
+            }
         }
-        let oldest = self.newest.unwrap_or(requested) - LONGEST_RUN;
-        self.running.retain(|_, requested| *requested > oldest);
+        self.is_turn_of_long = matches!(question, Question::Named(..));
+        true
+    }
+
+    fn note(&mut self, run: &Run, now: Timestamp) {
+        let requested = run.times.requested;
+        self.newest = self.newest.max(Some(requested.min(now)));
+        let is_long = self.long.contains(&run.run);
+        let is_open = run.ending.is_open();
+        if run.times.ended.is_some() {
+            self.running.remove(&run.run);
+        } else if !is_long && (is_open || requested > now - OF_NEW) {
+            self.running.insert(run.run.clone(), requested);
+        }
+        if is_long && !is_open {
+            self.long.retain(|long| *long != run.run);
+        }
+    }
+
+    /// What has not ended for long is asked for by its number from now on.
+    fn sort_out(&mut self, now: Timestamp) {
+        let oldest = self.newest.unwrap_or(now).min(now) - OF_NEW;
+        let all = mem::take(&mut self.running).into_iter();
+        let (long, running): (ByRun, ByRun) = all.partition(|(_, requested)| *requested <= oldest);
+        self.running = running;
+        self.long.extend(long.into_keys());
+        while self.long.len() > MOST_LONG {
+            self.long.pop_front();
+        }
     }
 
     fn further_back(&self, cursor: Option<String>) -> Back {
@@ -173,18 +232,33 @@ pub fn of_a_name(name: &str) -> Words {
         .about(name)
 }
 
-/// What is answered to it.
-pub fn insert_all(known: &mut ByName, history: &History) {
+/// The question for a run.
+pub fn of_a_run(id: &str) -> Words {
+    Words::of(["history", "--json"]).with("--run", id)
+}
+
+/// Takes over what was answered. If it is not the latest answer, what is known of a run stays.
+pub fn insert_all(known: &mut ByName, history: &History, is_latest: bool) {
     for run in &history.runs {
-        insert(known, run);
+        insert(known, run, is_latest);
     }
 }
 
-fn insert(known: &mut ByName, run: &Run) {
+fn read(answer: &Answer) -> Result<History, String> {
+    if !answer.is_success() {
+        return Err(answer.line.clone());
+    }
+    serde_json::from_slice(&answer.answer)
+        .map_err(|error| format!("dblock's answer is not understood: {error}"))
+}
+
+fn insert(known: &mut ByName, run: &Run, is_latest: bool) {
     let runs = known.entry(run.name.to_string()).or_default();
     let new = Ended::from(run);
     if let Some(old) = runs.iter_mut().find(|old| old.run == new.run) {
-        *old = new;
+        if is_latest {
+            *old = new;
+        }
     } else {
         runs.push(new);
     }
@@ -207,4 +281,152 @@ fn forget_the_oldest(known: &mut ByName) {
     last.sort_unstable();
     let oldest = last[last.len() - NAMES];
     known.retain(|_, runs| runs.last().is_some_and(|run| run.at >= oldest));
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const NOW: &str = "2026-11-26T12:00:00Z";
+
+    fn minutes(minutes: i64) -> Timestamp {
+        NOW.parse::<Timestamp>().unwrap() + SignedDuration::from_mins(minutes)
+    }
+
+    /// A run of the job x that was requested so many minutes after noon. The outcome of one that has ended is `ran`.
+    fn run(id: &str, requested: i64, outcome: &str) -> Value {
+        let requested = minutes(requested);
+        let ended = (outcome == "ran").then_some(requested);
+        json!({"run": id, "name": "x", "requested": requested, "ended": ended, "outcome": outcome, "exit_code": ended.map(|_| 0)})
+    }
+
+    fn answer(runs: &[Value]) -> Answer {
+        let history = json!({"server": "db1", "cursor": null, "runs": runs});
+        Answer::of_test(0, &history.to_string())
+    }
+
+    fn jobs(names: &[&str]) -> CronList {
+        let job = |name: &&str| json!({"name": name, "schedule": "@daily", "time_zone": "UTC", "in_no_file": false, "under_way": []});
+        let jobs: Vec<_> = names.iter().map(job).collect();
+        serde_json::from_value(json!({"server": "db1", "now": NOW, "jobs": jobs, "daemons": []}))
+            .unwrap()
+    }
+
+    /// What is known after this answer to the first question, at noon.
+    fn first(runs: &[Value]) -> (Runs, ByName) {
+        let (mut all, mut known) = (Runs::default(), ByName::new());
+        let question = all.questions(None, None, minutes(0)).remove(0);
+        all.learn(question, &answer(runs), &mut known, minutes(0))
+            .unwrap();
+        (all, known)
+    }
+
+    fn since(runs: &Runs, now: Timestamp) -> String {
+        runs.questions(None, None, now)[0].words().options[2].clone()
+    }
+
+    #[test]
+    fn a_run_that_takes_long_is_asked_for_until_it_has_ended() {
+        let runs = [
+            run("a", -60, "running"),
+            run("b", -1, "ran"),
+            run("c", -90, "unknown"),
+        ];
+        let (mut runs, mut known) = first(&runs);
+        let mut asked = Vec::new();
+        for _ in 0..4 {
+            let question = runs.questions(None, None, minutes(0)).remove(1);
+            let Question::Long(words, id) = &question else {
+                panic!("{question:?}");
+            };
+            assert_eq!(words.options[2], format!("--run={id}"));
+            asked.push(id.clone());
+            let still = answer(&[run(id, -60, "running")]);
+            runs.learn(question, &still, &mut known, minutes(0))
+                .unwrap();
+        }
+        assert!(
+            asked[0] != asked[1] && asked[..2] == asked[2..],
+            "{asked:?}"
+        );
+        for left in [1, 0] {
+            let question = runs.questions(None, None, minutes(0)).remove(1);
+            let Question::Long(_, id) = &question else {
+                panic!("{question:?}");
+            };
+            let ended = answer(&[run(id, -60, "ran")]);
+            runs.learn(question, &ended, &mut known, minutes(0))
+                .unwrap();
+            assert_eq!(
+                known["x"].iter().filter(|run| run.ending.is_open()).count(),
+                left
+            );
+        }
+        assert_eq!(runs.questions(None, None, minutes(0)).len(), 1);
+    }
+
+    #[test]
+    fn a_run_becomes_one_that_takes_long_and_many_of_them_are_bounded() {
+        let (mut runs, mut known) = first(&[run("a", -1, "running")]);
+        assert_eq!(runs.questions(None, None, minutes(0)).len(), 1);
+        let question = runs.questions(None, None, minutes(20)).remove(0);
+        let new = answer(&[run("b", 19, "ran")]);
+        runs.learn(question, &new, &mut known, minutes(20)).unwrap();
+        let question = runs.questions(None, None, minutes(20)).remove(1);
+        assert!(
+            matches!(&question, Question::Long(_, id) if &**id == "a"),
+            "{question:?}"
+        );
+        let many: Vec<_> = (0..1000)
+            .map(|id| run(&id.to_string(), -60, "running"))
+            .collect();
+        runs.learn(question, &answer(&many), &mut known, minutes(20))
+            .unwrap();
+        assert_eq!((runs.long.len(), runs.running.len()), (MOST_LONG, 0));
+    }
+
+    #[test]
+    fn a_run_of_the_future_hides_none_of_now() {
+        let (runs, _) = first(&[run("a", 600, "ran"), run("b", -1, "ran")]);
+        assert_eq!(since(&runs, minutes(0)), "--since=2026-11-26T11:59:30Z");
+        // The server's clock is set back.
+        assert_eq!(since(&runs, minutes(-60)), "--since=2026-11-26T10:59:30Z");
+    }
+
+    #[test]
+    fn where_nothing_ran_it_is_asked_since_a_moment_of_the_server() {
+        let (runs, _) = first(&[]);
+        assert_eq!(since(&runs, minutes(1)), "--since=2026-11-26T11:44:30Z");
+    }
+
+    #[test]
+    fn a_name_that_is_refused_keeps_no_other_from_being_asked_for() {
+        let (mut runs, mut known) = first(&[run("a", -1, "ran"), run("b", -60, "running")]);
+        let jobs = jobs(&["bad", "good"]);
+        let refused = Answer::of_test(65, "");
+        let mut asked = Vec::new();
+        while let Some(question) = runs
+            .questions(Some(&jobs), None, minutes(0))
+            .into_iter()
+            .nth(1)
+        {
+            asked.extend(question.words().names.clone());
+            if asked.len() == 2 {
+                break;
+            }
+            runs.learn(question, &refused, &mut known, minutes(0))
+                .unwrap();
+        }
+        assert_eq!(asked, ["bad", "good"]);
+        for code in [65, 69] {
+            let question = runs
+                .questions(Some(&jobs), None, minutes(0))
+                .remove(usize::from(code == 69));
+            let away = Answer::of_test(code, "");
+            runs.learn(question, &away, &mut known, minutes(0))
+                .unwrap_err();
+        }
+    }
 }

@@ -39,3 +39,13 @@ pub struct Seen {
     /// The last 50 runs of each job, by its name, the oldest first; of `history`.
     pub runs: Part<HashMap<String, Vec<data::Ended>>>,
 }
+
+impl Seen {
+    /// The server's time now: as it was at its last answer, and how long ago that was by this host's clock.
+    pub fn server_now(&self, now: Timestamp) -> Timestamp {
+        match (&self.cron.value, self.cron.at) {
+            (Some(cron), Some(at)) => cron.now + now.duration_since(at),
+            _ => now,
+        }
+    }
+}

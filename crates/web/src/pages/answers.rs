@@ -7,14 +7,6 @@ use super::layout::sign;
 use super::words;
 use crate::fleet::{Part, Seen};
 
-/// The server's time now: as it was at its last answer, and how long ago that was.
-pub fn server_now(seen: &Seen, now: Timestamp) -> Timestamp {
-    match (&seen.cron.value, seen.cron.at) {
-        (Some(cron), Some(at)) => cron.now + now.duration_since(at),
-        _ => now,
-    }
-}
-
 /// The server that was asked; empty: none has answered.
 pub fn server(seen: &Seen) -> &str {
     let locks = seen.locks.value.as_ref().map(|status| &status.server);

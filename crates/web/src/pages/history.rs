@@ -1,10 +1,10 @@
 //! What ran, 50 runs a page.
 
-use jiff::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::layout::{Here, Page, sign};
+use super::why::why;
 use super::{View, answers, links, words};
 use crate::fleet::data::Run;
 use crate::fleet::{Part, data};
@@ -65,7 +65,7 @@ pub fn page(view: &View, asked: &Asked, runs: &Part<data::History>) -> Markup {
         section #away aria-label="Answers" { (answers::problem(runs, "runs", view.now)) }
         @if let Some(history) = found {
             section #runs aria-label="Runs" {
-                @if history.runs.is_empty() { p.note { "No such run is recorded." } } @else { (table(&history.runs, view.now)) }
+                @if history.runs.is_empty() { p.note { "No such run is recorded." } } @else { (table(view, &history.runs)) }
             }
             p.pages {
                 @if !is_first { a href=(asked.url("")) { "The newest" } " " }
@@ -120,28 +120,28 @@ fn id(name: &str) -> &str {
     if name == "name" { "filter" } else { name }
 }
 
-fn table(runs: &[Run], now: Timestamp) -> Markup {
+fn table(view: &View, runs: &[Run]) -> Markup {
     html! {
         table.runs {
             caption.unseen { "Runs, the newest first" }
             thead { tr {
                 th scope="col" { "Run" } th scope="col" { "Name" } th scope="col" { "Result" } th.n scope="col" { "Took" } th scope="col" { "Host" } th scope="col" { "Why" }
             } }
-            tbody { @for run in runs.iter().rev() { (row(run, now)) } }
+            tbody { @for run in runs.iter().rev() { (row(view, run)) } }
         }
     }
 }
 
-fn row(run: &Run, now: Timestamp) -> Markup {
+fn row(view: &View, run: &Run) -> Markup {
     let kind = run.ending.kind();
     html! {
         tr {
-            th scope="row" { (words::brief_link(&links::run(&run.run), run.at(), now)) }
+            th scope="row" { (words::brief_link(&links::run(&run.run), run.at(), view.now)) }
             td { a href=(links::job(&run.name)) { (run.name) } }
             td { (sign(kind.class(), kind.sign())) (run.ending.words()) }
             td.n { @if let Some(seconds) = run.times.ran_seconds { (words::span(seconds)) } @else { "–" } }
             td { (run.place.host.as_deref().unwrap_or("–")) }
-            td.why { @if let Some(why) = &run.message { (why) } }
+            td.why { @if let Some(why) = why(view, run) { (why) } }
         }
     }
 }

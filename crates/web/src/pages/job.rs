@@ -13,7 +13,7 @@ use crate::fleet::data::{Daemon, Ended, Job};
 
 /// The page. The ticks are the next ones as far as they are known; none: the next one alone is.
 pub fn page(view: &View, seen: &Seen, name: &str, ticks: &[Timestamp]) -> Markup {
-    let now = answers::server_now(seen, view.now);
+    let now = seen.server_now(view.now);
     let cron = seen.cron.value.as_ref();
     let job = cron.and_then(|cron| cron.jobs.iter().find(|job| &*job.name == name));
     let runs = runs_of(seen, name);

@@ -13,6 +13,7 @@ pub mod run;
 pub mod timeline;
 mod trouble;
 mod view;
+mod why;
 mod words;
 
 pub use view::{MAIN_ONLY, View};

@@ -29,7 +29,7 @@ pub struct Asked {
 
 /// The page.
 pub fn page(view: &View, seen: &Seen, asked: &Asked) -> Markup {
-    let now = answers::server_now(seen, view.now);
+    let now = seen.server_now(view.now);
     let troubles = trouble::troubles(seen, now);
     let headline = headline(seen, troubles.len());
     let contents = html! {

@@ -16,7 +16,7 @@ const NAMED: usize = 10;
 
 /// The page. The dead jobs are the latest.
 pub fn page(view: &View, seen: &Seen, name: &str, dead: &Part<QueueList>) -> Markup {
-    let now = answers::server_now(seen, view.now);
+    let now = seen.server_now(view.now);
     let queues = seen.queues.value.as_ref();
     let queue = queues.and_then(|status| status.queues.iter().find(|queue| &*queue.name == name));
     if queue.is_none() && queues.is_some() {

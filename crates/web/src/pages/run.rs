@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 
 use super::layout::{Here, Page, hidden, message, sign};
+use super::why::why;
 use super::{View, answers, links, words};
 use crate::fleet::data::Run;
 use crate::fleet::{Part, data};
@@ -37,7 +38,7 @@ pub fn page(
         }
         section #away aria-label="Answers" { (answers::problem(run, "run", view.now)) }
         @if let Some(run) = found {
-            @if let Some(why) = &run.message { p #why.why { strong { "Why: " } (why) } }
+            @if let Some(why) = why(view, run) { p #why.why { strong { "Why: " } (why) } }
             (kept(view, run, output))
             (facts(run, view.now))
         }

@@ -10,7 +10,7 @@ use percent_encoding::percent_decode_str;
 
 use super::{View, gate, history, job, layout, links, locks, overview, queue, run, timeline};
 use crate::assets::{ICON, SCRIPT, STYLE};
-use crate::fleet::data::Run;
+use crate::fleet::data::{Kind, Run};
 use crate::fleet::fixture::{Fleet, HOSTILE, hostile, known, now, of_jobs, real};
 use crate::fleet::{Part, Seen};
 
@@ -223,16 +223,34 @@ fn names_are_one_segment_of_a_url() {
 
 #[test]
 fn without_show_data_no_output_error_or_key_is_shown() {
-    let fleet = real();
+    let mut fleet = real();
+    let error = "cannot run ./s3cret-argument";
+    let runs = &mut fleet.history.value.as_mut().unwrap().runs;
+    let failed = runs.iter_mut().rev();
+    let mut failed = failed.filter(|run| run.ending.kind() == Kind::Failed);
+    failed.next().unwrap().message = Some(error.into());
     let view = View {
         show_data: false,
         ..view()
     };
     for (what, html) in pages(&view, &fleet) {
-        for secret in ["550 no such user", "customer 17", "Grüße &amp; 'so'"] {
+        for secret in ["550 no such user", "customer 17", "Grüße &amp; 'so'", error] {
             let of_its_own = matches!(what, "no run" | "message" | "login");
             assert!(of_its_own || !html.contains(secret), "{what}: {secret}");
         }
+    }
+    let shown = |what: &str, view: &View| {
+        let mut pages = pages(view, &fleet).into_iter();
+        pages.find(|(page, _)| *page == what).unwrap().1
+    };
+    for what in ["run", "history", "timeline", "timeline by job"] {
+        assert!(shown(what, &self::view()).contains(error), "{what}");
+        assert!(shown(what, &view).contains("Error hidden:"), "{what}");
+        // What dblock itself says of a skip or a loss is no secret.
+        assert!(
+            what == "run" || shown(what, &view).contains("its host died"),
+            "{what}"
+        );
     }
     let html = queue::page(&view, &fleet.seen, "mails", &fleet.dead).into_string();
     assert!(html.contains("hidden: start with <code>--show-data</code>"));

@@ -7,6 +7,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::layout::{Here, Page, scrolling, sign};
+use super::why::why;
 use super::{View, answers, links, words};
 use crate::charts::day::{self, Bar};
 use crate::fleet::data::{Kind, Run};
@@ -28,7 +29,7 @@ pub struct Asked {
 
 /// The page. The runs are those of the day.
 pub fn page(view: &View, seen: &Seen, asked: &Asked, runs: &Part<data::History>) -> Markup {
-    let now = answers::server_now(seen, view.now);
+    let now = seen.server_now(view.now);
     let until = asked.until.parse().unwrap_or(now);
     let by_job = asked.by == "job";
     let found = runs.value.as_ref();
@@ -39,7 +40,7 @@ pub fn page(view: &View, seen: &Seen, asked: &Asked, runs: &Part<data::History>)
         @if let Some(history) = found {
             section #day aria-label="The day" { (rows(&history.runs, by_job, until, now)) }
             @if history.cursor.is_some() { p.note { "There are more runs: the newest " (history.runs.len()) " are drawn." } }
-            (failures(&history.runs, now))
+            (failures(view, &history.runs, now))
         }
     };
     let page = Page {
@@ -166,7 +167,7 @@ fn counts(runs: &[&Run]) -> Markup {
 }
 
 /// What failed, in words.
-fn failures(runs: &[Run], now: Timestamp) -> Markup {
+fn failures(view: &View, runs: &[Run], now: Timestamp) -> Markup {
     let failed: Vec<&Run> = runs
         .iter()
         .rev()
@@ -182,7 +183,7 @@ fn failures(runs: &[Run], now: Timestamp) -> Markup {
                         (words::brief(run.at(), now)) " " (sign(run.ending.kind().class(), run.ending.kind().sign())) " "
                         a href=(links::run(&run.run)) { (run.name) ": " (run.ending.words()) }
                         @if let Some(host) = &run.place.host { " on " (host) }
-                        @if let Some(why) = &run.message { ": " (why) }
+                        @if let Some(why) = why(view, run) { ": " (why) }
                     }
                 }
                 @if failed.len() > FAILURES { li { a href="/history?result=failed" { (failed.len() - FAILURES) " more" } } }

@@ -71,6 +71,7 @@ impl Connections {
         };
         table.open.insert(number, open);
         let connection = Connection {
+            peer,
             all: self.clone(),
             number,
         };
@@ -92,6 +93,8 @@ impl Connections {
 /// One of them.
 #[derive(Debug, Clone)]
 pub struct Connection {
+    /// The address of another host; None: it is of this one.
+    pub peer: Option<IpAddr>,
     all: Connections,
     number: u64,
 }

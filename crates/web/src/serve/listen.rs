@@ -80,7 +80,7 @@ impl Listener {
                 let (stream, peer) = listener.accept().await?;
                 // An answer is written at once: waiting for more to send with it only delays it.
                 stream.set_nodelay(true)?;
-                let peer = Some(peer.ip()).filter(|ip| !ip.is_loopback());
+                let peer = Some(peer.ip().to_canonical()).filter(|ip| !ip.is_loopback());
                 Ok((Box::new(stream), peer))
             }
             Self::Unix(listener, _) => {

@@ -13,6 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -22,8 +24,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use crate::access::Access;
+use crate::access::{Access, Peer};
 use crate::base::exit::{Failure, Reason};
+use crate::base::say;
 use crate::base::text::in_words;
 use crate::fleet::Fleet;
 use crate::fleet::ask::Dblock;
@@ -108,7 +111,7 @@ fn reload(options: &Options, access: &Access, tls: Option<&Mutex<TlsAcceptor>>) 
         }
     });
     for failure in [password, certificate].into_iter().filter_map(Result::err) {
-        eprintln!("dblock: {failure}; what was read before stays in force");
+        say(&format!("{failure}; what was read before stays in force"));
     }
 }
 
@@ -158,7 +161,7 @@ impl Server {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     // No descriptors are left, for example: those that end give some back.
-                    eprintln!("dblock: cannot accept a connection: {}", in_words(&error));
+                    say(&format!("cannot accept a connection: {}", in_words(&error)));
                     sleep(Duration::from_millis(100)).await;
                     continue;
                 }
@@ -191,7 +194,8 @@ async fn client(
         .max_header_size(LONGEST_HEAD)
         .max_buf_size(LONGEST_HEAD);
     let router = TowerToHyperService::new(router);
-    let service = service_fn(|request| {
+    let service = service_fn(|mut request: Request<Incoming>| {
+        request.extensions_mut().insert(Peer(connection.peer));
         let answering = connection.answers();
         let answered = router.call(request);
         async {

@@ -45,10 +45,7 @@ pub fn router(options: &Options, fleet: Arc<Fleet>, access: Arc<Access>) -> Rout
         "/actions/{kind}",
         get(actions::question).post(actions::answer),
     );
-    let actions = actions.with_state(Actions {
-        fleet: fleet.clone(),
-        view: view.clone(),
-    });
+    let actions = actions.with_state(Actions::new(fleet.clone(), view.clone()));
     let app = App {
         fleet,
         view: view.clone(),

@@ -1,6 +1,8 @@
 //! What may be done, and what is run for it: nothing without --allow-actions, and nothing by GET.
 
-use crate::harness::Fleet;
+use std::fs;
+
+use crate::harness::{Fleet, Response, until};
 
 /// A name with everything that means something to a shell, a URL, or HTML.
 const NAME: &str = r#"-a/b%41 <i>"ü' $(x);&"#;
@@ -28,17 +30,39 @@ const KINDS: [(&str, &str, &[&str]); 8] = [
     ),
 ];
 
-fn with_queue(fleet: &Fleet) {
+fn with_queue(fleet: &Fleet, dead: usize) {
     let name = serde_json_string(NAME);
     fleet.answers(
         "queue-status",
         &format!(
             r#"{{"server":"db1:3306","queues":[{{"name":{name},"paused_since":null,"deleting_since":null,"due":1,"delayed":0,"running":0,
-            "dead":10000,"incomplete":["dead"],"oldest_due_seconds":1,"done_per_minute":0,"failed_per_minute":0,"workers":[{{"id":1,"host":"web7",
+            "dead":{dead},"incomplete":["dead"],"oldest_due_seconds":1,"done_per_minute":0,"failed_per_minute":0,"workers":[{{"id":1,"host":"web7",
             "pid":5,"user":"u","program":"p","max_commands":1,"running":0,"started":"2026-11-26T12:00:00.000Z",
             "renewed":"2026-11-26T12:00:00.000Z","alive":true}}]}}]}}"#
         ),
     );
+}
+
+/// The fields of a page's form, as a browser sends them.
+fn form(page: &Response) -> String {
+    let fields = page.body.split("type=\"hidden\" name=\"").skip(1);
+    let fields = fields.map(|field| {
+        let (name, field) = field.split_once("\" value=\"").unwrap();
+        let value = field.split('"').next().unwrap();
+        let value = [
+            ("&lt;", "<"),
+            ("&gt;", ">"),
+            ("&quot;", "\""),
+            ("&amp;", "&"),
+        ]
+        .iter()
+        .fold(value.to_owned(), |value, (escaped, text)| {
+            value.replace(escaped, text)
+        });
+        let value: Vec<_> = value.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        format!("{name}={}", value.concat())
+    });
+    fields.collect::<Vec<_>>().join("&")
 }
 
 fn serde_json_string(text: &str) -> String {
@@ -48,7 +72,7 @@ fn serde_json_string(text: &str) -> String {
 #[test]
 fn each_action_is_asked_for_by_get_and_done_by_post_as_its_command() {
     let fleet = Fleet::new();
-    with_queue(&fleet);
+    with_queue(&fleet, 10000);
     let web = fleet
         .serve(&["--allow-actions", "--url", "mysql://u:secret@db/"])
         .enter();
@@ -61,9 +85,9 @@ fn each_action_is_asked_for_by_get_and_done_by_post_as_its_command() {
             .has("&lt;i&gt;&quot;ü")
             .lacks("<i>")
             .lacks("secret");
-        page.has("dblock ");
+        let form = form(&page.has("dblock "));
         assert_eq!(done(&fleet).len(), before, "{kind} by GET");
-        let answer = web.post(&format!("/actions/{kind}"), &object).expect(200);
+        let answer = web.post(&format!("/actions/{kind}"), &form).expect(200);
         answer
             .has("exit code 0")
             .has("done: ")
@@ -122,7 +146,7 @@ fn what_says_not_what_to_do_to_what_does_nothing() {
 #[test]
 fn how_many_are_concerned_is_counted_before() {
     let fleet = Fleet::new();
-    with_queue(&fleet);
+    with_queue(&fleet, 10000);
     let jobs: Vec<_> = (1..=3)
         .map(|id| {
             format!(
@@ -140,7 +164,8 @@ fn how_many_are_concerned_is_counted_before() {
     );
     let web = fleet.serve(&["--allow-actions"]).enter();
     let object = format!("queue={ENCODED}");
-    web.get(&format!("/actions/retry?{object}"))
+    let retry = web
+        .get(&format!("/actions/retry?{object}"))
         .expect(200)
         .has("10000+ dead jobs")
         .has("web7");
@@ -151,6 +176,7 @@ fn how_many_are_concerned_is_counted_before() {
     page.has("value=\"1,2,3\"").lacks("secret");
     // Without the numbers nobody was asked about these.
     web.post("/actions/cancel", &object).expect(409);
+    web.post("/actions/retry", &object).expect(409);
     assert_eq!(done(&fleet), Vec::<Vec<String>>::new());
     web.post("/actions/cancel", &format!("{object}&id=1%2C2%2C3"))
         .expect(200);
@@ -158,6 +184,18 @@ fn how_many_are_concerned_is_counted_before() {
         done(&fleet),
         [["queue", "cancel", "--", NAME, "1", "2", "3"]]
     );
+    with_queue(&fleet, 20000);
+    until("the new number is known", || {
+        // After an action all is asked for anew, at once.
+        web.post("/actions/pause", &object).expect(200);
+        let page = web.get(&format!("/actions/retry?{object}"));
+        page.body.contains("20000+ dead jobs")
+    });
+    let before = done(&fleet).len();
+    web.post("/actions/retry", &form(&retry))
+        .expect(409)
+        .has("10000+ jobs were dead, and now 20000+ are");
+    assert_eq!(done(&fleet).len(), before);
 }
 
 fn held_by(host: &str) -> String {
@@ -168,6 +206,10 @@ fn held_by(host: &str) -> String {
         "expired":false}}]}}]}}"#
     )
 }
+
+/// A holder that the account may not see.
+const UNSEEN: &str = r#"{"server":"db1:3306","not_visible":[],"locks":[{"name":"backup","killed_by":[],"waiters":[],"holders":[{"connection":5,
+"slot":2,"durable":false,"expired":false}]}]}"#;
 
 #[test]
 fn the_holder_that_was_shown_is_killed_and_no_other() {
@@ -180,37 +222,26 @@ fn the_holder_that_was_shown_is_killed_and_no_other() {
         .has("on host web1")
         .has("pid 77")
         .has("rsync");
-    let holder = page
-        .body
-        .split("name=\"holder\" value=\"")
-        .nth(1)
-        .unwrap()
-        .split('"')
-        .next()
-        .unwrap()
-        .to_owned();
-    let form = format!(
-        "lock=backup&slot=2&holder={}",
-        holder
-            .replace(' ', "+")
-            .replace(',', "%2C")
-            .replace('@', "%40")
-            .replace(':', "%3A")
-    );
+    let form = form(&page);
 
     web.post("/actions/kill", "lock=backup&slot=2").expect(409);
-    fleet.answers("status", &held_by("web2"));
-    crate::harness::until("the other holder is known", || {
-        web.post("/actions/kill", &form).status == 409
-    });
+    let other_session = held_by("web1").replace("\"connection\":5", "\"connection\":6");
+    for other in [held_by("web2"), other_session] {
+        fleet.answers("status", &other);
+        let refused = web.post("/actions/kill", &form).expect(409);
+        refused.has("Another one holds it now: program rsync");
+    }
+    fleet.answers("status", UNSEEN);
+    let refused = web.get("/actions/kill?lock=backup&slot=2").expect(409);
+    refused.has("does not see who holds it");
     assert_eq!(done(&fleet), Vec::<Vec<String>>::new());
     fleet.answers("status", &held_by("web1"));
-    crate::harness::until("it is killed", || {
+    until("it is killed", || {
         web.post("/actions/kill", &form).status == 200
     });
     assert_eq!(done(&fleet), [["kill", "--wait=30s", "--", "backup#2"]]);
     fleet.answers("status", r#"{"server":"db1:3306","locks":[{"name":"backup","killed_by":[],"waiters":[],"holders":[]}],"not_visible":[]}"#);
-    crate::harness::until("nobody holds it", || {
+    until("nobody holds it", || {
         web.get("/actions/kill?lock=backup&slot=2").status == 409
     });
 }
@@ -225,4 +256,23 @@ fn what_failed_is_said_with_its_line_and_its_code() {
         .has("no job is called &lt;b&gt;report")
         .has("exit code 78")
         .lacks("Done.");
+}
+
+#[test]
+fn no_more_than_two_are_under_way_at_once() {
+    let fleet = Fleet::new();
+    fleet.write("slow", "");
+    let web = fleet.serve(&["--allow-actions"]).enter();
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| web.post("/actions/pause", "job=report").expect(200));
+        }
+    });
+    let mut under_way = 0;
+    let slow = fs::read_to_string(fleet.path("slow")).unwrap();
+    for line in slow.lines() {
+        under_way += if line == "begin" { 1 } else { -1 };
+        assert!(under_way <= 2, "{slow}");
+    }
+    assert_eq!(slow.matches("end").count(), 6);
 }

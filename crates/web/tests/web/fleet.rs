@@ -167,6 +167,46 @@ fn a_dblock_that_hangs_ends_with_the_page() {
 }
 
 #[test]
+fn a_job_that_cannot_be_asked_for_is_no_fault_of_the_others() {
+    let fleet = Fleet::new();
+    fleet.answers("cron-list", &crontab(&["bad\\u0000name", "good"]));
+    let web = fleet.serve(&["--allow-actions"]).enter();
+    until("the other is asked for", || {
+        web.get("/").expect(200).lacks("cannot run");
+        // After an action all is asked for anew, at once.
+        web.post("/actions/pause", "job=good").expect(200);
+        fleet.asked(&["history", "--json", "--limit=50", "--", "good"]) > 0
+    });
+}
+
+/// 50 runs of the job nightly, the oldest of which ended so.
+fn fifty_runs(outcome: &str) -> String {
+    let run = r#"{"run":"NUMBER","name":"nightly","requested":"2026-11-26T09:NUMBER:00.000Z","outcome":"OUTCOME","exit_code":0}"#;
+    let runs: Vec<_> = (10..60)
+        .map(|number| run.replace("NUMBER", &number.to_string()))
+        .collect();
+    let runs = runs.join(",").replacen("OUTCOME", outcome, 1);
+    let runs = runs.replace("OUTCOME", "ran");
+    format!(r#"{{"server":"db1","cursor":null,"runs":[{runs}]}}"#)
+}
+
+#[test]
+fn the_page_of_a_job_asks_again_while_a_run_of_it_is_running() {
+    let fleet = Fleet::new();
+    fleet.answers("cron-list", &crontab(&["nightly"]));
+    fleet.answers("history", &fifty_runs("running"));
+    fleet.answers("history-of-a-name", &fifty_runs("ran"));
+    let web = fleet.serve(&["--refresh", "1h"]).enter();
+    until("it is running", || {
+        web.get("/").expect(200).body.contains("49 good, 1 running")
+    });
+    web.get("/jobs/nightly")
+        .expect(200)
+        .has("50 good")
+        .lacks("1 running");
+}
+
+#[test]
 fn what_is_no_answer_is_said_to_be_none() {
     let fleet = Fleet::new();
     fleet.answers("status", "{\"server\": 1}");

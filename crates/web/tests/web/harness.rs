@@ -26,12 +26,13 @@ if [ -e "$folder/hang" ]; then echo $$ >>"$folder/hanging"; exec sleep 1000; fi
 if [ -e "$folder/away" ]; then cat "$folder/away" >&2; exit 69; fi
 case $1 in
 status) answer=status ;;
-history) answer=history ;;
+history) answer=history; [ "$5" != -- ] && [ "$4" != -- ] || [ ! -e "$folder/history-of-a-name.json" ] || answer=history-of-a-name ;;
 output) cat "$folder/output" && exit 0; echo 'dblock: no output is kept' >&2; exit 75 ;;
 *) answer=$1-$2 ;;
 esac
 if [ -e "$folder/$answer.json" ]; then cat "$folder/$answer.json"; exit 0; fi
 if [ -e "$folder/refuse" ]; then cat "$folder/refuse" >&2; exit 78; fi
+if [ -e "$folder/slow" ]; then echo begin >>"$folder/slow"; sleep 0.2; echo end >>"$folder/slow"; fi
 echo "done: $1 $2"
 "#;
 
@@ -219,6 +220,11 @@ impl Web {
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
+    }
+
+    /// Reads no more of what it says on stderr.
+    pub fn close_stderr(&mut self) {
+        drop(self.child.stderr.take());
     }
 
     /// The next line that it says on stderr.

@@ -93,6 +93,11 @@ impl Ending {
         }
     }
 
+    /// Whether the run may go on.
+    pub fn is_open(&self) -> bool {
+        matches!(&*self.outcome, "running" | "unknown")
+    }
+
     /// What it means. A word of a newer dblock is in doubt.
     pub fn kind(&self) -> Kind {
         match (&*self.outcome, &self.signal, self.exit_code) {

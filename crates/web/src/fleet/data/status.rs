@@ -1,5 +1,6 @@
 //! `dblock status --json`.
 
+use jiff::Timestamp;
 use serde::Deserialize;
 
 /// The answer.
@@ -29,6 +30,8 @@ pub struct Lock {
 /// A program that has a session with the server.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Process {
+    /// The server's number of its session; None: it has none on this server.
+    pub connection: Option<u64>,
     /// Account and address; None: this account may not see it.
     pub address: Option<Box<str>>,
     /// What kind of program it says that it is.
@@ -41,6 +44,8 @@ pub struct Process {
     pub program: Option<Box<str>>,
     /// The OS user there.
     pub user: Option<Box<str>>,
+    /// When it was started, by its own clock.
+    pub started: Option<Timestamp>,
 }
 
 /// Who ends a holder.
