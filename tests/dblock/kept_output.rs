@@ -263,6 +263,23 @@ fn a_slow_reader_is_waited_for_and_gets_all_and_so_is_one_that_is_stopped() {
 }
 
 #[test]
+fn a_hold_keeps_the_output_once_and_ends_at_a_signal_though_nobody_reads() {
+    let tables = Tables::new(Server::shared(Kind::MySql));
+    let name = unique("hold");
+    let run = keeping(&tables, &name).args(["--hold-at-least", "1"]);
+    run.sh("echo once").output().expect_code(0);
+    assert_eq!(kept(&tables, &name).0, b"once\n");
+    let (reader, writer) = pipe();
+    let run = keeping(&tables, &name).args(["--hold-at-least", "50", "-v"]);
+    let run = run.stdout(writer).sh("exec head -c 100000 /dev/zero");
+    let mut run = run.spawn();
+    run.wait_stderr("holding", SOON);
+    run.signal(Signal::SIGTERM);
+    eventually("nobody waits for a reader", SOON, || !run.is_running());
+    drop(reader);
+}
+
+#[test]
 fn a_file_that_is_appended_to_a_closed_stream_and_a_program_that_is_not_there() {
     let tables = Tables::new(Server::shared(Kind::MySql));
     let (name, folder) = (unique("file"), tempfile::tempdir().unwrap());
