@@ -30,7 +30,7 @@ pub use latest::latest_successes;
 pub use list::{list, reach};
 pub use output::{
     KEPT, KeepOutput, KeptOutput, OutputPart, PendingOutputs, WhoseOutput, ask_output,
-    prune_outputs, size_to_keep,
+    delete_outputs_of_jobs, prune_outputs, size_to_keep,
 };
 pub use success::{LastSuccess, Successes, ask_last_success};
 pub use token_end::{EXPIRED, KILLED, recorder_of_token_ends};

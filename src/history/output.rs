@@ -11,8 +11,10 @@ use serde::{Deserialize, Serialize};
 use super::kept::{BATCH, BY_KEY, WINDOW, delete_rows};
 use super::postgres;
 use crate::base::value::{one_of, shown_safely};
-use crate::db::sql::write_bytes;
-use crate::db::{Ask, Fault, Kind, Session, ask, ask_values, named, postgres_sql, text_literal};
+use crate::db::sql::{text_literals, write_bytes};
+use crate::db::{
+    Ask, Fault, Kind, Session, ask, ask_value, ask_values, named, postgres_sql, text_literal,
+};
 use crate::schema::{JOBS, OUTPUTS, QUEUES, Tables};
 
 /// How many bytes of the beginning are kept.
@@ -294,12 +296,10 @@ pub enum WhoseOutput {
 
 /// Looks for an output.
 pub fn ask_output(tables: &Tables, whose: &WhoseOutput) -> Ask<'static, Option<KeptOutput>> {
-    let (literal, hex): (fn(&str) -> String, _) = match tables.kind() {
-        Kind::MySql => (text_literal, ["HEX(o.head)", "HEX(o.tail)"]),
-        Kind::Postgres => (
-            postgres_sql::text_literal,
-            ["encode(o.head, 'hex')", "encode(o.tail, 'hex')"],
-        ),
+    let literal = |text: &str| literal(tables, text);
+    let hex = match tables.kind() {
+        Kind::MySql => ["HEX(o.head)", "HEX(o.tail)"],
+        Kind::Postgres => ["encode(o.head, 'hex')", "encode(o.tail, 'hex')"],
     };
     let which = match whose {
         WhoseOutput::Run(run) => format!("o.run = {}", literal(run)),
@@ -341,9 +341,6 @@ fn of_hex(digits: &[u8]) -> Vec<u8> {
 
 /// Whether there is an output of the run in the row `r`, as a value.
 pub(super) fn has_output(tables: &Tables) -> String {
-    if !tables.has_outputs() {
-        return "0".to_owned();
-    }
     let exists = format!(
         "EXISTS (SELECT 1 FROM {} o WHERE o.run = r.run)",
         tables.of(&OUTPUTS)
@@ -354,47 +351,114 @@ pub(super) fn has_output(tables: &Tables) -> String {
     }
 }
 
+/// Deletes the outputs of these runs or jobs, a few at a time. An account that may not use the table, which is newer than the others,
+/// leaves them to others.
+///
+/// # Errors
+/// [`Fault::Gone`].
+pub(super) fn delete_outputs(
+    tables: &Tables,
+    runs: &[String],
+    session: &mut Session,
+) -> Result<(), Fault> {
+    if !tables.has_outputs() {
+        return Ok(());
+    }
+    for runs in runs.chunks(BATCH) {
+        let deletions = runs.iter().map(|run| deletion(tables, run));
+        match delete_rows(deletions.collect(), session) {
+            Err(fault @ Fault::Gone(_)) => return Err(fault),
+            Err(_) => break,
+            Ok(()) => {}
+        }
+    }
+    Ok(())
+}
+
 /// The statement that deletes the output of a run or job.
-pub(super) fn deletion(tables: &Tables, run: &str) -> String {
+fn deletion(tables: &Tables, run: &str) -> String {
     let outputs = tables.of(&OUTPUTS);
-    let run = match tables.kind() {
-        Kind::MySql => text_literal(run),
-        Kind::Postgres => postgres_sql::text_literal(run),
-    };
+    let run = literal(tables, run);
     named("prune", format!("DELETE FROM {outputs} WHERE run = {run}"))
 }
 
-/// Deletes some outputs whose run or job is gone: an older dblock has deleted the run, and nobody deletes them with a job.
+fn literal(tables: &Tables, text: &str) -> String {
+    match tables.kind() {
+        Kind::MySql => text_literal(text),
+        Kind::Postgres => postgres_sql::text_literal(text),
+    }
+}
+
+/// Deletes some outputs whose run or job is gone: an older dblock has deleted it, or an account that may not use their table, or a person.
 ///
 /// # Errors
-/// Those of a statement. Nothing is lost by them.
+/// As [`delete_outputs`].
 pub fn prune_outputs(tables: &Tables, session: &mut Session) -> Result<(), Fault> {
     if !tables.has_outputs() {
         return Ok(());
     }
     let chance = getrandom::u64().unwrap_or_default();
-    let chance = if chance.is_multiple_of(8) { 0 } else { chance };
-    let lost = session.run(&ask_lost(tables, chance))?;
-    let deletions = lost.iter().map(|run| deletion(tables, run));
-    delete_rows(deletions.collect(), session)
+    let start = match chance % 8 {
+        0 => String::new(),
+        // The keys of jobs are their numbers, which have a small part of all keys to themselves.
+        1..4 if tables.kind() == Kind::MySql => {
+            let newest = format!("SELECT MAX(id) FROM {}", tables.of(&JOBS));
+            let newest = session.try_run(&ask_value::<u64>("newest job", newest))?;
+            let newest = newest.ok().flatten().unwrap_or_default();
+            (chance % newest.saturating_add(1)).to_string()
+        }
+        _ => format!("{chance:016x}"),
+    };
+    let which = format!("run >= {}", literal(tables, &start));
+    delete_lost(tables, &which, (WINDOW, BATCH), session)
 }
 
-fn ask_lost(tables: &Tables, chance: u64) -> Ask<'static, Vec<String>> {
+/// Deletes the outputs of those of these jobs of a queue that are gone.
+///
+/// # Errors
+/// As [`delete_outputs`].
+pub fn delete_outputs_of_jobs(
+    tables: &Tables,
+    jobs: impl Iterator<Item = u64>,
+    session: &mut Session,
+) -> Result<(), Fault> {
+    let keys: Vec<String> = jobs.map(|job| job.to_string()).collect();
+    if keys.is_empty() || !tables.has_outputs() {
+        return Ok(());
+    }
+    let which = format!("run IN ({})", text_literals(&keys));
+    delete_lost(tables, &which, (keys.len(), keys.len()), session)
+}
+
+/// Deletes those of this many outputs whose run or job is gone, and as many as that at most.
+fn delete_lost(
+    tables: &Tables,
+    which: &str,
+    (window, most): (usize, usize),
+    session: &mut Session,
+) -> Result<(), Fault> {
+    match session.try_run(&ask_lost(tables, which, window).up_to(most))? {
+        Ok(lost) => delete_outputs(tables, &lost, session),
+        Err(_) => Ok(()),
+    }
+}
+
+fn ask_lost(tables: &Tables, which: &str, window: usize) -> Ask<'static, Vec<String>> {
     let (outputs, runs) = (tables.of(&OUTPUTS), tables.runs());
     let has_no_run = format!("NOT EXISTS (SELECT 1 FROM {runs} r WHERE r.run = o.run)");
     let sql = match tables.kind() {
         Kind::MySql => format!(
-            "SELECT o.run FROM (SELECT run, job FROM {outputs} {BY_KEY} WHERE run >= '{chance:016x}' ORDER BY run LIMIT {WINDOW}) o \
+            "SELECT o.run FROM (SELECT run, job FROM {outputs} {BY_KEY} WHERE {which} ORDER BY run LIMIT {window}) o \
              WHERE o.job IS NULL AND {has_no_run} OR o.job IS NOT NULL AND NOT EXISTS (SELECT 1 FROM {} j WHERE j.id = o.job) \
-             ORDER BY o.run LIMIT {BATCH}",
+             ORDER BY o.run",
             tables.of(&JOBS)
         ),
         Kind::Postgres => format!(
-            "SELECT o.run FROM (SELECT run FROM {outputs} WHERE run >= '{chance:016x}' ORDER BY run LIMIT {WINDOW}) o \
-             WHERE {has_no_run} ORDER BY o.run LIMIT {BATCH}"
+            "SELECT o.run FROM (SELECT run FROM {outputs} WHERE {which} ORDER BY run LIMIT {window}) o \
+             WHERE {has_no_run} ORDER BY o.run"
         ),
     };
-    ask_values("lost outputs", sql).up_to(BATCH)
+    ask_values("lost outputs", sql)
 }
 
 #[cfg(test)]

@@ -18,6 +18,8 @@ pub(super) struct Page<'a> {
     pub(super) before: Option<RunCursor>,
     pub(super) limit: usize,
     pub(super) sees_sessions: bool,
+    /// Whether to say which runs have output: the tables have that, and the account may read it.
+    pub(super) sees_outputs: bool,
 }
 
 impl Page<'_> {
@@ -122,9 +124,22 @@ impl Page<'_> {
     pub(super) fn ask(&self) -> Ask<'_, Vec<Entry>> {
         let sql = match self.tables.kind() {
             Kind::MySql => self.mysql(),
-            Kind::Postgres => postgres::page(self.tables, &self.selected(), self.limit),
+            Kind::Postgres => postgres::page(
+                self.tables,
+                &self.selected(),
+                &self.has_output(),
+                self.limit,
+            ),
         };
         ask("history", sql, move |rows| rows.all(|row| self.entry(row))).up_to(PAGE)
+    }
+
+    fn has_output(&self) -> String {
+        if self.sees_outputs {
+            has_output(self.tables)
+        } else {
+            "0".to_owned()
+        }
     }
 
     fn mysql(&self) -> String {
@@ -144,7 +159,7 @@ impl Page<'_> {
              r.message, {} AS has_output, {} AS is_running, \
              r.ended_at IS NULL AND EXISTS (SELECT 1 FROM {locks} l WHERE l.name = r.name AND l.slot = r.slot AND l.owner = r.run \
              AND l.kind <> '{}' AND l.expires_at <= UTC_TIMESTAMP(6)) AS has_expired FROM {} {NEWEST_FIRST} LIMIT {}",
-            has_output(self.tables),
+            self.has_output(),
             is_running("r", self.tables),
             HolderKind::Run.name(),
             self.source(),

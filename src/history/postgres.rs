@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::kept::{BATCH, Kept, WINDOW};
-use super::output::has_output;
 use super::{DIED, Journal, Outcome, RunEnd};
 use crate::db::postgres_sql::{
     NOW, ago, bytes_literal, micros, micros_between, optional_moment, optional_text, seconds_ago,
@@ -214,8 +213,8 @@ fn is_running(run: &str, tables: &Tables) -> String {
     )
 }
 
-/// A page of runs, the newest first, under these conditions on `r`.
-pub fn page(tables: &Tables, conditions: &str, limit: usize) -> String {
+/// A page of runs, the newest first, under these conditions on `r`. Whether one has output is this value.
+pub fn page(tables: &Tables, conditions: &str, has_output: &str, limit: usize) -> String {
     let [tick, requested, acquired, started, ended, now] = [
         "r.tick",
         "r.requested_at",
@@ -228,10 +227,9 @@ pub fn page(tables: &Tables, conditions: &str, limit: usize) -> String {
     format!(
         "SELECT {requested} AS requested, {now} AS server_time, r.run, r.name, r.slot, r.slot_name, r.fence, {tick} AS tick, r.attempt, \
          r.host, r.pid, r.\"user\", r.program, r.connection, {acquired} AS acquired, {started} AS started, {ended} AS ended, r.outcome, \
-         r.exit_code, r.signal_name, r.message, {} AS has_output, {}::int AS is_running, \
+         r.exit_code, r.signal_name, r.message, {has_output} AS has_output, {}::int AS is_running, \
          (r.ended_at IS NULL AND EXISTS (SELECT 1 FROM {} l WHERE l.name = r.name AND l.slot = r.slot AND l.owner = r.run \
          AND l.kind <> '{}' AND l.expires_at <= {NOW}))::int AS has_expired FROM {} r {conditions}ORDER BY r.requested_at DESC, r.run DESC LIMIT {limit}",
-        has_output(tables),
         is_running("r", tables),
         tables.locks(),
         HolderKind::Run.name(),

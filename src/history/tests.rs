@@ -477,6 +477,22 @@ on_both_servers! {
         assert_eq!(fixture.lines("name, fence", "dblock_locks"), ["taken 4"]);
     }
 
+    fn outputs_of_deleted_jobs_are_found_behind_many_others(fixture) {
+        fixture.tables.check(&mut fixture.session).unwrap();
+        for job in 1000..1220 {
+            if job < 1200 {
+                fixture.client.query_drop(format!("INSERT INTO dblock_jobs (id, queue, shard, priority, block, put_at) VALUES ({job}, 1, 0, 0, 0, NOW(6))")).unwrap();
+            }
+            fixture.client.query_drop(format!("INSERT INTO dblock_outputs VALUES ('{job}', 'q', {job}, NOW(6), 'x', 0, '')")).unwrap();
+        }
+        let mut tries = 0;
+        while fixture.lines("COUNT(*)", "dblock_outputs") != ["200"] {
+            prune_outputs(&fixture.tables, &mut fixture.session).unwrap();
+            tries += 1;
+            assert!(tries < 2000, "they are never found");
+        }
+    }
+
     fn pruning_does_not_wait_for_a_row_that_somebody_has_locked(fixture) {
         fixture.client.query_drop("UPDATE dblock_meta SET keep_seconds = 1, keep_runs = 1").unwrap();
         for (number, age) in [(1, 9), (2, 0)] {

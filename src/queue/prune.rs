@@ -6,7 +6,7 @@ use super::payloads::{MOST_PARTS, PIECE};
 use super::queues::Queue;
 use crate::db::sql::{id_literal, micros, moment, numbers, seconds_ago};
 use crate::db::{Ask, Batch, Fault, LIST, Row, Session, ask_values, batch, command, no_answer};
-use crate::history::prune_outputs;
+use crate::history::{delete_outputs_of_jobs, prune_outputs};
 use crate::schema::{DONE, JOB_PARTS, JOBS, PUTS, QUEUE_MINUTES, Tables, WORKERS};
 
 /// How long puts, counts and departed workers are kept.
@@ -48,6 +48,10 @@ pub fn prune(
     let has_rest = taken < found.len();
     found.truncate(taken);
     session.run_batch(&delete_old(tables, queue, &found, &puts))?;
+    let ids = found
+        .iter()
+        .flat_map(|done| done.job..=done.job.max(done.last_job));
+    delete_outputs_of_jobs(tables, ids, session)?;
     Ok(Pruned {
         jobs: found.iter().map(|done| u64::from(done.jobs)).sum(),
         puts: puts.len() as u64,
@@ -79,10 +83,7 @@ pub fn prune_records(tables: &Tables, queue: &Queue, session: &mut Session) -> R
             tables.of(&QUEUE_MINUTES)
         ),
     ))?;
-    // The account may not use this table, which is newer than the others.
-    if let Err(fault @ Fault::Gone(_)) = prune_outputs(tables, session) {
-        return Err(fault);
-    }
+    prune_outputs(tables, session)?;
     let gone = session.run(&ask_gone(tables, queue))?;
     if gone.is_empty() {
         return Ok(());
@@ -297,6 +298,9 @@ mod tests {
                 self.sql(&format!(
                     "INSERT INTO dblock_job_parts VALUES ({id}, 0, 'x')"
                 ));
+                self.sql(&format!(
+                    "INSERT INTO dblock_outputs VALUES ('{id}', 'q', {id}, NOW(6), 'x', 0, '')"
+                ));
             }
             let rows = if is_block { 1 } else { jobs };
             let (last, each) = if is_block {
@@ -339,6 +343,7 @@ mod tests {
             }
         }
         prune_records(&fixture.tables, &queue, &mut fixture.session).unwrap();
+        fixture.tables.check(&mut fixture.session).unwrap();
         let (mut left, mut from) = (Vec::new(), None);
         loop {
             let pruned = prune(
@@ -368,6 +373,7 @@ mod tests {
                 "{kind} {table}"
             );
         }
+        assert_eq!(fixture.count("dblock_outputs"), 5, "{kind}");
         // One that is not gone yet is for another worker to find.
         assert_eq!(fixture.count("dblock_workers"), 3);
         // Nothing is left half.

@@ -234,14 +234,16 @@ impl Copies {
 
     /// Shares what is in a command's pipe, but for what was shared before. The second pipe must be empty.
     fn take_rest(&mut self, from: &File, way: &mut Way) -> io::Result<()> {
+        let known = way.ahead;
+        // Whatever is kept of it, all of it is passed on.
+        way.ahead = known.max(in_pipe(from));
+        enlarge_to(from, &self.write);
         match tee(from, &self.write, AT_ONCE, nonblocking()) {
             Ok(shared) => self.held = shared,
             Err(Errno::EAGAIN) => {}
             Err(error) => return Err(error.into()),
         }
-        let known = way.ahead.min(self.held);
-        way.ahead = self.held;
-        self.discard(known)
+        self.discard(known.min(self.held))
     }
 }
 
@@ -253,16 +255,17 @@ pub fn enlarge(pipe: impl AsFd) {
     let _ = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(LARGE));
 }
 
-/// What is in a pipe. It stays there. The second pipe must be empty.
-fn peek(from: &File, (read, write): (&mut File, &OwnedFd)) -> io::Result<Vec<u8>> {
-    let length = match tee(from, write, AT_ONCE, nonblocking()) {
-        Ok(length) => length,
-        Err(Errno::EAGAIN) => 0,
-        Err(error) => return Err(error.into()),
-    };
-    let mut bytes = vec![0; length];
-    read.read_exact(&mut bytes)?;
-    Ok(bytes)
+/// Makes a second pipe as large as a command's, if the system grants that: the command may have enlarged its own.
+fn enlarge_to(from: &File, pipe: &OwnedFd) {
+    let sizes = [
+        fcntl(from, FcntlArg::F_GETPIPE_SZ),
+        fcntl(pipe, FcntlArg::F_GETPIPE_SZ),
+    ];
+    if let [Ok(size), Ok(own)] = sizes
+        && size > own
+    {
+        let _ = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(size));
+    }
 }
 
 /// What is in a command's pipe now. It stays there.
@@ -271,7 +274,15 @@ fn peek(from: &File, (read, write): (&mut File, &OwnedFd)) -> io::Result<Vec<u8>
 /// As `pipe2(2)` and `tee(2)`.
 pub fn look_into(from: &File) -> io::Result<Vec<u8>> {
     let (read, write) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
-    peek(from, (&mut File::from(read), &write))
+    enlarge_to(from, &write);
+    let length = match tee(from, &write, AT_ONCE, nonblocking()) {
+        Ok(length) => length,
+        Err(Errno::EAGAIN) => 0,
+        Err(error) => return Err(error.into()),
+    };
+    let mut bytes = vec![0; length];
+    File::from(read).read_exact(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn nonblocking() -> SpliceFFlags {
@@ -287,5 +298,36 @@ pub fn in_pipe(pipe: &File) -> usize {
         usize::try_from(bytes).unwrap_or_default()
     } else {
         0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Seek, Write};
+
+    use super::*;
+
+    #[test]
+    fn the_rest_in_a_pipe_that_the_command_has_enlarged_is_passed_on_and_kept() {
+        let (read, write) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).unwrap();
+        let mut from = File::from(read);
+        fcntl(&write, FcntlArg::F_SETPIPE_SZ(4 * LARGE)).unwrap();
+        let all: Vec<u8> = (0..900_000_u32).map(|n| (n % 251) as u8).collect();
+        File::from(write).write_all(&all).unwrap();
+        let (mut copies, mut kept) = (Copies::begin().unwrap(), KeptOutput::new(64 * 1024));
+        let mut way = Way::default();
+        copies.end(std::iter::once((&from, &mut way)), &mut kept);
+        let mut to = tempfile::tempfile().unwrap();
+        while !matches!(
+            copies.step(&mut from, &mut way, to.as_fd(), &mut kept),
+            Ok(Step::End)
+        ) {}
+        let mut passed_on = Vec::new();
+        to.rewind().unwrap();
+        to.read_to_end(&mut passed_on).unwrap();
+        assert!(passed_on == all, "{} of {}", passed_on.len(), all.len());
+        let (head, omitted, tail) = kept.pieces();
+        assert_eq!((head.len(), omitted), (4096, 900_000 - 64 * 1024));
+        assert!(all.starts_with(head) && all.ends_with(tail));
     }
 }

@@ -116,6 +116,33 @@ all_servers! {
         proxy.thaw();
     }
 
+    fn without_rights_on_the_outputs_all_else_goes_on(server) {
+        let tables = Tables::new(server);
+        // As after an upgrade: who may use the older tables may not use this one.
+        let mut account = "dblock".to_owned();
+        if server.kind == Kind::Postgres {
+            tables.sql("REVOKE ALL ON dblock_outputs FROM dblock");
+        } else {
+            account = server.account();
+            for table in ["meta", "runs", "locks", "successes", "cron_jobs"] {
+                tables.sql(&format!("GRANT SELECT, INSERT, UPDATE, DELETE ON dblock_{table} TO '{account}'@'%'"));
+            }
+        }
+        let at = |command: &str| tables.at(command).user(&account);
+        let name = unique("no-rights");
+        let run = at("run").args(["--keep-output", "--name", &name]).sh("echo x; exit 3").output();
+        run.expect_code(3).expect_stdout("x\n").expect_one_line("the output is not kept: ");
+        let history = at("history").args(["--json", &name]).output();
+        let run = history.expect_code(0).json()["runs"][0].clone();
+        assert_eq!(run["has_output"], false, "{run:#}");
+        tables.sql("UPDATE dblock_meta SET keep_seconds = 1, keep_runs = 1");
+        let first = format!("SELECT COUNT(*) FROM dblock_runs WHERE run = '{}'", run["run"].as_str().unwrap());
+        eventually("the run is pruned", SOON, || {
+            at("run").args(["--record", "--name", &name]).command(["true"]).output().expect_code(0).expect_silence();
+            tables.rows::<u64>(&first) == [0]
+        });
+    }
+
     fn the_output_of_jobs_of_the_crontab_is_kept_if_they_fail_or_as_they_say(server) {
         let lines = "#: fails\n0 0 1 1 * echo out; echo err >&2; false\n\
                      #: works\n0 0 1 1 * echo fine\n\
@@ -259,6 +286,23 @@ fn a_slow_reader_is_waited_for_and_gets_all_and_so_is_one_that_is_stopped() {
         run.signal(Signal::SIGTERM);
         !run.is_running()
     });
+    drop(reader);
+}
+
+#[test]
+fn a_hold_keeps_the_output_once_and_ends_at_a_signal_though_nobody_reads() {
+    let tables = Tables::new(Server::shared(Kind::MySql));
+    let name = unique("hold");
+    let run = keeping(&tables, &name).args(["--hold-at-least", "1"]);
+    run.sh("echo once").output().expect_code(0);
+    assert_eq!(kept(&tables, &name).0, b"once\n");
+    let (reader, writer) = pipe();
+    let run = keeping(&tables, &name).args(["--hold-at-least", "50", "-v"]);
+    let run = run.stdout(writer).sh("exec head -c 100000 /dev/zero");
+    let mut run = run.spawn();
+    run.wait_stderr("holding", SOON);
+    run.signal(Signal::SIGTERM);
+    eventually("nobody waits for a reader", SOON, || !run.is_running());
     drop(reader);
 }
 

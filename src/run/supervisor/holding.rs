@@ -23,7 +23,6 @@ impl Supervisor<'_> {
             shown(until.since(Moment::now()))
         ));
         let end = self.run_end(&conclusion);
-        self.send_output();
         self.runner.peer.send(ToKeeper::Hold(end));
         let shares = true;
         let holding = Holding {
@@ -65,6 +64,7 @@ impl Supervisor<'_> {
         let signals = &mut self.runner.poller.signals;
         if signals.asks_to_end(received.signal) {
             self.asked_to_end = true;
+            self.hurry_output();
             let limit = LAST_CHANCE.min(self.job.release_within);
             return self.begin_release(limit, holding.conclusion);
         }

@@ -83,6 +83,9 @@ impl Supervisor<'_> {
     pub(super) fn check_releasing(&mut self, mut releasing: Releasing) -> Phase {
         let holds_nothing = matches!(self.lock, LockState::None) && !self.keeper_claims();
         let is_finished = releasing.is_released && !releasing.awaits_output;
+        if holds_nothing && releasing.awaits_output {
+            self.warn_of_output("the lock is not held any more");
+        }
         let is_over = is_finished
             || holds_nothing
             || self.has_no_keeper(&mut releasing)
@@ -144,10 +147,14 @@ impl Supervisor<'_> {
     fn is_only_output_missing(&self, releasing: &Releasing, cause: &str) -> bool {
         let is_only = releasing.is_released && releasing.awaits_output;
         if is_only {
-            let log = self.runner.log;
-            log.warning(format_args!("{cause}; the output may not be kept"));
+            self.warn_of_output(cause);
         }
         is_only
+    }
+
+    fn warn_of_output(&self, cause: &str) {
+        let log = self.runner.log;
+        log.warning(format_args!("{cause}; the output may not be kept"));
     }
 
     pub(super) fn on_message_releasing(
@@ -162,6 +169,9 @@ impl Supervisor<'_> {
                     log.info(format_args!("released {name}"));
                 }
                 releasing.is_released = true;
+                // Only the output may still be waited for, which must not take as long as a success that counts.
+                let limit = Moment::now() + self.job.release_within;
+                releasing.deadline = releasing.deadline.min(limit);
             }
             FromKeeper::OutputKept(why) => {
                 if let Some(why) = why {
