@@ -155,7 +155,7 @@ impl<'a> Question<'a> {
         loop {
             self.explained(work(&mut asker), &asker)?;
             let _ = link.send(&Message::<T>::Done);
-            let Arrival::Message(Again::Again) = next(link, None) else {
+            let Arrival::Message(ToAsker::AskAgain) = next(link, None) else {
                 return Ok(());
             };
         }
@@ -191,11 +191,11 @@ impl<'a> Question<'a> {
     }
 }
 
-/// Has the process that asks ask again.
+/// To the process that asks.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Again {
-    /// Once.
-    Again,
+pub enum ToAsker {
+    /// Ask once more.
+    AskAgain,
 }
 
 /// The limits of a command that waits for nothing but answers.
