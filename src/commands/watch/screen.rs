@@ -14,8 +14,8 @@ use nix::sys::termios::{
 use super::frame::Size;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{write_at_once, write_what_fits};
+use crate::base::terminal::size_of;
 use crate::base::text::width;
-use crate::commands::output::terminal_size;
 
 /// Saves the cursor, and shows the other screen.
 const ENTER: &str = "\x1b[?1049h";
@@ -133,7 +133,7 @@ impl Screen {
 
     /// Its size now.
     pub fn size() -> Size {
-        let (rows, columns) = terminal_size().unwrap_or_default();
+        let (rows, columns) = size_of(io::stdout().as_fd()).unwrap_or_default();
         let known = |size, usual| if size > 0 { size } else { usual };
         Size {
             rows: known(rows, USUAL.rows),
