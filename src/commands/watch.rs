@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 
 use super::question::{Asker, Question, ToAsker, limits};
 use super::table::to_the_second;
+use crate::base::children::{End, reap_within};
 use crate::base::clock::{Moment, is_over};
 use crate::base::exit::{Ending, Failure};
 use crate::base::text::{in_seconds, printable, shown};
@@ -35,6 +36,9 @@ const LONGEST_IDLE: Duration = Duration::from_secs(30);
 
 /// How long a session is kept: a server that has lost its part in a fail-over may keep it for ever.
 const LONGEST_SESSION: Duration = Duration::from_secs(60);
+
+/// How long a process may take to log out.
+const LOGOUT: Duration = Duration::from_millis(100);
 
 /// How soon after a failure to connect again, at the earliest.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -68,8 +72,9 @@ pub fn watch<A: Watched>(
     work: impl FnMut(&mut Asker<A::Item>) -> Result<(), Fault>,
 ) -> Result<Ending, Failure> {
     let refused = |error| Failure::refused("collect signals", &error);
-    let screen = Screen::enter()?;
+    // Before the terminal is taken: a signal that ends this has it given back.
     let poller = Poller::new(Signals::collect_with_size().map_err(refused)?)?;
+    let screen = Screen::enter()?;
     let title = format!("Every {}: {}", shown(every), command_line(question.command));
     let mut watch = Watch::<A, _> {
         question,
@@ -159,9 +164,7 @@ impl<A: Watched, W: FnMut(&mut Asker<A::Item>) -> Result<(), Fault>> Watch<'_, A
     fn run(&mut self) -> Result<Ending, Failure> {
         let ended = self.until_the_end();
         self.screen.leave();
-        if let Some(process) = self.process.take() {
-            end(process.pid);
-        }
+        self.end_process();
         ended
     }
 
@@ -346,9 +349,13 @@ impl<A: Watched, W: FnMut(&mut Asker<A::Item>) -> Result<(), Fault>> Watch<'_, A
         Ok(())
     }
 
+    /// Ends the process that asks. It logs out, unless it waits for a server: otherwise the server notes that the client was lost.
     fn end_process(&mut self) {
-        if let Some(process) = self.process.take() {
-            end(process.pid);
+        if let Some(Process { pid, link, .. }) = self.process.take() {
+            link.close_for_sending();
+            if reap_within(pid.as_raw(), LOGOUT) == End::Pending {
+                end(pid);
+            }
         }
     }
 
