@@ -14,7 +14,8 @@ use nix::sys::socket::{MsgFlags, send};
 use nix::sys::stat::{SFlag, fstat};
 use serde::{Deserialize, Serialize};
 
-use super::text::printable;
+use super::terminal::{cut, size_of};
+use super::text::{printable, width};
 
 /// The importance of a line. The order is that of the flags: `-q`, none, `-v`, `-vv`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -78,20 +79,35 @@ static HAS_STATUS: AtomicBool = AtomicBool::new(false);
 /// Whether what was written to stderr last ended its line.
 static IS_AT_START: AtomicBool = AtomicBool::new(true);
 
+/// The columns of a terminal that does not know how many it has.
+const USUAL_COLUMNS: usize = 80;
+
 /// Draws a line on the terminal that stderr is, over the last one. It is [cleared](clear_status) before anything else is written there. It
 /// is not drawn into a line that is not complete.
+///
+/// It stands at the right end, as a shell's right prompt, and the cursor stays where it was: what a command writes to that terminal by
+/// itself begins at the left, and is not mixed with it.
 pub fn draw_status(line: &str) {
     if IS_AT_START.load(Ordering::Relaxed) {
         HAS_STATUS.store(true, Ordering::Relaxed);
-        let line = format!("\r{}\x1b[K", printable(line));
-        let _ = write_within(io::stderr().as_fd(), line.as_bytes(), Duration::ZERO);
+        let drawn = status(&printable(line), size_of(io::stderr().as_fd()));
+        let _ = write_within(io::stderr().as_fd(), drawn.as_bytes(), Duration::ZERO);
     }
+}
+
+/// What draws a line at the right end of a terminal of this size, but for the last column, behind which a terminal may begin another line.
+fn status(line: &str, size: Option<(usize, usize)>) -> String {
+    let columns = size.map_or(0, |(_, columns)| columns);
+    let columns = if columns > 0 { columns } else { USUAL_COLUMNS };
+    let (line, _) = cut(line, columns - 1);
+    let column = columns - width(&line);
+    format!("\x1b7\x1b[K\x1b[{column}G{line}\x1b8")
 }
 
 /// Clears the line of [`draw_status`], if there is one.
 pub fn clear_status() {
     if HAS_STATUS.swap(false, Ordering::Relaxed) {
-        let _ = write_at_once(io::stderr().as_fd(), b"\r\x1b[K");
+        let _ = write_at_once(io::stderr().as_fd(), b"\x1b[K");
     }
 }
 
@@ -167,4 +183,21 @@ fn writable(descriptor: BorrowedFd, patience: Duration) -> bool {
     let millis = u16::try_from(patience.as_millis()).unwrap_or(u16::MAX);
     let mut descriptors = [PollFd::new(descriptor, PollFlags::POLLOUT)];
     poll(&mut descriptors, PollTimeout::from(millis)).is_ok_and(|ready| ready > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_ends_before_the_last_column() {
+        let size = |columns| Some((24, columns));
+        assert_eq!(status("3 done", size(10)), "\x1b7\x1b[K\x1b[4G3 done\x1b8");
+        assert_eq!(status("3 done", size(7)), "\x1b7\x1b[K\x1b[1G3 done\x1b8");
+        assert_eq!(status("3 done", size(6)), "\x1b7\x1b[K\x1b[1G3 do…\x1b8");
+        assert_eq!(status("3 done", size(1)), "\x1b7\x1b[K\x1b[1G\x1b8");
+        for unknown in [None, size(0)] {
+            assert_eq!(status("3 done", unknown), "\x1b7\x1b[K\x1b[74G3 done\x1b8");
+        }
+    }
 }

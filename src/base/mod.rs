@@ -11,6 +11,7 @@ pub mod log;
 pub mod processes;
 pub mod progress;
 pub mod static_glibc;
+pub mod terminal;
 pub mod text;
 pub mod user;
 pub mod value;

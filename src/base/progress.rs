@@ -1,7 +1,6 @@
-//! A line on the terminal with how far dblock is: drawn over itself, and cleared before anything else is written to stderr.
+//! A line at the right end of the terminal with how far dblock is: drawn over itself, and cleared before anything else is written to stderr.
 
 use std::io::{self, IsTerminal};
-
 use std::time::Duration;
 
 use super::clock::{Moment, is_over};

@@ -8,8 +8,8 @@ use crate::schema::{Installed, Installer, Keep, Tables};
 use crate::settings::cli::CommandLine;
 use crate::settings::{self, Common, Init};
 
-/// This change only appears if there were no tables before.
-const FIRST_TABLE: &str = "table dblock_locks";
+/// How a change begins that brings a table, for which each account may need a grant.
+const NEW_TABLE: &str = "table ";
 
 /// Creates the tables, prints what was done, and returns dblock's exit.
 ///
@@ -80,8 +80,8 @@ fn install(common: &Common, keep: Option<Keep>, only_checks: bool) -> anyhow::Re
         format_args!("{place} are current (version {version}){new}"),
     );
     // The names of those accounts are not known here.
-    if changes.iter().any(|change| change == FIRST_TABLE) {
-        let grant = installer.grant("...");
+    if changes.iter().any(|change| change.starts_with(NEW_TABLE)) {
+        let grant = installer.tables.grant("...");
         print_done(
             log,
             format_args!("for each other account that uses them: {grant}"),

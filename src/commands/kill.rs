@@ -84,10 +84,10 @@ fn end_holder(
             (0, None) => kill.name.to_string(),
             (slot, _) => format!("{}#{slot}", kill.name),
         };
-        asker.record(&Deed {
+        asker.record_later(Deed {
             action: if kill.force { "kill --force" } else { "kill" },
-            object: &object,
-            detail: Some(&holder),
+            object,
+            detail: Some(holder),
         });
     }
     Ok(ended)

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Log};
+use crate::base::terminal::size_of;
 use crate::base::text::{in_words, json_printable, printable};
 use crate::supervise::was_closed;
 
@@ -34,24 +35,11 @@ pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
 /// The width in columns of the terminal that stdout is: what `COLUMNS` says, as for `ps` and `systemctl`, or the real one. `None`: stdout is
 /// no terminal, or it has no known width.
 pub fn terminal_width() -> Option<usize> {
-    let (_, real) = terminal_size()?;
+    let (_, real) = size_of(io::stdout().as_fd())?;
     let columns = env::var("COLUMNS").ok();
     let columns = columns.and_then(|columns| columns.parse().ok());
     let widths = [columns.unwrap_or_default(), real];
     widths.into_iter().find(|width| *width > 0)
-}
-
-/// The rows and columns of the terminal that stdout is, 0 where it does not know. `None`: stdout is no terminal.
-pub fn terminal_size() -> Option<(usize, usize)> {
-    let mut size = libc::winsize {
-        ws_row: 0,
-        ws_col: 0,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    };
-    // SAFETY: this request fills in such a structure, and fails for what is no terminal.
-    let asked = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
-    (asked == 0).then(|| (size.ws_row.into(), size.ws_col.into()))
 }
 
 /// Prints an answer, as JSON or for people.

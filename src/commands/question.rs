@@ -32,6 +32,9 @@ const PATIENCE: f64 = 0.8;
 /// Pause before another try after a conflict with another transaction.
 pub const CONFLICT_PAUSE: Duration = Duration::from_millis(20);
 
+/// How long each answer of a server may take once that of the command is there.
+const RECORD_LIMIT: Duration = Duration::from_millis(500);
+
 /// Connects to a server that can answer, within the given time.
 type Reach<'a> = Box<dyn Fn(&Connector, &Tables, Duration) -> Result<Inspector, Failure> + 'a>;
 
@@ -104,15 +107,23 @@ impl<'a> Question<'a> {
         work: impl FnOnce(&mut Asker<T>) -> Result<T, Fault>,
     ) -> Result<T, Failure> {
         let mut answer = None;
-        self.ask(
+        let asked = self.ask(
             |asker| {
                 let one = work(asker)?;
                 asker.answers.send(one);
                 Ok(())
             },
             |one| answer = Some(one),
-        )?;
-        answer.ok_or_else(|| Failure::new(Reason::Internal, "the server gave no answer"))
+        );
+        // What is done is done, whatever went wrong after it.
+        answer.map_or_else(
+            || {
+                Err(asked
+                    .err()
+                    .unwrap_or_else(|| Failure::new(Reason::Internal, "the server gave no answer")))
+            },
+            Ok,
+        )
     }
 
     /// The main function of the process that asks. It ends its session before its last message.
@@ -124,9 +135,7 @@ impl<'a> Question<'a> {
     ) -> Result<(), Failure> {
         let mut asker = self.connect(link, parent)?;
         self.explained(work(&mut asker), &asker)?;
-        if asker.has_acted {
-            let _ = prune_deeds(&asker.tables, &mut asker.inspector.session);
-        }
+        asker.keep_records();
         drop(asker);
         let _ = link.send(&Message::<T>::Done);
         Ok(())
@@ -146,7 +155,7 @@ impl<'a> Question<'a> {
         loop {
             self.explained(work(&mut asker), &asker)?;
             let _ = link.send(&Message::<T>::Done);
-            let Arrival::Message(Again::Again) = next(link, None) else {
+            let Arrival::Message(ToAsker::AskAgain) = next(link, None) else {
                 return Ok(());
             };
         }
@@ -167,7 +176,8 @@ impl<'a> Question<'a> {
             inspector,
             tables,
             answers: Answers(Rc::clone(link), PhantomData),
-            has_acted: false,
+            deeds: 0,
+            unrecorded: None,
         })
     }
 
@@ -181,11 +191,11 @@ impl<'a> Question<'a> {
     }
 }
 
-/// Has the process that asks ask again.
+/// To the process that asks.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Again {
-    /// Once.
-    Again,
+pub enum ToAsker {
+    /// Ask once more.
+    AskAgain,
 }
 
 /// The limits of a command that waits for nothing but answers.
@@ -205,8 +215,10 @@ pub struct Asker<T> {
     pub tables: Tables,
     /// Where the answers go.
     pub answers: Answers<T>,
-    /// Whether something may have been recorded that somebody did.
-    has_acted: bool,
+    /// How many things somebody may have done.
+    deeds: usize,
+    /// What somebody did and is not recorded yet.
+    unrecorded: Option<Deed>,
 }
 
 impl<T> Asker<T> {
@@ -218,14 +230,26 @@ impl<T> Asker<T> {
         &mut self,
         work: impl FnMut(&Tables, &mut Session) -> Result<R, Fault>,
     ) -> Result<R, Fault> {
-        self.has_acted = true;
+        self.deeds += 1;
         self.again(work)
     }
 
-    /// Records what somebody has done. If that fails, it is done all the same.
-    pub fn record(&mut self, deed: &Deed) {
-        self.has_acted = true;
-        let _ = deed.record(&self.tables, &mut self.inspector.session);
+    /// Has it recorded what somebody has done, once the answer is sent. If that fails, it is done all the same.
+    pub fn record_later(&mut self, deed: Deed) {
+        self.deeds += 1;
+        self.unrecorded = Some(deed);
+    }
+
+    /// Records what is not recorded yet, and deletes old records. Nobody waits long for that: the answer is sent.
+    fn keep_records(&mut self) {
+        let (tables, session) = (&self.tables, &mut self.inspector.session);
+        if self.deeds == 0 || session.answer_within(RECORD_LIMIT).is_err() {
+            return;
+        }
+        if let Some(deed) = self.unrecorded.take() {
+            let _ = deed.record(tables, session);
+        }
+        let _ = prune_deeds(tables, session, self.deeds);
     }
 
     /// Does something to the tables, again after each temporary fault. After such a fault it must have changed nothing, or be repeatable.

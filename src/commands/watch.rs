@@ -16,15 +16,16 @@ use nix::unistd::Pid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::question::{Again, Asker, Question, limits};
+use super::question::{Asker, Question, ToAsker, limits};
 use super::table::to_the_second;
+use crate::base::children::{End, reap_within};
 use crate::base::clock::{Moment, is_over};
 use crate::base::exit::{Ending, Failure};
 use crate::base::text::{in_seconds, printable, shown};
 use crate::db::Fault;
 use crate::isolated::link::{Link, next};
 use crate::isolated::process::{end, fork_isolated};
-use crate::isolated::query::{Finished, Heard, Message, Progress};
+use crate::isolated::query::{Event, Finished, Message, Progress};
 use crate::settings::Color;
 use crate::supervise::{Poller, Received, Signals, Source};
 use frame::Frame;
@@ -35,6 +36,9 @@ const LONGEST_IDLE: Duration = Duration::from_secs(30);
 
 /// How long a session is kept: a server that has lost its part in a fail-over may keep it for ever.
 const LONGEST_SESSION: Duration = Duration::from_secs(60);
+
+/// How long a process may take to log out.
+const LOGOUT: Duration = Duration::from_millis(100);
 
 /// How soon after a failure to connect again, at the earliest.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -68,8 +72,9 @@ pub fn watch<A: Watched>(
     work: impl FnMut(&mut Asker<A::Item>) -> Result<(), Fault>,
 ) -> Result<Ending, Failure> {
     let refused = |error| Failure::refused("collect signals", &error);
-    let screen = Screen::enter()?;
+    // Before the terminal is taken: a signal that ends this has it given back.
     let poller = Poller::new(Signals::collect_with_size().map_err(refused)?)?;
+    let screen = Screen::enter()?;
     let title = format!("Every {}: {}", shown(every), command_line(question.command));
     let mut watch = Watch::<A, _> {
         question,
@@ -159,9 +164,7 @@ impl<A: Watched, W: FnMut(&mut Asker<A::Item>) -> Result<(), Fault>> Watch<'_, A
     fn run(&mut self) -> Result<Ending, Failure> {
         let ended = self.until_the_end();
         self.screen.leave();
-        if let Some(process) = self.process.take() {
-            end(process.pid);
-        }
+        self.end_process();
         ended
     }
 
@@ -196,7 +199,7 @@ impl<A: Watched, W: FnMut(&mut Asker<A::Item>) -> Result<(), Fault>> Watch<'_, A
             if self.screen.has_unwritten() {
                 self.screen.write()?;
             }
-            self.hear()?;
+            self.read_messages()?;
         }
     }
 
@@ -259,7 +262,7 @@ impl<A: Watched, W: FnMut(&mut Asker<A::Item>) -> Result<(), Fault>> Watch<'_, A
             process.is_idle = false;
             process.progress.begin_again();
             // If it is gone, the link says so.
-            let _ = process.link.send(&Again::Again);
+            let _ = process.link.send(&ToAsker::AskAgain);
             return Ok(());
         }
         let (question, work) = (self.question, &mut self.work);
@@ -280,28 +283,28 @@ impl<A: Watched, W: FnMut(&mut Asker<A::Item>) -> Result<(), Fault>> Watch<'_, A
     }
 
     /// Reads what the process that asks has sent, and whether it takes too long.
-    fn hear(&mut self) -> Result<(), Failure> {
+    fn read_messages(&mut self) -> Result<(), Failure> {
         while let Some(process) = &mut self.process {
             let deadline = process.progress.deadline().filter(|_| !process.is_idle);
             if !process.link.is_readable() && !is_over(deadline) {
                 return Ok(());
             }
-            let heard = process
+            let event = process
                 .progress
                 .on(next(&process.link, Some(Moment::START)));
-            match heard {
+            match event {
                 // Between two questions the session's end is no news.
-                Heard::Finished(_) | Heard::Failed(_) if process.is_idle => self.end_process(),
-                Heard::Item(item) => self.coming.answer.add(item),
-                Heard::Note(level, text) if level <= self.question.common.log.shown => {
+                Event::Finished(_) | Event::Failed(_) if process.is_idle => self.end_process(),
+                Event::Item(item) => self.coming.answer.add(item),
+                Event::Note(level, text) if level <= self.question.common.log.shown => {
                     self.coming.notes.push(text);
                 }
-                Heard::Note(..) | Heard::MustFinish(_) | Heard::Nothing => {}
-                Heard::Failed(failure) => {
+                Event::Note(..) | Event::MustFinish(_) | Event::Nothing => {}
+                Event::Failed(failure) => {
                     self.end_process();
                     self.failed(failure)?;
                 }
-                Heard::Finished(finished) => {
+                Event::Finished(finished) => {
                     process.is_idle = true;
                     match finished {
                         Finished::All(_) => self.answered(),
@@ -346,9 +349,13 @@ impl<A: Watched, W: FnMut(&mut Asker<A::Item>) -> Result<(), Fault>> Watch<'_, A
         Ok(())
     }
 
+    /// Ends the process that asks. It logs out, unless it waits for a server: otherwise the server notes that the client was lost.
     fn end_process(&mut self) {
-        if let Some(process) = self.process.take() {
-            end(process.pid);
+        if let Some(Process { pid, link, .. }) = self.process.take() {
+            link.close_for_sending();
+            if reap_within(pid.as_raw(), LOGOUT) == End::Pending {
+                end(pid);
+            }
         }
     }
 

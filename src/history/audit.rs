@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::kept::{BATCH, delete_rows};
 use super::prune::ask_keep;
+use crate::base::log::Level;
 use crate::base::user::local_user;
 use crate::db::sql::{self, micros, time};
 use crate::db::{
@@ -24,24 +25,71 @@ const WEB: &str = "web";
 
 /// Something that somebody does.
 #[derive(Debug, Clone)]
-pub struct Deed<'a> {
+pub struct Deed {
     /// The subcommand, as it is typed after `dblock`.
     pub action: &'static str,
     /// The job of the crontab, the queue, or the lock.
-    pub object: &'a str,
+    pub object: String,
     /// Which jobs, or which holder; `None`: there is nothing to say.
-    pub detail: Option<&'a str>,
+    pub detail: Option<String>,
 }
 
-impl Deed<'_> {
-    /// Records it, in the name of this process. Within a transaction it is recorded only if that is committed.
+impl Deed {
+    /// Records it, in the name of this process. A server that refuses the record, as to an account that may not write to the table, keeps
+    /// nobody from what is recorded: the session tells of it.
     ///
     /// # Errors
-    /// Those of a statement.
+    /// Those of a statement that may succeed when it is sent again, and of a session that has ended.
     pub fn record(&self, tables: &Tables, session: &mut Session) -> Result<(), Fault> {
+        self.record_then(tables, session, |_| Ok(()))
+    }
+
+    /// As [`Deed::record`], within a transaction, and only if that is committed. After a refusal the transaction goes on.
+    ///
+    /// # Errors
+    /// As [`Deed::record`].
+    pub fn record_with(&self, tables: &Tables, session: &mut Session) -> Result<(), Fault> {
+        // PostgreSQL ends a transaction at the first error in it, unless that can be undone.
+        let is_undone = tables.kind() == Kind::Postgres && tables.has_audit();
+        if is_undone {
+            session.run(&command("audit", "SAVEPOINT audit"))?;
+        }
+        self.record_then(tables, session, |session| {
+            if is_undone {
+                session.run(&command("audit", "ROLLBACK TO SAVEPOINT audit"))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn record_then(
+        &self,
+        tables: &Tables,
+        session: &mut Session,
+        on_refusal: impl FnOnce(&mut Session) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
         if !tables.has_audit() {
             return Ok(());
         }
+        match session.run(&self.insertion(tables)) {
+            Err(
+                fault @ (Fault::Final(_)
+                | Fault::Untrusted(_)
+                | Fault::NoSuchTable(_)
+                | Fault::NoRoom(_)),
+            ) => {
+                on_refusal(session)?;
+                let line = format!(
+                    "dblock audit will not show this, as it cannot be recorded: {fault}; dblock init makes the table and says the GRANT"
+                );
+                session.tell(Level::Warning, &line);
+                Ok(())
+            }
+            recorded => recorded,
+        }
+    }
+
+    fn insertion(&self, tables: &Tables) -> Ask<'static, ()> {
         let (literal, now): (fn(&str) -> String, _) = match tables.kind() {
             Kind::MySql => (text_literal, "UTC_TIMESTAMP(6)"),
             Kind::Postgres => (postgres_sql::text_literal, postgres_sql::NOW),
@@ -54,28 +102,28 @@ impl Deed<'_> {
         let values = [
             now.to_owned(),
             value("action", Some(self.action)),
-            value("object", Some(self.object)),
-            value("detail", self.detail),
+            value("object", Some(&self.object)),
+            value("detail", self.detail.as_deref()),
             value("by_user", Some(&format!("{}@{}", local_user(), own_host()))),
             value("via", via.as_deref()),
         ];
-        session.run(&command(
+        command(
             "audit",
             format!(
                 "INSERT INTO {} (at, action, object, detail, by_user, via) VALUES ({})",
                 tables.of(&AUDIT),
                 values.join(", ")
             ),
-        ))
+        )
     }
 }
 
-/// Deletes some deeds that are older than the history is kept. Whoever adds one calls it afterwards, so that the table does not grow without
-/// end.
+/// Deletes some deeds that are older than the history is kept, at least as many as were `added`. Whoever adds some calls it afterwards, so
+/// that the table does not grow without end.
 ///
 /// # Errors
 /// Those of a statement. Nothing is lost by them.
-pub fn prune_deeds(tables: &Tables, session: &mut Session) -> Result<(), Fault> {
+pub fn prune_deeds(tables: &Tables, session: &mut Session, added: usize) -> Result<(), Fault> {
     if !tables.has_audit() {
         return Ok(());
     }
@@ -88,11 +136,18 @@ pub fn prune_deeds(tables: &Tables, session: &mut Session) -> Result<(), Fault> 
     };
     let table = tables.of(&AUDIT);
     let old = format!("SELECT id FROM {table} WHERE at < {limit} ORDER BY at LIMIT {BATCH}");
-    let old: Vec<u64> = session.run(&ask_values("old deeds", old).up_to(BATCH))?;
-    let delete = old
-        .iter()
-        .map(|id| named("prune", format!("DELETE FROM {table} WHERE id = {id}")));
-    delete_rows(delete.collect(), session)
+    let old = ask_values("old deeds", old).up_to(BATCH);
+    for _ in 0..=added / BATCH {
+        let old: Vec<u64> = session.run(&old)?;
+        let delete = old
+            .iter()
+            .map(|id| named("prune", format!("DELETE FROM {table} WHERE id = {id}")));
+        delete_rows(delete.collect(), session)?;
+        if old.len() < BATCH {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// What somebody did, as it is recorded.

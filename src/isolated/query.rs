@@ -139,21 +139,21 @@ fn receive<T: DeserializeOwned>(
     let mut progress = Progress::new(limits);
     loop {
         match progress.on(next(link, progress.deadline())) {
-            Heard::Nothing => {}
-            Heard::Note(level, text) => log.say(level, &text),
-            Heard::MustFinish(must) => must_finish.set(must),
-            Heard::Item(item) => {
+            Event::Nothing => {}
+            Event::Note(level, text) => log.say(level, &text),
+            Event::MustFinish(must) => must_finish.set(must),
+            Event::Item(item) => {
                 progress.last_note = format!("what comes after {}", label(&item));
                 on_item(item, link);
             }
-            Heard::Finished(finished) => return Ok(finished),
-            Heard::Failed(failure) => return Err(failure),
+            Event::Finished(finished) => return Ok(finished),
+            Event::Failed(failure) => return Err(failure),
         }
     }
 }
 
 /// What has arrived from the process that asks.
-pub enum Heard<T> {
+pub enum Event<T> {
     /// Nothing to act on.
     Nothing,
     /// What it does now, or what has just failed.
@@ -212,30 +212,30 @@ impl Progress {
     }
 
     /// Takes notice of what arrived until its deadline.
-    pub fn on<T>(&mut self, arrival: Arrival<Message<T>>) -> Heard<T> {
+    pub fn on<T>(&mut self, arrival: Arrival<Message<T>>) -> Event<T> {
         match arrival {
             Arrival::Message(Message::Note(level, text)) => {
                 if level == Level::Info {
                     self.last_note.clone_from(&text);
                 }
-                return Heard::Note(level, text);
+                return Event::Note(level, text);
             }
             Arrival::Message(Message::Reached(server)) => {
                 self.reached = Some(server);
                 self.only_read_only = None;
             }
             Arrival::Message(Message::OnlyReadOnly(server)) => self.only_read_only = server,
-            Arrival::Message(Message::MustFinish(must)) => return Heard::MustFinish(must),
-            Arrival::Message(Message::Item(item)) => return Heard::Item(item),
-            Arrival::Message(Message::Failed(failure)) => return Heard::Failed(failure),
+            Arrival::Message(Message::MustFinish(must)) => return Event::MustFinish(must),
+            Arrival::Message(Message::Item(item)) => return Event::Item(item),
+            Arrival::Message(Message::Failed(failure)) => return Event::Failed(failure),
             Arrival::Message(Message::Done) => {
                 let server = self.reached.clone();
-                return Heard::Finished(server.map_or_else(|| self.gone(), Finished::All));
+                return Event::Finished(server.map_or_else(|| self.gone(), Finished::All));
             }
-            Arrival::Gone => return Heard::Finished(self.gone()),
-            Arrival::Late => return Heard::Failed(self.late()),
+            Arrival::Gone => return Event::Finished(self.gone()),
+            Arrival::Late => return Event::Failed(self.late()),
         }
-        Heard::Nothing
+        Event::Nothing
     }
 
     fn gone(&self) -> Finished {

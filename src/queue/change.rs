@@ -9,9 +9,9 @@ use super::narrow::{CARRIED, insert_into};
 use super::queues::Queue;
 use crate::base::text::counted;
 use crate::db::sql::moment;
-use crate::db::{Fault, Session, ask_time, command, text_literal};
+use crate::db::{Fault, Session, ask_time, ask_value, command, text_literal};
 use crate::history::Deed;
-use crate::schema::{JOB_KEYS, JOB_PARTS, JOBS, Tables};
+use crate::schema::{DEAD, JOB_KEYS, JOB_PARTS, JOBS, Tables};
 
 /// The result of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,7 +52,7 @@ pub fn retry(
             return Ok(Changed::Not(entry.state));
         }
         make_due(&[entry], tables, session)?;
-        record("queue retry", queue, &of_job(id), tables, session)?;
+        record("queue retry", queue, of_job(id), tables, session)?;
         Ok(Changed::Retried(entry.state))
     })
     .and_then(|changed| {
@@ -63,7 +63,7 @@ pub fn retry(
     })
 }
 
-/// Makes all jobs due that are dead now, a few hundred in each transaction. Reports how many.
+/// Makes all jobs due that are dead now, a few hundred in each transaction, of which the first records that for all of them. Reports how many.
 ///
 /// # Errors
 /// As [`retry`].
@@ -75,20 +75,24 @@ pub fn retry_dead(
 ) -> Result<(), Fault> {
     // Jobs that die meanwhile stay dead.
     let now = session.run(&ask_time(session.kind()))?;
+    let died = format!("n.queue = {} AND n.died_at <= {}", queue.id, moment(now));
+    let count = format!(
+        "SELECT CAST(COALESCE(SUM(n.jobs), 0) AS UNSIGNED) FROM {} n WHERE {died}",
+        tables.of(&DEAD)
+    );
+    let count = ask_value::<u64>("queue dead jobs", count);
+    let all = session.run(&count)?.unwrap_or_default();
     let mut after = 0;
     loop {
         let moved = transact(session, |session| {
             let which = format!(
-                "WHERE n.queue = {} AND n.job > {after} AND n.died_at <= {} ORDER BY n.queue, n.job LIMIT {MOST_ENTRIES} FOR UPDATE",
-                queue.id,
-                moment(now)
+                "WHERE {died} AND n.job > {after} ORDER BY n.queue, n.job LIMIT {MOST_ENTRIES} FOR UPDATE"
             );
             let dead = session.run(&ask_entries(tables, JobState::Dead, &which))?;
             make_due(&dead, tables, session)?;
-            if !dead.is_empty() {
-                let jobs = dead.iter().map(|entry| u64::from(entry.jobs)).sum::<u64>();
-                let detail = counted(jobs, "dead job");
-                record("queue retry", queue, &detail, tables, session)?;
+            if after == 0 && !dead.is_empty() {
+                let detail = counted(all, "dead job");
+                record("queue retry", queue, detail, tables, session)?;
             }
             Ok(dead)
         });
@@ -168,7 +172,7 @@ pub fn cancel(
                 ),
             ))?;
         }
-        record("queue cancel", queue, &of_job(id), tables, session)?;
+        record("queue cancel", queue, of_job(id), tables, session)?;
         if entry.state == JobState::Running {
             session.run(&command("queue cancel", format!("UPDATE {jobs} SET canceled_at = COALESCE(canceled_at, UTC_TIMESTAMP(6)) WHERE id = {id}"
             )))?;
@@ -203,16 +207,16 @@ fn of_job(id: u64) -> String {
 fn record(
     action: &'static str,
     queue: &Queue,
-    detail: &str,
+    detail: String,
     tables: &Tables,
     session: &mut Session,
 ) -> Result<(), Fault> {
     let deed = Deed {
         action,
-        object: &queue.name,
+        object: queue.name.clone(),
         detail: Some(detail),
     };
-    deed.record(tables, session)
+    deed.record_with(tables, session)
 }
 
 /// Finds a job and the row of its state, and locks the row. A job without a row is done. `None`: there is no such job.

@@ -111,29 +111,26 @@ pub fn pause(
     if session.run(&find_queue(tables, name))?.is_none() {
         return Ok(false);
     }
-    let paused_at = if pauses {
-        "COALESCE(paused_at, UTC_TIMESTAMP(6))"
+    let (action, paused_at, now) = if pauses {
+        ("queue pause", "UTC_TIMESTAMP(6)", "NULL")
     } else {
-        "NULL"
+        ("queue resume", "NULL", "NOT NULL")
     };
     transact(session, |session| {
         let sql = format!(
-            "UPDATE {} SET paused_at = {paused_at} WHERE name = {} AND deleted_at IS NULL",
+            "UPDATE {} SET paused_at = {paused_at} WHERE name = {} AND deleted_at IS NULL AND paused_at IS {now}",
             tables.of(&QUEUES),
             text_literal(name)
         );
-        session.run(&command("queue pause", sql))?;
-        let action = if pauses {
-            "queue pause"
-        } else {
-            "queue resume"
-        };
+        if session.change(&command("queue pause", sql))? == 0 {
+            return Ok(());
+        }
         let deed = Deed {
             action,
-            object: name,
+            object: name.to_owned(),
             detail: None,
         };
-        deed.record(tables, session)
+        deed.record_with(tables, session)
     })?;
     if !pauses {
         wake_one(name, tables, session)?;

@@ -62,15 +62,6 @@ impl Installer {
     /// The longest wait for another init.
     pub const LONGEST_TURN: Duration = Duration::from_secs(TURN_LIMIT as u64);
 
-    /// The statements that grant an account the privileges on the tables. The account is named as in a GRANT statement.
-    pub fn grant(&self, account: &str) -> String {
-        let name = self.tables.quoted_name();
-        match self.tables.kind() {
-            Kind::MySql => format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {name}.* TO {account}"),
-            Kind::Postgres => postgres::grants(self.tables.name(), account).join("; "),
-        }
-    }
-
     /// The account of this user, named as in a GRANT statement.
     pub fn account(&self, user: &str) -> String {
         match self.tables.kind() {
@@ -97,7 +88,7 @@ impl Installer {
              -- GRANT CREATE, ALTER ON {database}.* TO {account};\n",
             tables.concat(),
             self.version_row(""),
-            self.grant(account)
+            self.tables.grant(account)
         )
     }
 

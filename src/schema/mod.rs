@@ -187,20 +187,23 @@ impl Tables {
         }
     }
 
-    /// The statements that let an account use them.
-    pub fn grant_to(&self, info: &SessionInfo) -> String {
+    /// The statements that let an account use them, also those that a later version adds. The account is named as in a GRANT statement.
+    pub fn grant(&self, account: &str) -> String {
         match self.kind {
             Kind::MySql => format!(
-                "GRANT SELECT, INSERT, UPDATE, DELETE ON {}.* TO {}",
-                self.quoted_name(),
-                info.quoted_account()
+                "GRANT SELECT, INSERT, UPDATE, DELETE ON {}.* TO {account}",
+                self.quoted_name()
             ),
-            Kind::Postgres => {
-                let role = postgres_sql::quoted_identifier(&info.account);
-                let [schema, tables, _] = postgres::grants(&self.name, &role);
-                format!("{schema}; {tables}")
-            }
+            Kind::Postgres => postgres::grants(&self.name, account).join("; "),
         }
+    }
+
+    /// As [`Tables::grant`], for the account of a session.
+    pub fn grant_to(&self, info: &SessionInfo) -> String {
+        self.grant(&match self.kind {
+            Kind::MySql => info.quoted_account(),
+            Kind::Postgres => postgres_sql::quoted_identifier(&info.account),
+        })
     }
 
     /// Whether this dblock can use the tables.

@@ -1,6 +1,7 @@
 //! What a terminal of some size shows of a text, and what it says about the rest.
 
-use crate::base::text::{counted, width, width_of};
+use crate::base::terminal::cut;
+use crate::base::text::{counted, width};
 
 /// A terminal's size, in rows and columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,34 +85,6 @@ impl Frame {
     }
 }
 
-/// The beginning of a line, with `…` if that is not all; and whether it is cut. Colors take no column, and end with the line.
-fn cut(line: &str, columns: usize) -> (String, bool) {
-    let mut kept = String::with_capacity(line.len());
-    let mut used = 0;
-    let mut before_last = 0;
-    let mut rest = line.chars();
-    while let Some(c) = rest.next() {
-        if c == '\x1b' {
-            kept.push(c);
-            kept.extend(rest.by_ref().take_while(|&c| c != 'm'));
-            kept.push('m');
-            continue;
-        }
-        used += width_of(c);
-        if used > columns {
-            kept.truncate(before_last);
-            let end = if columns == 0 { "" } else { "…" };
-            let no_color = if line.contains('\x1b') { "\x1b[0m" } else { "" };
-            return (format!("{kept}{end}{no_color}"), true);
-        }
-        kept.push(c);
-        if used < columns {
-            before_last = kept.len();
-        }
-    }
-    (kept, false)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,15 +134,5 @@ mod tests {
             fitted(&newest, rows, columns);
             fitted(&wide, rows, columns);
         }
-    }
-
-    #[test]
-    fn a_color_takes_no_column_and_ends_with_its_line() {
-        let line = "a \x1b[31mfailed\x1b[0m b";
-        assert_eq!(cut(line, 10), (line.to_owned(), false));
-        let (cut_line, is_cut) = cut(line, 6);
-        assert!(is_cut);
-        assert_eq!(cut_line, "a \x1b[31mfai…\x1b[0m");
-        assert_eq!(cut("日本", 3), ("日…".to_owned(), true));
     }
 }

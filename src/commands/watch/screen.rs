@@ -8,14 +8,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::termios::{
-    LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcgetattr, tcsetattr,
+    FlowArg, LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcflow, tcgetattr, tcsetattr,
 };
 
 use super::frame::Size;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{write_at_once, write_what_fits};
+use crate::base::terminal::size_of;
 use crate::base::text::width;
-use crate::commands::output::terminal_size;
 
 /// Saves the cursor, and shows the other screen.
 const ENTER: &str = "\x1b[?1049h";
@@ -32,7 +32,7 @@ const USUAL: Size = Size {
     columns: 80,
 };
 
-/// How often to try to write the end, each time for a tenth of a second: a terminal may be slow, or stopped by Ctrl-S.
+/// How often to try to write the end, each time for a tenth of a second: a terminal may be slow.
 const TRIES: usize = 10;
 
 /// The terminal.
@@ -72,7 +72,7 @@ impl Screen {
             return unusable("needs a terminal that moves its cursor, and not TERM=dumb");
         }
         let mut screen = Self {
-            before: tcgetattr(io::stdin()).map_err(refused)?,
+            before: modes()?,
             is_entered: false,
             drawn: None,
             unwritten: Vec::new(),
@@ -87,7 +87,7 @@ impl Screen {
     /// As [`Screen::enter`].
     pub fn enter_again(&mut self) -> Result<(), Failure> {
         // Whoever had it meanwhile may have changed it.
-        self.before = tcgetattr(io::stdin()).map_err(refused)?;
+        self.before = modes()?;
         self.take(&[ENTER, HIDE])
     }
 
@@ -122,8 +122,10 @@ impl Screen {
         // The end of a frame is not missed, for the first of these ends any other sequence.
         self.unwritten = LEAVE.into();
         for _ in 0..TRIES {
-            let written = write_at_once(io::stdout().as_fd(), &self.unwritten);
-            self.unwritten.drain(..written.unwrap_or_default());
+            match write_at_once(io::stdout().as_fd(), &self.unwritten) {
+                Ok(written) => drop(self.unwritten.drain(..written)),
+                Err(_) => go_on(),
+            }
             if self.unwritten.is_empty() {
                 break;
             }
@@ -133,7 +135,7 @@ impl Screen {
 
     /// Its size now.
     pub fn size() -> Size {
-        let (rows, columns) = terminal_size().unwrap_or_default();
+        let (rows, columns) = size_of(io::stdout().as_fd()).unwrap_or_default();
         let known = |size, usual| if size > 0 { size } else { usual };
         Size {
             rows: known(rows, USUAL.rows),
@@ -200,6 +202,21 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         self.leave();
+    }
+}
+
+/// The terminal's modes. In the background they are those of a shell that reads a line: like whoever changes them, this waits there for the
+/// foreground, stopped by the kernel.
+fn modes() -> Result<Termios, Failure> {
+    let changes_nothing = FlowArg::TCOON;
+    let modes = tcflow(io::stdin(), changes_nothing).and_then(|()| tcgetattr(io::stdin()));
+    modes.map_err(refused)
+}
+
+/// Has the terminal show what is written, if Ctrl-S has stopped that. TCOON alone ends only what TCOOFF began.
+fn go_on() {
+    for flow in [FlowArg::TCOOFF, FlowArg::TCOON] {
+        let _ = tcflow(io::stdin(), flow);
     }
 }
 

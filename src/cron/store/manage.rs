@@ -44,23 +44,18 @@ pub fn reach(connector: &Connector, tables: &Tables, writes: bool) -> Result<Ses
     }
 }
 
-fn no_such_job(name: &str) -> Fault {
-    let line = format!(
-        "there is no job {name}; a daemon adds those of its file (dblock cron run), and dblock cron list shows them"
-    );
-    Fault::Final(Failure::new(Reason::Configuration, line))
-}
-
 /// Pauses a job: it does not run at its ticks.
 ///
 /// # Errors
 /// [`Fault::Final`] if there is no such job; any other fault of a statement.
 pub fn pause(name: &str, tables: &Tables, session: &mut Session) -> Result<(), Fault> {
     in_transaction("pause", session, |session| {
-        match session.change(&command("cron pause", text(tables).pause(name)))? {
-            0 => Err(no_such_job(name)),
-            _ => record("cron pause", name, None, tables, session),
+        let (_, job) = find_job(name, tables, session)?;
+        if job.is_paused {
+            return Ok(());
         }
+        session.run(&command("cron pause", text(tables).pause(name)))?;
+        record("cron pause", name, tables, session)
     })
 }
 
@@ -68,16 +63,15 @@ pub fn pause(name: &str, tables: &Tables, session: &mut Session) -> Result<(), F
 fn record(
     action: &'static str,
     name: &str,
-    detail: Option<&str>,
     tables: &Tables,
     session: &mut Session,
 ) -> Result<(), Fault> {
     let deed = Deed {
         action,
-        object: name,
-        detail,
+        object: name.to_owned(),
+        detail: None,
     };
-    deed.record(tables, session)
+    deed.record_with(tables, session)
 }
 
 /// The daemons that could run a job.
@@ -123,12 +117,10 @@ fn trigger_uncommitted(
     tables: &Tables,
     session: &mut Session,
 ) -> Result<Runners, Fault> {
-    let Some((_, job)) = session.run(&ask_job(tables, name))? else {
-        return Err(no_such_job(name));
-    };
+    let (_, job) = find_job(name, tables, session)?;
     session.run(&command("cron trigger", text(tables).trigger(name)))?;
     if job.triggered.is_none() {
-        record("cron trigger", name, None, tables, session)?;
+        record("cron trigger", name, tables, session)?;
     }
     Ok(Runners {
         was_triggered: job.triggered.is_some(),
@@ -147,10 +139,16 @@ fn ask_runners(tables: &Tables, name: &str) -> Ask<'static, Runners> {
     })
 }
 
-/// A job's row, which is then locked, and the server's time.
-fn ask_job(tables: &Tables, name: &str) -> Ask<'static, Option<(i64, JobRow)>> {
-    ask("cron job", text(tables).lock_job(name), |rows| {
+/// The server's time, and a job's row, which is then locked.
+fn find_job(name: &str, tables: &Tables, session: &mut Session) -> Result<(i64, JobRow), Fault> {
+    let job = ask("cron job", text(tables).lock_job(name), |rows| {
         rows.optional(|row| Ok((row.get("server_time")?, read_job(row)?.1)))
+    });
+    session.run(&job)?.ok_or_else(|| {
+        let line = format!(
+            "there is no job {name}; a daemon adds those of its file (dblock cron run), and dblock cron list shows them"
+        );
+        Fault::Final(Failure::new(Reason::Configuration, line))
     })
 }
 
@@ -178,9 +176,7 @@ fn resume_uncommitted(
     tables: &Tables,
     session: &mut Session,
 ) -> Result<Count, Fault> {
-    let Some((now, job)) = session.run(&ask_job(tables, name))? else {
-        return Err(no_such_job(name));
-    };
+    let (now, job) = find_job(name, tables, session)?;
     if !job.is_paused {
         return Ok(Count::NONE);
     }
@@ -196,7 +192,7 @@ fn resume_uncommitted(
     let last = due.map(|(_, last)| last);
     let text = text(tables);
     session.run(&command("cron resume", text.resume(name, next, last)))?;
-    record("cron resume", name, None, tables, session)?;
+    record("cron resume", name, tables, session)?;
     let Some((first, last)) = due else {
         return Ok(Count::NONE);
     };
