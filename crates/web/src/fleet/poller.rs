@@ -217,7 +217,7 @@ impl Fleet {
             self.change(|seen| {
                 let part = &mut seen.runs;
                 let runs_of_all = part.value.get_or_insert_default();
-                part.error = runs.learn(question, &history, runs_of_all, now).err();
+                part.error = runs.learn(&question, &history, runs_of_all, now).err();
                 if part.error.is_none() {
                     part.at = Some(history.at);
                 }

@@ -138,7 +138,7 @@ impl Runs {
     /// The line of the dblock that failed. What is refused about a single job or run is no error of all.
     pub fn learn(
         &mut self,
-        question: Question,
+        question: &Question,
         answer: &Answer,
         known: &mut ByName,
         now: Timestamp,
@@ -151,7 +151,7 @@ impl Runs {
             insert_all(known, history, true);
             forget_the_oldest(known);
         }
-        let is_about_one = self.is_asked(&question);
+        let is_about_one = self.is_asked(question);
         let history = match history {
             Ok(history) => history,
             // It would be refused again, and the others would wait for it.
@@ -161,7 +161,7 @@ impl Runs {
         if self.newest.is_none() {
             // Nothing ran, and nothing is to be asked for but what is new.
             self.newest = Some(now - OF_NEW);
-        } else if let Question::Old(_) = question {
+        } else if matches!(question, Question::Old(_)) {
             self.back = self.further_back(history.cursor);
         }
         self.sort_out(now);
@@ -318,7 +318,7 @@ mod tests {
     fn first(runs: &[Value]) -> (Runs, ByName) {
         let (mut all, mut known) = (Runs::default(), ByName::new());
         let question = all.questions(None, None, minutes(0)).remove(0);
-        all.learn(question, &answer(runs), &mut known, minutes(0))
+        all.learn(&question, &answer(runs), &mut known, minutes(0))
             .unwrap();
         (all, known)
     }
@@ -344,7 +344,7 @@ mod tests {
             assert_eq!(words.options[2], format!("--run={id}"));
             asked.push(id.clone());
             let still = answer(&[run(id, -60, "running")]);
-            runs.learn(question, &still, &mut known, minutes(0))
+            runs.learn(&question, &still, &mut known, minutes(0))
                 .unwrap();
         }
         assert!(
@@ -357,7 +357,7 @@ mod tests {
                 panic!("{question:?}");
             };
             let ended = answer(&[run(id, -60, "ran")]);
-            runs.learn(question, &ended, &mut known, minutes(0))
+            runs.learn(&question, &ended, &mut known, minutes(0))
                 .unwrap();
             assert_eq!(
                 known["x"].iter().filter(|run| run.ending.is_open()).count(),
@@ -373,7 +373,8 @@ mod tests {
         assert_eq!(runs.questions(None, None, minutes(0)).len(), 1);
         let question = runs.questions(None, None, minutes(20)).remove(0);
         let new = answer(&[run("b", 19, "ran")]);
-        runs.learn(question, &new, &mut known, minutes(20)).unwrap();
+        runs.learn(&question, &new, &mut known, minutes(20))
+            .unwrap();
         let question = runs.questions(None, None, minutes(20)).remove(1);
         assert!(
             matches!(&question, Question::Long(_, id) if &**id == "a"),
@@ -382,7 +383,7 @@ mod tests {
         let many: Vec<_> = (0..1000)
             .map(|id| run(&id.to_string(), -60, "running"))
             .collect();
-        runs.learn(question, &answer(&many), &mut known, minutes(20))
+        runs.learn(&question, &answer(&many), &mut known, minutes(20))
             .unwrap();
         assert_eq!((runs.long.len(), runs.running.len()), (MOST_LONG, 0));
     }
@@ -416,7 +417,7 @@ mod tests {
             if asked.len() == 2 {
                 break;
             }
-            runs.learn(question, &refused, &mut known, minutes(0))
+            runs.learn(&question, &refused, &mut known, minutes(0))
                 .unwrap();
         }
         assert_eq!(asked, ["bad", "good"]);
@@ -425,7 +426,7 @@ mod tests {
                 .questions(Some(&jobs), None, minutes(0))
                 .remove(usize::from(code == 69));
             let away = Answer::of_test(code, "");
-            runs.learn(question, &away, &mut known, minutes(0))
+            runs.learn(&question, &away, &mut known, minutes(0))
                 .unwrap_err();
         }
     }
