@@ -161,7 +161,7 @@ impl Runs {
         if self.newest.is_none() {
             // Nothing ran, and nothing is to be asked for but what is new.
             self.newest = Some(now - OF_NEW);
-        } else if let Question::Old(_) = question {
+        } else if matches!(question, Question::Old(_)) {
             self.back = self.further_back(history.cursor);
         }
         self.sort_out(now);

@@ -8,7 +8,7 @@ mod patient;
 mod routes;
 mod tls;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use nix::sys::signal::{self as handlers, SigHandler};
 use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{sleep, timeout};
@@ -63,7 +64,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
 async fn serve(options: &Options) -> Result<(), Failure> {
     let tls = options.tls.as_ref().map(tls::acceptor).transpose()?;
     let dblock = Dblock::find(options.dblock.clone(), options.handed_on.clone()).await?;
-    let signals = Signals::new()?;
+    let signals = Signals::new(options)?;
     let listener = Listener::bind(&options.listen).await?;
     let access = Arc::new(Access::new(options, listener.port())?);
     let fleet = Arc::new(Fleet::new(dblock, options.refresh));
@@ -117,11 +118,14 @@ fn reload(options: &Options, access: &Access, tls: Option<&Mutex<TlsAcceptor>>) 
 
 struct Signals {
     ends: [Signal; 2],
-    reload: Signal,
+    /// None: whoever started it wants it to survive its terminal, as nohup does.
+    hangup: Option<Signal>,
+    /// Whether that is a request to read files again. A terminal that closes sends it, too.
+    reloads: bool,
 }
 
 impl Signals {
-    fn new() -> Result<Self, Failure> {
+    fn new(options: &Options) -> Result<Self, Failure> {
         let of = |kind| {
             signal(kind).map_err(|error| {
                 Failure::new(
@@ -130,23 +134,43 @@ impl Signals {
                 )
             })
         };
+        let has_files = options.password_file.is_some() || options.tls.is_some();
+        let reloads = has_files && !io::stdin().is_terminal();
+        let is_heard = reloads || !is_hangup_ignored();
         Ok(Self {
             ends: [of(SignalKind::terminate())?, of(SignalKind::interrupt())?],
-            reload: of(SignalKind::hangup())?,
+            hangup: is_heard.then(|| of(SignalKind::hangup())).transpose()?,
+            reloads,
         })
     }
 
     async fn until_the_end(self, reload: impl Fn()) {
         let [mut terminate, mut interrupt] = self.ends;
-        let mut again = self.reload;
+        let mut hangup = self.hangup;
+        let mut hung_up = async || match &mut hangup {
+            Some(hangup) => hangup.recv().await,
+            None => std::future::pending().await,
+        };
         loop {
             tokio::select! {
                 _ = terminate.recv() => return,
                 _ = interrupt.recv() => return,
-                Some(()) = again.recv() => reload(),
+                _ = hung_up() => {
+                    if !self.reloads {
+                        return;
+                    }
+                    reload();
+                }
             }
         }
     }
+}
+
+/// Whether SIGHUP was ignored when this was started. It is from then on.
+fn is_hangup_ignored() -> bool {
+    // SAFETY: no function is made a handler.
+    let before = unsafe { handlers::signal(handlers::Signal::SIGHUP, SigHandler::SigIgn) };
+    matches!(before, Ok(SigHandler::SigIgn))
 }
 
 struct Server {

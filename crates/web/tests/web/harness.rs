@@ -125,7 +125,13 @@ impl Fleet {
 
     /// Starts it.
     pub fn start(&self, args: &[&str]) -> Web {
-        let mut command = self.command(args);
+        Web::start(&mut self.command(args))
+    }
+}
+
+impl Web {
+    /// Starts this command of [`Fleet::command`].
+    pub fn start(command: &mut Command) -> Self {
         let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -142,9 +148,9 @@ impl Fleet {
                 .unwrap()
                 .read_to_string(&mut said)
                 .unwrap();
-            panic!("{args:?}: {said}");
+            panic!("{command:?}: {said}");
         }
-        Web {
+        Self {
             child,
             url: line.trim().to_owned(),
             cookie: String::new(),
@@ -217,9 +223,14 @@ impl Web {
         (self.child.wait().unwrap().code(), said)
     }
 
+    /// Its process.
+    pub fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id().try_into().unwrap())
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
+        kill(self.pid(), signal).unwrap();
     }
 
     /// Reads no more of what it says on stderr.

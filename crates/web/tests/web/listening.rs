@@ -7,9 +7,10 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::Command;
 
+use nix::pty::openpty;
 use nix::sys::signal::Signal;
 
-use crate::harness::{Fleet, Response, output, private, read_all, until};
+use crate::harness::{Fleet, Response, Web, output, private, read_all, until};
 
 fn get(socket: &Path, host: &str) -> Response {
     let mut stream = UnixStream::connect(socket).unwrap();
@@ -84,6 +85,40 @@ fn it_ends_with_0_by_sigterm_and_sigint_also_while_somebody_looks() {
         web.get("/").expect(200);
         assert_eq!(web.end(signal), (Some(0), String::new()));
     }
+}
+
+#[test]
+fn a_terminal_that_closes_ends_it_also_where_there_are_files_to_read_again() {
+    let fleet = Fleet::new();
+    let file = private(&fleet.path("password"), "secret\n");
+    for more in [&[][..], &["--password-file", &file]] {
+        let terminal = openpty(None, None).unwrap();
+        let args = [&["--listen", "127.0.0.1:0"], more].concat();
+        let web = Web::start(fleet.command(&args).stdin(terminal.slave));
+        assert_eq!(
+            web.end(Signal::SIGHUP),
+            (Some(0), String::new()),
+            "{more:?}"
+        );
+    }
+    // Without a terminal, too, unless there is something to read.
+    assert_eq!(fleet.serve(&[]).end(Signal::SIGHUP).0, Some(0));
+}
+
+#[test]
+fn what_is_to_survive_its_terminal_does() {
+    let fleet = Fleet::new();
+    let own = fleet.command(&["--listen", "127.0.0.1:0"]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]);
+    command.arg(own.get_program()).args(own.get_args());
+    let web = Web::start(&mut command).enter();
+    web.signal(Signal::SIGHUP);
+    web.get("/").expect(200);
+    let status = fs::read_to_string(format!("/proc/{}/status", web.pid())).unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = u64::from_str_radix(ignored.unwrap().trim(), 16).unwrap();
+    assert_eq!(ignored & 1, 1, "{status}");
 }
 
 /// A certificate for 127.0.0.1, made by openssl.
