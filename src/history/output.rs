@@ -245,8 +245,10 @@ impl KeptOutput {
 /// What is to be kept of the outputs of runs or jobs whose ends are not recorded yet. Only so many: no server may answer for an hour.
 pub struct PendingOutputs<K> {
     outputs: HashMap<K, KeptOutput>,
-    /// Whether it was said why none is kept.
-    pub was_told: bool,
+    /// How many were dropped, as there were too many.
+    dropped: usize,
+    /// Whether it was said why one is not kept.
+    is_reported: bool,
 }
 
 impl<K: Hash + Eq> PendingOutputs<K> {
@@ -254,7 +256,8 @@ impl<K: Hash + Eq> PendingOutputs<K> {
     pub fn new() -> Self {
         Self {
             outputs: HashMap::new(),
-            was_told: false,
+            dropped: 0,
+            is_reported: false,
         }
     }
 
@@ -264,9 +267,28 @@ impl<K: Hash + Eq> PendingOutputs<K> {
             // The end of one may never be recorded.
             let mut one = true;
             self.outputs.retain(|_, _| !std::mem::take(&mut one));
+            self.dropped += 1;
         }
         let output = self.outputs.entry(key);
         output.or_insert_with(|| KeptOutput::new(0)).take_in(part);
+    }
+
+    /// Why some are not kept, if there were too many; for [`Self::says_why`].
+    pub fn why_dropped(&self) -> Option<String> {
+        let dropped = self.dropped;
+        (dropped > 0).then(|| {
+            format!("{dropped} were dropped, as only {MOST_PENDING} wait for the ends of their runs or jobs to be recorded")
+        })
+    }
+
+    /// Whether to say why one is not kept: the first time.
+    pub fn says_why(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_reported, true)
+    }
+
+    /// Drops all: their runs or jobs are others'.
+    pub fn clear(&mut self) {
+        self.outputs.clear();
     }
 
     /// Takes one out, as the end is recorded.
@@ -275,11 +297,6 @@ impl<K: Hash + Eq> PendingOutputs<K> {
         K: Borrow<Q>,
     {
         self.outputs.remove(key)
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.outputs.is_empty()
     }
 }
 
