@@ -83,6 +83,10 @@ all_servers! {
         assert!(bytes[..4096] == all[..4096] && all.ends_with(&bytes[4096..]));
         assert_eq!(said, format!("dblock: {} bytes left out here\n", all.len() - 64 * 1024));
         assert_eq!(kept(&tables, first["run"].as_str().unwrap()).0, expected);
+        // The most that anybody can ask for passes every limit of a statement.
+        let most = tables.at("run").args(["--name", &name, "--keep-output=480k"]).stdout(Stdio::null());
+        most.sh("head -c 700000 /dev/zero").output().expect_code(0).expect_silence();
+        assert_eq!(kept(&tables, &name).0.len(), 480 * 1024);
         // Where nothing is written, or nothing is to be kept, there is nothing.
         let name = unique("silent");
         keeping(&tables, &name).command(["true"]).output().expect_code(0).expect_silence();
@@ -344,7 +348,7 @@ fn a_file_that_is_appended_to_a_closed_stream_and_a_program_that_is_not_there() 
         .sh("true")
         .output()
         .expect_code(64)
-        .expect_one_line("is not a size from 8k to 1M");
+        .expect_one_line("is not a size from 8k to 480k");
     // Without stdout the command has none either.
     let script = format!(
         "exec {} run --name {name} --keep-output -- sh -c 'echo lost; echo $? >&2' >&-",
