@@ -371,13 +371,14 @@ impl Stream {
             match file.read(&mut bytes) {
                 Ok(length @ 1..) => {
                     left = left.saturating_sub(length);
+                    let is_rest = (1..=length).contains(&self.rest);
                     self.rest = self.rest.saturating_sub(length);
                     let piece = &bytes[..length];
                     if let Some(kept) = kept {
                         kept.add(piece);
                     }
                     match sink {
-                        Sink::Through(_) if !self.is_stderr => outlet.lines.extend(piece),
+                        Sink::Through(_) if !self.is_stderr => self.add_whole_lines(piece, outlet),
                         Sink::Through(tail) => {
                             let waits = !is_last || !round.is_over();
                             is_read = is_read && write_stderr(piece, waits);
@@ -387,9 +388,15 @@ impl Stream {
                         Sink::File(kept) => kept.add(piece),
                         Sink::Copied(_) | Sink::None => {}
                     }
+                    if is_rest {
+                        self.pass_on_begun(sink, outlet);
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.pass_on_begun(sink, outlet);
+                    return true;
+                }
                 Ok(0) | Err(_) => {
                     self.file = None;
                     self.end_line(sink, outlet);
@@ -397,7 +404,20 @@ impl Stream {
             }
             outlet.flush();
         }
+        if let (Some(file), false) = (&self.file, self.begun.is_empty())
+            && in_pipe(file) == 0
+        {
+            self.pass_on_begun(sink, outlet);
+        }
         self.file.is_none()
+    }
+
+    /// Passes on the start of a line, where lines are passed on as they are, and the command has written no more of it.
+    fn pass_on_begun(&mut self, sink: &Sink, outlet: &mut Outlet) {
+        if let (Sink::Through(_), false) = (sink, self.begun.is_empty()) {
+            outlet.lines.append(&mut self.begun);
+            outlet.flush();
+        }
     }
 
     /// Passes on the last output of a command that has ended, even an unfinished line. What has no room is left in the pipe.
@@ -426,9 +446,25 @@ impl Stream {
     }
 
     fn end_line(&mut self, sink: &Sink, outlet: &mut Outlet) {
-        if let (Sink::Lines(name), false) = (sink, self.begun.is_empty()) {
-            outlet.add(name, &std::mem::take(&mut self.begun));
+        match sink {
+            Sink::Lines(name) if !self.begun.is_empty() => {
+                outlet.add(name, &std::mem::take(&mut self.begun));
+            }
+            sink => self.pass_on_begun(sink, outlet),
         }
+    }
+
+    /// Adds as many whole lines as there are: between two turns others may write. A line that is longer than a pipe takes as a whole may
+    /// be cut, as it would be without dblock.
+    fn add_whole_lines(&mut self, bytes: &[u8], outlet: &mut Outlet) {
+        self.begun.extend_from_slice(bytes);
+        let end = self.begun.iter().rposition(|byte| *byte == b'\n');
+        let whole = match end {
+            Some(end) => end + 1,
+            None if self.begun.len() >= PIECE => self.begun.len(),
+            None => 0,
+        };
+        outlet.lines.extend(self.begun.drain(..whole));
     }
 
     fn add_lines(&mut self, bytes: &[u8], name: &str, outlet: &mut Outlet) {

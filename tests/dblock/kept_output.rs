@@ -228,6 +228,26 @@ fn the_output_of_jobs_of_a_queue_is_kept_as_long_as_the_job() {
     });
 }
 
+#[test]
+fn lines_of_jobs_that_run_at_once_do_not_mix() {
+    let jobs = Jobs::new(Server::shared(Kind::MySql), &[]);
+    jobs.number(2);
+    let (mut reader, writer) = pipe();
+    let run = jobs.work(&["--drain", "-j", "2"]).stdout(writer);
+    let run = run
+        .sh("read n; yes number-$n-number-$n | head -n 20000; printf unended-$n")
+        .spawn();
+    let mut read = String::new();
+    reader.read_to_string(&mut read).unwrap();
+    run.wait().expect_code(0);
+    let whole = |n| {
+        let line = format!("number-{n}-number-{n}");
+        read.lines().filter(|one| one.ends_with(&line)).count()
+    };
+    assert_eq!((whole(1), whole(2)), (20_000, 20_000));
+    assert!(read.contains("unended-1") && read.contains("unended-2"));
+}
+
 /// Everything that a reader gets.
 fn all_of(mut reader: File) -> Vec<u8> {
     let mut all = Vec::new();
