@@ -32,6 +32,7 @@ pub const WITH_RUN_KEYS: u32 = 5;
 
 /// The version that added the table of what people did.
 pub const WITH_AUDIT: u32 = 6;
+
 /// The version that brought the table of outputs that are kept.
 pub const WITH_OUTPUTS: u32 = 6;
 

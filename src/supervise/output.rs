@@ -14,7 +14,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::fstat;
 use nix::unistd::pipe2;
 
-use super::copies::{Copies, Step, Way, enlarge, in_pipe, look_into};
+use super::copies::{Copies, Step, Transfer, enlarge, in_pipe, look_into};
 use super::inherited::was_closed;
 use crate::base::clock::Moment;
 use crate::base::log::{PATIENCE, write_stderr, write_what_fits};
@@ -295,7 +295,7 @@ struct Stream {
     /// The start of an unfinished line.
     begun: Vec<u8>,
     /// How it is moved on, where it is not read.
-    way: Way,
+    transfer: Transfer,
     /// How many bytes of a command that has ended are not read yet.
     rest: usize,
 }
@@ -306,7 +306,7 @@ impl Stream {
             file: Some(file),
             is_stderr,
             begun: Vec::new(),
-            way: Way::default(),
+            transfer: Transfer::default(),
             rest: 0,
         }
     }
@@ -328,10 +328,10 @@ impl Stream {
                 self.file = None;
                 return true;
             }
-            if !self.way.splices(outlet.is_empty()) && !outlet.has_room() {
+            if !self.transfer.splices(outlet.is_empty()) && !outlet.has_room() {
                 return false;
             }
-            match copies.step(file, &mut self.way, outlet.descriptor(), kept) {
+            match copies.step(file, &mut self.transfer, outlet.descriptor(), kept) {
                 Ok(Step::Moved) => {}
                 Ok(Step::Read(bytes)) => {
                     outlet.lines.extend(bytes);
@@ -547,7 +547,7 @@ impl Output {
             enlarge(&end);
             ends[number] = Some(end);
             streams.push(Stream {
-                way: Way::to(outlet),
+                transfer: Transfer::to(outlet),
                 ..Stream::new(file, is_stderr)
             });
         }
@@ -606,7 +606,8 @@ impl Output {
         }
         if let (Sink::Copied(copies), Some(kept)) = (&mut self.sink, &mut self.kept) {
             let streams = self.streams.iter_mut();
-            let rests = streams.filter_map(|stream| Some((stream.file.as_ref()?, &mut stream.way)));
+            let rests =
+                streams.filter_map(|stream| Some((stream.file.as_ref()?, &mut stream.transfer)));
             copies.end(rests, kept);
             self.pass_on(outlets, round);
         }
@@ -622,7 +623,7 @@ impl Output {
     pub(super) fn has_rest(&self) -> bool {
         let mut streams = self.streams.iter();
         streams.any(|stream| match (&stream.file, &self.sink) {
-            (Some(_), Sink::Copied(_)) => stream.way.has_rest(),
+            (Some(_), Sink::Copied(_)) => stream.transfer.has_rest(),
             (Some(_), _) => stream.rest > 0,
             (None, _) => false,
         })
