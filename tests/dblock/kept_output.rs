@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::process::Stdio;
 use std::time::Duration;
 
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::Signal;
 
 use crate::harness::crontab::end;
@@ -228,23 +229,51 @@ fn the_output_of_jobs_of_a_queue_is_kept_as_long_as_the_job() {
     });
 }
 
+/// Writes many lines of a hundred bytes, one at a time, into a pipe that has room for all of them.
+const MANY_LINES: &str = r#"
+import fcntl, os, sys, time
+number = sys.stdin.readline().strip()
+fcntl.fcntl(1, 1031, 1 << 20)
+os.chdir(sys.argv[1])
+open("begun-" + number, "w")
+while not os.path.exists("go"):
+    time.sleep(0.02)
+for _ in range(3000):
+    os.write(1, number.encode().rjust(99, b".") + b"\n")
+os.write(1, b"unended-" + number.encode())
+open("written-" + number, "w")
+"#;
+
 #[test]
 fn lines_of_jobs_that_run_at_once_do_not_mix() {
     let jobs = Jobs::new(Server::shared(Kind::MySql), &[]);
     jobs.number(2);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let both = |what: &str| {
+        [1, 2]
+            .iter()
+            .all(|n| path.join(format!("{what}-{n}")).exists())
+    };
     let (mut reader, writer) = pipe();
+    fcntl(&writer, FcntlArg::F_SETPIPE_SZ(1 << 20)).unwrap();
+    let python = ["/usr/bin/python3", "-c", MANY_LINES, path.to_str().unwrap()];
     let run = jobs.work(&["--drain", "-j", "2"]).stdout(writer);
-    let run = run
-        .sh("read n; yes number-$n-number-$n | head -n 20000; printf unended-$n")
-        .spawn();
+    let run = run.command(python).spawn();
+    eventually("both run", SOON, || both("begun"));
+    // Each has more to say than is passed on in a turn.
+    run.signal(Signal::SIGSTOP);
+    std::fs::write(path.join("go"), "").unwrap();
+    eventually("both have written", SOON, || both("written"));
+    run.signal(Signal::SIGCONT);
     let mut read = String::new();
     reader.read_to_string(&mut read).unwrap();
     run.wait().expect_code(0);
     let whole = |n| {
-        let line = format!("number-{n}-number-{n}");
+        let line = format!("{n:.>99}");
         read.lines().filter(|one| one.ends_with(&line)).count()
     };
-    assert_eq!((whole(1), whole(2)), (20_000, 20_000));
+    assert_eq!((whole(1), whole(2)), (3000, 3000));
     assert!(read.contains("unended-1") && read.contains("unended-2"));
 }
 
