@@ -114,7 +114,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand run" -l hold-at-least -d '
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l once-at -d 'Skip the run if a run of this name has already succeeded for this tick. The tick is the last time that CRON names, by the server\'s clock; CRON has five fields as in a crontab' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l time-zone -d 'The time zone of --once-at, for example Europe/Berlin or UTC [default: the host\'s]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l once-per -d 'Skip the run if the last successful run of this name started less than this long ago' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand run" -l keep-output -d 'Keep the first 4 kB and the last 60 kB of what the command writes to stdout and stderr, for dblock output, and record the run. SIZE is how much in all, 8k to 1M. Not with a terminal' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand run" -l keep-output -d 'Keep the first 4 kB and the last 60 kB of what the command writes to stdout and stderr, for dblock output, and record the run. SIZE is how much in all, 8k to 480k. Not with a terminal' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l token -d 'Run under a lock that dblock acquire acquired. dblock renews it while the command runs, and does not release it. A token runs one command at a time. - reads the token from stdin; without --name, DBLOCK_TOKEN gives it' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l if-unreachable -d 'If no server is reached in time: fail with 69, or run the command without the lock and warn [default: fail]' -r -f -a "fail\t''
 run\t''"
@@ -260,7 +260,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand config" -l hold-at-least -
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l once-at -d 'Skip the run if a run of this name has already succeeded for this tick. The tick is the last time that CRON names, by the server\'s clock; CRON has five fields as in a crontab' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l time-zone -d 'The time zone of --once-at, for example Europe/Berlin or UTC [default: the host\'s]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l once-per -d 'Skip the run if the last successful run of this name started less than this long ago' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand config" -l keep-output -d 'Keep the first 4 kB and the last 60 kB of what the command writes to stdout and stderr, for dblock output, and record the run. SIZE is how much in all, 8k to 1M. Not with a terminal' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand config" -l keep-output -d 'Keep the first 4 kB and the last 60 kB of what the command writes to stdout and stderr, for dblock output, and record the run. SIZE is how much in all, 8k to 480k. Not with a terminal' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l token -d 'Run under a lock that dblock acquire acquired. dblock renews it while the command runs, and does not release it. A token runs one command at a time. - reads the token from stdin; without --name, DBLOCK_TOKEN gives it' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l if-unreachable -d 'If no server is reached in time: fail with 69, or run the command without the lock and warn [default: fail]' -r -f -a "fail\t''
 run\t''"

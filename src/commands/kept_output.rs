@@ -2,9 +2,8 @@
 
 use super::output::print_bytes;
 use super::question::Question;
-use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
+use crate::base::exit::{CONFLICT, Ending};
 use crate::base::text::{counted, printable};
-use crate::db::Fault;
 use crate::history::{KeptOutput, WhoseOutput, ask_output, reach};
 use crate::settings;
 use crate::settings::cli::CommandLine;
@@ -26,11 +25,9 @@ pub fn kept_output(command_line: CommandLine) -> anyhow::Result<Ending> {
     question.ask(
         |asker| {
             let tables = &asker.tables;
-            if !tables.has_outputs() {
-                let failure = Failure::new(Reason::Configuration, tables.no_outputs());
-                return Err(Fault::Final(failure));
-            }
-            let found = asker.inspector.session.run(&ask_output(tables, &whose));
+            let session = &mut asker.inspector.session;
+            tables.check_outputs(session)?;
+            let found = session.run(&ask_output(tables, &whose));
             let found = found.map_err(|fault| tables.explain(fault))?;
             for part in found.iter().flat_map(KeptOutput::parts) {
                 asker.answers.send(part);

@@ -23,8 +23,8 @@ const HEAD: usize = 4096;
 /// How many bytes are kept in all, unless somebody asks for another number.
 pub const KEPT: usize = 64 * 1024;
 
-/// The most that anybody can ask for: in a statement it takes twice as many, and servers limit these.
-const MOST_KEPT: usize = 1024 * 1024;
+/// The most that anybody can ask for: in a statement, and in an answer, it takes twice as many, and the client of MySQL limits both to 1 MiB.
+const MOST_KEPT: usize = 480 * 1024;
 
 /// The most outputs that wait for the ends of their runs.
 const MOST_PENDING: usize = 64;
@@ -32,21 +32,20 @@ const MOST_PENDING: usize = 64;
 /// The most bytes of a part, so that it fits into a message.
 const PART: usize = 16 * 1024;
 
-/// How many bytes of an output are to be kept in all: a number with or without the letter k or M.
+/// How many bytes of an output are to be kept in all: a number with or without the letter k.
 ///
 /// # Errors
 /// It is none, or too small or too large.
 pub fn size_to_keep(text: &str) -> Result<usize, String> {
     let (digits, unit) = match text.as_bytes() {
         [.., b'k' | b'K'] => (&text[..text.len() - 1], 1024),
-        [.., b'M'] => (&text[..text.len() - 1], 1024 * 1024),
         _ => (text, 1),
     };
     let size = digits.parse::<usize>().ok();
     let size = size.and_then(|size| size.checked_mul(unit));
     let is_digits = digits.bytes().all(|byte| byte.is_ascii_digit());
     size.filter(|size| is_digits && (2 * HEAD..=MOST_KEPT).contains(size))
-        .ok_or_else(|| format!("{} is not a size from 8k to 1M", shown_safely(text)))
+        .ok_or_else(|| format!("{} is not a size from 8k to 480k", shown_safely(text)))
 }
 
 /// Of which runs or jobs the output is kept.
@@ -245,8 +244,10 @@ impl KeptOutput {
 /// What is to be kept of the outputs of runs or jobs whose ends are not recorded yet. Only so many: no server may answer for an hour.
 pub struct PendingOutputs<K> {
     outputs: HashMap<K, KeptOutput>,
-    /// Whether it was said why none is kept.
-    pub was_told: bool,
+    /// How many were dropped, as there were too many.
+    dropped: usize,
+    /// Whether it was said why one is not kept.
+    is_reported: bool,
 }
 
 impl<K: Hash + Eq> PendingOutputs<K> {
@@ -254,7 +255,8 @@ impl<K: Hash + Eq> PendingOutputs<K> {
     pub fn new() -> Self {
         Self {
             outputs: HashMap::new(),
-            was_told: false,
+            dropped: 0,
+            is_reported: false,
         }
     }
 
@@ -264,9 +266,28 @@ impl<K: Hash + Eq> PendingOutputs<K> {
             // The end of one may never be recorded.
             let mut one = true;
             self.outputs.retain(|_, _| !std::mem::take(&mut one));
+            self.dropped += 1;
         }
         let output = self.outputs.entry(key);
         output.or_insert_with(|| KeptOutput::new(0)).take_in(part);
+    }
+
+    /// Why some are not kept, if there were too many; for [`Self::says_why`].
+    pub fn why_dropped(&self) -> Option<String> {
+        let dropped = self.dropped;
+        (dropped > 0).then(|| {
+            format!("{dropped} were dropped, as only {MOST_PENDING} wait for the ends of their runs or jobs to be recorded")
+        })
+    }
+
+    /// Whether to say why one is not kept: the first time.
+    pub fn says_why(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_reported, true)
+    }
+
+    /// Drops all: their runs or jobs are others'.
+    pub fn clear(&mut self) {
+        self.outputs.clear();
     }
 
     /// Takes one out, as the end is recorded.
@@ -275,11 +296,6 @@ impl<K: Hash + Eq> PendingOutputs<K> {
         K: Borrow<Q>,
     {
         self.outputs.remove(key)
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.outputs.is_empty()
     }
 }
 
@@ -500,13 +516,14 @@ mod tests {
     #[test]
     fn sizes() {
         assert_eq!(size_to_keep("64k"), Ok(65_536));
-        assert_eq!(size_to_keep("1M"), Ok(1_048_576));
+        assert_eq!(size_to_keep("480K"), Ok(491_520));
         assert_eq!(size_to_keep("9000"), Ok(9000));
         for wrong in [
             "",
             "k",
             "7k",
-            "2M",
+            "481k",
+            "1M",
             "-9000",
             "+9000",
             "9000 ",

@@ -97,10 +97,7 @@ impl Tables {
 
     /// The line that says why it cannot.
     pub fn no_outputs(&self) -> String {
-        format!(
-            "the tables in the {} are of an older dblock; upgrade them with dblock init",
-            self.place()
-        )
+        of_older_version(&self.place())
     }
 
     /// Notes the tables' version.
@@ -242,6 +239,15 @@ impl Tables {
         self.judge_since(WITH_AUDIT, found, session)
     }
 
+    /// As [`Tables::check`], and requires the table of the outputs that are kept, which version 6 added.
+    ///
+    /// # Errors
+    /// As [`Tables::check`].
+    pub fn check_outputs(&self, session: &mut Session) -> Result<(), Fault> {
+        let found = session.run(&ask_version(self));
+        self.judge_since(WITH_OUTPUTS, found, session)
+    }
+
     /// The tables whose engine is not `InnoDB`, as far as the account may see that: a crash may lose what was written to them.
     ///
     /// # Errors
@@ -281,9 +287,9 @@ impl Tables {
             Ok(Some(found)) if let Some(failure) = self.too_new(found, session) => {
                 Err(Fault::Final(failure))
             }
-            Ok(Some(found)) if found.version < oldest => wrong(format!(
-                "the tables in the {place} of {session} are of an older dblock; upgrade them with dblock init"
-            )),
+            Ok(Some(found)) if found.version < oldest => {
+                wrong(of_older_version(&format!("{place} of {session}")))
+            }
             Ok(Some(_)) => Ok(()),
             Ok(None) | Err(Fault::NoSuchTable(_)) => wrong(format!(
                 "the {place} of {session} has no tables of dblock's; create them with dblock init, or name their {} with {}",
@@ -327,6 +333,11 @@ impl Tables {
         let line = format!("this account may not read the tables; {}", self.needs());
         Failure::new(Reason::AccountRefused, line)
     }
+}
+
+/// The line that tables cannot be used as they lack something.
+fn of_older_version(place: &str) -> String {
+    format!("the tables in the {place} are of an older dblock; upgrade them with dblock init")
 }
 
 /// Prepares a session for the tables, with [`prepare_sql`]. Returns the server's role in a Galera cluster.

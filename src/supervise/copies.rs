@@ -38,7 +38,7 @@ pub struct Copies {
 
 /// How one of the streams of a command is moved on.
 #[derive(Debug, Default)]
-pub struct Way {
+pub struct Transfer {
     /// How many of the next bytes in the command's pipe the second one has, too.
     ahead: usize,
     /// Whether they cannot be spliced.
@@ -60,7 +60,7 @@ pub enum Step {
     End,
 }
 
-impl Way {
+impl Transfer {
     /// Whether there is no need to ask first whether there is room, as splice(2) finds out. It must not pass what is read already.
     pub fn splices(&self, nothing_is_before: bool) -> bool {
         nothing_is_before && !self.must_copy
@@ -71,7 +71,7 @@ impl Way {
         self.ahead > 0
     }
 
-    /// The way to a descriptor. A socket could let splice(2) wait.
+    /// That to a descriptor. A socket could let splice(2) wait.
     pub fn to(descriptor: BorrowedFd) -> Self {
         let mode = fstat(descriptor).map(|stat| stat.st_mode);
         let kind = SFlag::from_bits_truncate(mode.unwrap_or_default()) & SFlag::S_IFMT;
@@ -108,37 +108,37 @@ impl Copies {
     pub fn step(
         &mut self,
         from: &mut File,
-        way: &mut Way,
+        transfer: &mut Transfer,
         to: BorrowedFd,
         kept: &mut KeptOutput,
     ) -> io::Result<Step> {
-        if way.ahead == 0 {
+        if transfer.ahead == 0 {
             if self.is_over {
                 return Ok(Step::End);
             }
             match self.share(from, kept)? {
                 Ok(0) => return Ok(Step::End),
-                Ok(shared) => way.ahead = shared,
+                Ok(shared) => transfer.ahead = shared,
                 Err(Empty) => return Ok(Step::Empty),
             }
         }
-        if way.must_copy {
-            let mut bytes = vec![0; way.ahead.min(PIECE)];
+        if transfer.must_copy {
+            let mut bytes = vec![0; transfer.ahead.min(PIECE)];
             let read = from.read(&mut bytes)?;
             bytes.truncate(read);
-            way.ahead -= read;
+            transfer.ahead -= read;
             return Ok(Step::Read(bytes));
         }
-        match splice(&*from, None, to, None, way.ahead, nonblocking()) {
+        match splice(&*from, None, to, None, transfer.ahead, nonblocking()) {
             Ok(0) | Err(Errno::EAGAIN) => Ok(Step::Full),
             Ok(moved) => {
-                way.ahead -= moved;
+                transfer.ahead -= moved;
                 Ok(Step::Moved)
             }
             Err(Errno::EINTR) => Ok(Step::Moved),
             // A file that is appended to, for one.
             Err(Errno::EINVAL) => {
-                way.must_copy = true;
+                transfer.must_copy = true;
                 Ok(Step::Moved)
             }
             Err(error) => Err(error.into()),
@@ -215,12 +215,14 @@ impl Copies {
     /// The command has ended: what is still in its pipes is kept, too.
     pub fn end<'a>(
         &mut self,
-        rests: impl Iterator<Item = (&'a File, &'a mut Way)>,
+        rests: impl Iterator<Item = (&'a File, &'a mut Transfer)>,
         kept: &mut KeptOutput,
     ) {
         let _ = self.finish(kept);
-        for (from, way) in rests {
-            let _ = self.take_rest(from, way).and_then(|()| self.finish(kept));
+        for (from, transfer) in rests {
+            let _ = self
+                .take_rest(from, transfer)
+                .and_then(|()| self.finish(kept));
         }
         self.is_over = true;
     }
@@ -233,10 +235,10 @@ impl Copies {
     }
 
     /// Shares what is in a command's pipe, but for what was shared before. The second pipe must be empty.
-    fn take_rest(&mut self, from: &File, way: &mut Way) -> io::Result<()> {
-        let known = way.ahead;
+    fn take_rest(&mut self, from: &File, transfer: &mut Transfer) -> io::Result<()> {
+        let known = transfer.ahead;
         // Whatever is kept of it, all of it is passed on.
-        way.ahead = known.max(in_pipe(from));
+        transfer.ahead = known.max(in_pipe(from));
         enlarge_to(from, &self.write);
         match tee(from, &self.write, AT_ONCE, nonblocking()) {
             Ok(shared) => self.held = shared,
@@ -315,11 +317,11 @@ mod tests {
         let all: Vec<u8> = (0..900_000_u32).map(|n| (n % 251) as u8).collect();
         File::from(write).write_all(&all).unwrap();
         let (mut copies, mut kept) = (Copies::begin().unwrap(), KeptOutput::new(64 * 1024));
-        let mut way = Way::default();
-        copies.end(std::iter::once((&from, &mut way)), &mut kept);
+        let mut transfer = Transfer::default();
+        copies.end(std::iter::once((&from, &mut transfer)), &mut kept);
         let mut to = tempfile::tempfile().unwrap();
         while !matches!(
-            copies.step(&mut from, &mut way, to.as_fd(), &mut kept),
+            copies.step(&mut from, &mut transfer, to.as_fd(), &mut kept),
             Ok(Step::End)
         ) {}
         let mut passed_on = Vec::new();

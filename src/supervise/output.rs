@@ -14,7 +14,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::fstat;
 use nix::unistd::pipe2;
 
-use super::copies::{Copies, Step, Way, enlarge, in_pipe, look_into};
+use super::copies::{Copies, Step, Transfer, enlarge, in_pipe, look_into};
 use super::inherited::was_closed;
 use crate::base::clock::Moment;
 use crate::base::log::{PATIENCE, write_stderr, write_what_fits};
@@ -295,7 +295,7 @@ struct Stream {
     /// The start of an unfinished line.
     begun: Vec<u8>,
     /// How it is moved on, where it is not read.
-    way: Way,
+    transfer: Transfer,
     /// How many bytes of a command that has ended are not read yet.
     rest: usize,
 }
@@ -306,7 +306,7 @@ impl Stream {
             file: Some(file),
             is_stderr,
             begun: Vec::new(),
-            way: Way::default(),
+            transfer: Transfer::default(),
             rest: 0,
         }
     }
@@ -328,10 +328,10 @@ impl Stream {
                 self.file = None;
                 return true;
             }
-            if !self.way.splices(outlet.is_empty()) && !outlet.has_room() {
+            if !self.transfer.splices(outlet.is_empty()) && !outlet.has_room() {
                 return false;
             }
-            match copies.step(file, &mut self.way, outlet.descriptor(), kept) {
+            match copies.step(file, &mut self.transfer, outlet.descriptor(), kept) {
                 Ok(Step::Moved) => {}
                 Ok(Step::Read(bytes)) => {
                     outlet.lines.extend(bytes);
@@ -371,13 +371,14 @@ impl Stream {
             match file.read(&mut bytes) {
                 Ok(length @ 1..) => {
                     left = left.saturating_sub(length);
+                    let is_rest = (1..=length).contains(&self.rest);
                     self.rest = self.rest.saturating_sub(length);
                     let piece = &bytes[..length];
                     if let Some(kept) = kept {
                         kept.add(piece);
                     }
                     match sink {
-                        Sink::Through(_) if !self.is_stderr => outlet.lines.extend(piece),
+                        Sink::Through(_) if !self.is_stderr => self.add_whole_lines(piece, outlet),
                         Sink::Through(tail) => {
                             let waits = !is_last || !round.is_over();
                             is_read = is_read && write_stderr(piece, waits);
@@ -387,9 +388,15 @@ impl Stream {
                         Sink::File(kept) => kept.add(piece),
                         Sink::Copied(_) | Sink::None => {}
                     }
+                    if is_rest {
+                        self.pass_on_begun(sink, outlet);
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.pass_on_begun(sink, outlet);
+                    return true;
+                }
                 Ok(0) | Err(_) => {
                     self.file = None;
                     self.end_line(sink, outlet);
@@ -397,7 +404,20 @@ impl Stream {
             }
             outlet.flush();
         }
+        if let (Some(file), false) = (&self.file, self.begun.is_empty())
+            && in_pipe(file) == 0
+        {
+            self.pass_on_begun(sink, outlet);
+        }
         self.file.is_none()
+    }
+
+    /// Passes on the start of a line, where lines are passed on as they are, and the command has written no more of it.
+    fn pass_on_begun(&mut self, sink: &Sink, outlet: &mut Outlet) {
+        if let (Sink::Through(_), false) = (sink, self.begun.is_empty()) {
+            outlet.lines.append(&mut self.begun);
+            outlet.flush();
+        }
     }
 
     /// Passes on the last output of a command that has ended, even an unfinished line. What has no room is left in the pipe.
@@ -426,9 +446,25 @@ impl Stream {
     }
 
     fn end_line(&mut self, sink: &Sink, outlet: &mut Outlet) {
-        if let (Sink::Lines(name), false) = (sink, self.begun.is_empty()) {
-            outlet.add(name, &std::mem::take(&mut self.begun));
+        match sink {
+            Sink::Lines(name) if !self.begun.is_empty() => {
+                outlet.add(name, &std::mem::take(&mut self.begun));
+            }
+            sink => self.pass_on_begun(sink, outlet),
         }
+    }
+
+    /// Adds as many whole lines as there are: between two turns others may write. A line that is longer than a pipe takes as a whole may
+    /// be cut, as it would be without dblock.
+    fn add_whole_lines(&mut self, bytes: &[u8], outlet: &mut Outlet) {
+        self.begun.extend_from_slice(bytes);
+        let end = self.begun.iter().rposition(|byte| *byte == b'\n');
+        let whole = match end {
+            Some(end) => end + 1,
+            None if self.begun.len() >= PIECE => self.begun.len(),
+            None => 0,
+        };
+        outlet.lines.extend(self.begun.drain(..whole));
     }
 
     fn add_lines(&mut self, bytes: &[u8], name: &str, outlet: &mut Outlet) {
@@ -511,7 +547,7 @@ impl Output {
             enlarge(&end);
             ends[number] = Some(end);
             streams.push(Stream {
-                way: Way::to(outlet),
+                transfer: Transfer::to(outlet),
                 ..Stream::new(file, is_stderr)
             });
         }
@@ -570,7 +606,8 @@ impl Output {
         }
         if let (Sink::Copied(copies), Some(kept)) = (&mut self.sink, &mut self.kept) {
             let streams = self.streams.iter_mut();
-            let rests = streams.filter_map(|stream| Some((stream.file.as_ref()?, &mut stream.way)));
+            let rests =
+                streams.filter_map(|stream| Some((stream.file.as_ref()?, &mut stream.transfer)));
             copies.end(rests, kept);
             self.pass_on(outlets, round);
         }
@@ -586,7 +623,7 @@ impl Output {
     pub(super) fn has_rest(&self) -> bool {
         let mut streams = self.streams.iter();
         streams.any(|stream| match (&stream.file, &self.sink) {
-            (Some(_), Sink::Copied(_)) => stream.way.has_rest(),
+            (Some(_), Sink::Copied(_)) => stream.transfer.has_rest(),
             (Some(_), _) => stream.rest > 0,
             (None, _) => false,
         })

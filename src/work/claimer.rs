@@ -275,8 +275,8 @@ impl Claimer<'_> {
             self.outcomes.counted = Moment::START;
             match self.carry_out(None) {
                 Ok(over) => {
-                    self.keep_outputs()?;
-                    self.outcomes.ended.clear();
+                    let ended = std::mem::take(&mut self.outcomes.ended);
+                    self.keep_outputs(&ended)?;
                     self.check_queue(over.standing.has_queue)?;
                 }
                 // Deregistering hands its remaining jobs to others at once.

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::process::Stdio;
 use std::time::Duration;
 
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::Signal;
 
 use crate::harness::crontab::end;
@@ -83,6 +84,10 @@ all_servers! {
         assert!(bytes[..4096] == all[..4096] && all.ends_with(&bytes[4096..]));
         assert_eq!(said, format!("dblock: {} bytes left out here\n", all.len() - 64 * 1024));
         assert_eq!(kept(&tables, first["run"].as_str().unwrap()).0, expected);
+        // The most that anybody can ask for passes every limit of a statement.
+        let most = tables.at("run").args(["--name", &name, "--keep-output=480k"]).stdout(Stdio::null());
+        most.sh("head -c 700000 /dev/zero").output().expect_code(0).expect_silence();
+        assert_eq!(kept(&tables, &name).0.len(), 480 * 1024);
         // Where nothing is written, or nothing is to be kept, there is nothing.
         let name = unique("silent");
         keeping(&tables, &name).command(["true"]).output().expect_code(0).expect_silence();
@@ -224,6 +229,54 @@ fn the_output_of_jobs_of_a_queue_is_kept_as_long_as_the_job() {
     });
 }
 
+/// Writes many lines of a hundred bytes, one at a time, into a pipe that has room for all of them.
+const MANY_LINES: &str = r#"
+import fcntl, os, sys, time
+number = sys.stdin.readline().strip()
+fcntl.fcntl(1, 1031, 1 << 20)
+os.chdir(sys.argv[1])
+open("begun-" + number, "w")
+while not os.path.exists("go"):
+    time.sleep(0.02)
+for _ in range(3000):
+    os.write(1, number.encode().rjust(99, b".") + b"\n")
+os.write(1, b"unended-" + number.encode())
+open("written-" + number, "w")
+"#;
+
+#[test]
+fn lines_of_jobs_that_run_at_once_do_not_mix() {
+    let jobs = Jobs::new(Server::shared(Kind::MySql), &[]);
+    jobs.number(2);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let both = |what: &str| {
+        [1, 2]
+            .iter()
+            .all(|n| path.join(format!("{what}-{n}")).exists())
+    };
+    let (mut reader, writer) = pipe();
+    fcntl(&writer, FcntlArg::F_SETPIPE_SZ(1 << 20)).unwrap();
+    let python = ["/usr/bin/python3", "-c", MANY_LINES, path.to_str().unwrap()];
+    let run = jobs.work(&["--drain", "-j", "2"]).stdout(writer);
+    let run = run.command(python).spawn();
+    eventually("both run", SOON, || both("begun"));
+    // Each has more to say than is passed on in a turn.
+    run.signal(Signal::SIGSTOP);
+    std::fs::write(path.join("go"), "").unwrap();
+    eventually("both have written", SOON, || both("written"));
+    run.signal(Signal::SIGCONT);
+    let mut read = String::new();
+    reader.read_to_string(&mut read).unwrap();
+    run.wait().expect_code(0);
+    let whole = |n| {
+        let line = format!("{n:.>99}");
+        read.lines().filter(|one| one.ends_with(&line)).count()
+    };
+    assert_eq!((whole(1), whole(2)), (3000, 3000));
+    assert!(read.contains("unended-1") && read.contains("unended-2"));
+}
+
 /// Everything that a reader gets.
 fn all_of(mut reader: File) -> Vec<u8> {
     let mut all = Vec::new();
@@ -344,7 +397,7 @@ fn a_file_that_is_appended_to_a_closed_stream_and_a_program_that_is_not_there() 
         .sh("true")
         .output()
         .expect_code(64)
-        .expect_one_line("is not a size from 8k to 1M");
+        .expect_one_line("is not a size from 8k to 480k");
     // Without stdout the command has none either.
     let script = format!(
         "exec {} run --name {name} --keep-output -- sh -c 'echo lost; echo $? >&2' >&-",

@@ -49,13 +49,16 @@ impl Scheduler<'_> {
         let why = if self.tables.has_outputs() {
             let statement = Ask::written(output.of_run(self.tables, run));
             match self.ask(|session| session.try_run(&statement))? {
-                Some(Err(code)) => format!("the server refuses it with error {code}"),
-                Some(Ok(())) | None => return Ok(()),
+                Some(Ok(())) => self.outputs.why_dropped(),
+                Some(Err(code)) => Some(format!("the server refuses it with error {code}")),
+                None => Some("the server did not answer".to_owned()),
             }
         } else {
-            self.tables.no_outputs()
+            Some(self.tables.no_outputs())
         };
-        if !std::mem::replace(&mut self.outputs.was_told, true) {
+        if let Some(why) = why
+            && self.outputs.says_why()
+        {
             let line = format!("the output of runs is not kept: {why}");
             self.coordinator.note(Level::Warning, &line);
         }

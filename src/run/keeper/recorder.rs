@@ -76,10 +76,8 @@ impl<'a> Recorder<'a> {
         let tables = &self.journal.tables;
         if !tables.has_outputs() {
             // A keeper that replaces another one may not know yet.
-            tables.check(session).map_err(|fault| fault.to_string())?;
-            if !tables.has_outputs() {
-                return Err(tables.no_outputs());
-            }
+            let checked = tables.check_outputs(session);
+            checked.map_err(|fault| fault.to_string())?;
         }
         let statement = output.of_run(tables, self.run());
         let kept = session.run(&Ask::written(statement));

@@ -174,7 +174,7 @@ pub const SETTINGS: &[Setting] = &[
         takes: Takes::Optional("SIZE"),
         files: Files::No,
         help: "Keep the first 4 kB and the last 60 kB of what the command writes to stdout and stderr, for dblock output, and \
-               record the run. SIZE is how much in all, 8k to 1M. Not with a terminal",
+               record the run. SIZE is how much in all, 8k to 480k. Not with a terminal",
         ..SETTING
     },
     Setting {

@@ -187,8 +187,7 @@ impl Claimer<'_> {
         }
         let begun = Moment::now();
         let over = self.carry_out(want.as_ref())?;
-        self.keep_outputs()?;
-        self.outcomes.ended.clear();
+        let ended = std::mem::take(&mut self.outcomes.ended);
         if let Some(want) = want.filter(|want| want.among.is_none()) {
             let claimed = over.places.iter().copied();
             self.claiming
@@ -199,6 +198,7 @@ impl Claimer<'_> {
             self.pruning.early = self.pruning.early.once_claimed();
         }
         let claimed = self.pass_on(&over)?;
+        self.keep_outputs(&ended)?;
         if self.claiming.is_stuck && !self.outcomes.ended.is_empty() {
             // Return them now, so that others need not wait for a command of this worker.
             self.exchange_in(0, shard)?;
@@ -207,32 +207,37 @@ impl Claimer<'_> {
         Ok(claimed)
     }
 
-    /// Keeps the outputs of jobs whose outcomes were just recorded, if they were to be kept. One that cannot be is lost.
-    pub(super) fn keep_outputs(&mut self) -> Result<(), Stop> {
-        if self.outputs.is_empty() {
-            return Ok(());
-        }
-        let ended = self.outcomes.ended.iter();
-        let jobs = ended.flat_map(|ended| {
+    /// Keeps the outputs of jobs whose outcomes were just recorded, if they were to be kept. After the first that cannot be, the others
+    /// are lost, too: the lease, and the next turn, must not wait for all of them.
+    pub(super) fn keep_outputs(&mut self, ended: &[EndedUnit]) -> Result<(), Stop> {
+        let jobs = ended.iter().flat_map(|ended| {
             let others = ended.others.iter().map(|(job, _)| *job);
             std::iter::once(ended.unit.job).chain(others)
         });
-        let mut why = None;
-        for job in jobs.collect::<Vec<u64>>() {
-            let Some(output) = self.outputs.take(&job) else {
-                continue;
-            };
+        let outputs = jobs.filter_map(|job| Some((job, self.outputs.take(&job)?)));
+        let outputs: Vec<_> = outputs.collect();
+        let mut why = self.outputs.why_dropped();
+        for (job, output) in outputs {
             if !self.tables.has_outputs() {
                 why = Some(self.tables.no_outputs());
-                continue;
+                break;
             }
+            self.keep_lease()?;
             let statement = Ask::written(output.of_job(self.tables, job));
-            if let Some(Err(code)) = self.ask(|session| session.try_run(&statement))? {
-                why = Some(format!("the server refuses it with error {code}"));
+            match self.ask(|session| session.try_run(&statement))? {
+                Some(Ok(())) => {}
+                Some(Err(code)) => {
+                    why = Some(format!("the server refuses it with error {code}"));
+                    break;
+                }
+                None => {
+                    why = Some("the server did not answer".to_owned());
+                    break;
+                }
             }
         }
         if let Some(why) = why
-            && !std::mem::replace(&mut self.outputs.was_told, true)
+            && self.outputs.says_why()
         {
             let line = format!("the output of jobs is not kept: {why}");
             self.coordinator.note(Level::Warning, &line);

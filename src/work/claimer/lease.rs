@@ -45,6 +45,7 @@ impl Claimer<'_> {
     pub(super) fn lose(&mut self) {
         self.worker = None;
         self.outcomes.ended.clear();
+        self.outputs.clear();
         self.coordinator.say(FromClaimer::Lost(
             "its lease was over, and its jobs are others'".to_owned(),
         ));
