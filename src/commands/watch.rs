@@ -37,8 +37,8 @@ const LONGEST_IDLE: Duration = Duration::from_secs(30);
 /// How long a session is kept: a server that has lost its part in a fail-over may keep it for ever.
 const LONGEST_SESSION: Duration = Duration::from_secs(60);
 
-/// How long a process may take to log out.
-const LOGOUT: Duration = Duration::from_millis(100);
+/// How long a process may take to log out: one that is idle, and one that may wait for a server.
+const LOGOUT: [Duration; 2] = [Duration::from_secs(1), Duration::from_millis(100)];
 
 /// How soon after a failure to connect again, at the earliest.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -351,10 +351,12 @@ impl<A: Watched, W: FnMut(&mut Asker<A::Item>) -> Result<(), Fault>> Watch<'_, A
 
     /// Ends the process that asks. It logs out, unless it waits for a server: otherwise the server notes that the client was lost.
     fn end_process(&mut self) {
-        if let Some(Process { pid, link, .. }) = self.process.take() {
-            link.close_for_sending();
-            if reap_within(pid.as_raw(), LOGOUT) == End::Pending {
-                end(pid);
+        if let Some(process) = self.process.take() {
+            process.link.close_for_sending();
+            let [idle, asking] = LOGOUT;
+            let limit = if process.is_idle { idle } else { asking };
+            if reap_within(process.pid.as_raw(), limit) == End::Pending {
+                end(process.pid);
             }
         }
     }

@@ -37,7 +37,9 @@ all_servers! {
             done.expect_code(0);
         };
         does("pause", "");
+        does("pause", "web");
         does("resume", "web");
+        does("resume", "");
         does("trigger", "somebody");
         // It was triggered before.
         does("trigger", "");
@@ -86,17 +88,68 @@ all_servers! {
     }
 }
 
+all_servers! {
+    fn a_record_that_is_refused_keeps_nobody_from_what_is_done(server) {
+        let crontab = Crontab::new(server, "#: job\n0 0 1 1 * true");
+        crate::harness::crontab::end(crontab.start(&[]));
+        let (tables, name) = (&crontab.tables, crontab.name("job"));
+        let account = server.account();
+        // As before an upgrade that brought the table.
+        let others = format!(
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = '{}' AND table_name <> 'dblock_audit'",
+            tables.database
+        );
+        for table in tables.rows::<String>(&others) {
+            server.grant("SELECT, INSERT, UPDATE, DELETE", &tables.database, &table, &account);
+        }
+        let line = "dblock audit will not show this, as it cannot be recorded: ";
+        for command in ["pause", "resume", "trigger"] {
+            let done = tables.at("cron").args([command, &name]).user(&account).output();
+            done.expect_code(0);
+            assert!(done.stderr.contains(line), "{done:#?}");
+        }
+        let jobs = tables.rows::<u64>("SELECT COUNT(*) FROM dblock_cron_jobs WHERE paused_at IS NULL AND triggered_at IS NOT NULL");
+        assert_eq!(jobs, [1]);
+        let lock = unique("refused");
+        let run = tables.at("run").user(&account).args(["--name", &lock]);
+        let mut run = run.sh("echo runs; exec sleep 60").spawn();
+        run.wait_line("runs", SOON);
+        tables.at("kill").arg(&lock).user(&account).output().expect_code(0).expect_one_line(line);
+        run.wait_within(SOON).expect_code(74);
+        assert!(deeds(tables).is_empty());
+    }
+}
+
+#[test]
+fn a_record_that_hangs_makes_no_failure_of_what_is_done() {
+    let server = Server::shared(Kind::MariaDb);
+    let jobs = Jobs::new(server, &[]);
+    jobs.tables.sql("INSERT INTO dblock_audit (at, action, object) VALUES (UTC_TIMESTAMP(6) - INTERVAL 999 DAY, 'kill', 'old')");
+    // It is to be deleted next, and cannot be.
+    let _locked = jobs.tables.lock("dblock_audit WHERE id = 1");
+    let paused = jobs.queue("pause", &[]).env("DBLOCK_CONNECT_TIMEOUT", "1s");
+    paused.output().expect_code(0).expect_silence();
+    assert_eq!(deeds(&jobs.tables).len(), 2);
+}
+
 #[test]
 fn what_somebody_does_to_a_queue_and_its_jobs_is_recorded() {
     let server = Server::shared(Kind::MariaDb);
     let jobs = Jobs::new(server, &["--max-attempts", "1"]);
     let ids = jobs.put(&["a", "b", "c"]);
-    jobs.does("pause", &[]);
-    jobs.does("resume", &[]);
+    // Twice, and done once.
+    for command in ["pause", "pause", "resume", "resume"] {
+        jobs.does(command, &[]);
+    }
     jobs.does("cancel", &[&ids[2].to_string()]);
     jobs.work(&["--drain"]).command(["false"]).output();
     eventually("they are dead", SOON, || jobs.states()[3] == 2);
     jobs.does("retry", &[&ids[0].to_string()]);
+    // More than are moved at once.
+    jobs.tables.sql(
+        "INSERT INTO dblock_dead (queue, shard, priority, job, due_at, died_at) \
+         SELECT id, 0, 0, 100000 + seq, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) FROM dblock_queues JOIN seq_1_to_400",
+    );
     jobs.does("retry", &["--dead"]);
     jobs.does("retry", &["--dead"]);
     let deed = |action: &str, detail: Value| [json!(action), json!("q"), detail, me(), json!(null)];
@@ -105,7 +158,7 @@ fn what_somebody_does_to_a_queue_and_its_jobs_is_recorded() {
         deed("queue resume", json!(null)),
         deed("queue cancel", json!(format!("job {}", ids[2]))),
         deed("queue retry", json!(format!("job {}", ids[0]))),
-        deed("queue retry", json!("1 dead job")),
+        deed("queue retry", json!("401 dead jobs")),
     ];
     assert_eq!(deeds(&jobs.tables), expected);
 }

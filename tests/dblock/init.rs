@@ -161,7 +161,10 @@ both_servers! {
             }
             let run = tables.init().output();
             run.expect_code(0).expect_silence();
-            assert!(run.stdout.ends_with(&format!("; new: {missing}\n")), "{damage}: {}", run.stdout);
+            let (line, grant) = run.stdout.split_once('\n').unwrap();
+            assert!(line.ends_with(&format!("; new: {missing}")), "{damage}: {line}");
+            let grants = grant.starts_with("for each other account that uses them: GRANT ");
+            assert_eq!(grants, missing.contains("table "), "{damage}: {grant}");
             assert_eq!(shape(&tables), made, "{damage}");
             is_current(&tables);
         }
@@ -206,7 +209,9 @@ both_servers! {
         older.query_drop("COMMIT").unwrap();
         let run = run.wait();
         run.expect_code(0).expect_silence();
-        assert!(run.stdout.ends_with(&format!("; new: {missing}\n")), "{}", run.stdout);
+        let (line, grant) = run.stdout.split_once('\n').unwrap();
+        assert!(line.ends_with(&format!("; new: {missing}")), "{line}");
+        assert!(grant.starts_with("for each other account that uses them: GRANT "), "{grant}");
         assert_eq!(shape(&tables), made);
         assert_eq!(meta(&tables), (6, 1, 2_592_000, 9));
         let kept: Option<u64> = tables.admin().query_first("SELECT fence FROM dblock_locks WHERE name = 'kept'").unwrap();

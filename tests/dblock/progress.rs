@@ -18,7 +18,7 @@ fn shell(server: &Server) -> (Jobs<'_>, Shell) {
 fn assert_is_cleared(seen: &str) {
     let (before, after) = seen.rsplit_once("\x1b[K").expect("it was drawn");
     assert!(
-        before.ends_with("\x1b[K") && !after.contains(" done"),
+        before.ends_with("\x1b8") && !after.contains(" done"),
         "{seen:?}"
     );
 }
@@ -35,7 +35,7 @@ fn a_worker_that_drains_a_queue_says_how_far_it_is() {
         " done, 0 failed, ",
         " left, ",
         " jobs a second, ",
-        "s to go\x1b[K",
+        "s to go\x1b8",
     ];
     eventually("it is drawn", SOON, || {
         let seen = shell.all();
@@ -45,7 +45,7 @@ fn a_worker_that_drains_a_queue_says_how_far_it_is() {
     shell.expect_code(0);
     let seen = shell.all().to_owned();
     // What is cleared, and then overwritten by a line of its own.
-    assert!(seen.contains("\x1b[K\x1b[Koops\n"), "{seen:?}");
+    assert!(seen.contains("\x1b8\x1b[Koops\n"), "{seen:?}");
     assert_is_cleared(&seen);
     for quiet in ["-q", "2>&1 | cat"] {
         let start = shell.all().len();
@@ -64,12 +64,50 @@ fn a_worker_that_drains_a_queue_says_how_far_it_is() {
 }
 
 #[test]
+fn what_jobs_write_to_the_terminal_begins_at_its_left_end_and_no_line_is_wider() {
+    let server = Server::shared(Kind::MariaDb);
+    let (jobs, mut shell) = shell(server);
+    jobs.number(8);
+    shell.enter(
+        "stty cols 30; echo; dblock queue work q --drain -- sh -c 'read job; sleep 0.4; echo hello'",
+    );
+    shell.expect_code(0);
+    let seen = shell.all();
+    assert!(
+        seen.contains("\x1b8hello\n"),
+        "it is drawn before one of them: {seen:?}"
+    );
+    for line in seen.lines() {
+        // What is drawn between these, somewhere else, does not move the cursor.
+        let mut parts = line.split('\x1b');
+        let mut written = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            if let Some(text) = part.strip_prefix('8') {
+                written += text;
+            } else if let Some((column, text)) =
+                part.strip_prefix('[').and_then(|part| part.split_once('G'))
+            {
+                let column: usize = column.parse().unwrap();
+                assert!(
+                    column > 0 && column + text.chars().count() == 30,
+                    "{line:?}"
+                );
+            } else if let Some(text) = part.strip_prefix("[K") {
+                written += text;
+            }
+        }
+        assert!(!written.contains("hello") || written == "hello", "{line:?}");
+    }
+    assert!(seen.contains("…\x1b8"), "{seen:?}");
+}
+
+#[test]
 fn what_puts_records_says_how_many() {
     let server = Server::shared(Kind::MariaDb);
     let (_jobs, mut shell) = shell(server);
     shell.enter("(seq 5; sleep 1.5; seq 5; sleep 0.2) | dblock queue put q --lines >/dev/null");
     eventually("it is drawn", SOON, || {
-        shell.all().contains(" jobs put\x1b[K")
+        shell.all().contains(" jobs put\x1b8")
     });
     shell.expect_code(0);
     assert_is_cleared(shell.all());

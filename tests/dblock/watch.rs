@@ -2,9 +2,9 @@
 
 use nix::sys::signal::Signal;
 
-use crate::harness::pty::{INTERRUPT, SUSPEND, Shell};
+use crate::harness::pty::{INTERRUPT, STOP, SUSPEND, Shell};
 use crate::harness::{
-    Dblock, Kind, Proxy, SOON, Server, Tables, children_of, eventually, is_stopped, send,
+    Dblock, Kind, Packet, Proxy, SOON, Server, Tables, children_of, eventually, is_stopped, send,
 };
 
 /// What a terminal of so many rows shows.
@@ -189,6 +189,29 @@ fn the_terminal_is_as_before_after_each_signal() {
 }
 
 #[test]
+fn a_terminal_that_is_stopped_or_was_another_ones_is_given_back_as_it_was() {
+    let server = Server::shared(Kind::MariaDb);
+    let mut shell = shell(server);
+    shell.enter("dblock status \"$name\" --watch &");
+    eventually("it waits for the terminal", SOON, || {
+        let started = children_of(shell.pid());
+        started.first().is_some_and(|&dblock| is_stopped(dblock))
+    });
+    shell.enter("stty ixany; echo changed");
+    shell.wait_for("changed");
+    let before = modes(&mut shell);
+    shell.enter("fg");
+    see(&mut shell, "free");
+    shell.enter("q");
+    expect_end(&mut shell, &before, 0);
+    shell.enter("stty -ixany; dblock status \"$name\" --watch");
+    see(&mut shell, "free");
+    shell.enter(STOP);
+    shell.enter("q");
+    expect_code(&mut shell, 0);
+}
+
+#[test]
 fn what_does_not_fit_is_said_and_another_size_is_noticed() {
     let server = Server::shared(Kind::MariaDb);
     let tables = Tables::new(server);
@@ -254,6 +277,9 @@ fn each_of_the_tables_can_be_watched_in_one_session() {
         shell.enter("q");
         expect_code(&mut shell, 0);
     }
+    eventually("it has logged out", SOON, || {
+        proxy.packets().iter().any(Packet::is_quit)
+    });
 }
 
 #[test]

@@ -96,7 +96,10 @@ impl Screen {
     /// # Errors
     /// As [`Screen::enter`].
     pub fn retake(&mut self) -> Result<(), Failure> {
-        self.take(&[HIDE])
+        // Perhaps it was stopped before it could write the first of these.
+        let is_to_be_entered = self.unwritten.starts_with(ENTER.as_bytes());
+        let begin = if is_to_be_entered { ENTER } else { "" };
+        self.take(&[begin, HIDE])
     }
 
     fn take(&mut self, sequences: &[&str]) -> Result<(), Failure> {

@@ -22,6 +22,8 @@ use super::{PASSWORD, SOON, Server, in_time, missing, stat_field, unique, within
 pub const INTERRUPT: &str = "\x03";
 /// Ctrl-\.
 pub const QUIT: &str = "\x1c";
+/// Ctrl-S.
+pub const STOP: &str = "\x13";
 /// Ctrl-Z.
 pub const SUSPEND: &str = "\x1a";
 
