@@ -172,10 +172,10 @@ pub fn cancel(
                 ),
             ))?;
         }
-        record("queue cancel", queue, of_job(id), tables, session)?;
         if entry.state == JobState::Running {
             session.run(&command("queue cancel", format!("UPDATE {jobs} SET canceled_at = COALESCE(canceled_at, UTC_TIMESTAMP(6)) WHERE id = {id}"
             )))?;
+            record("queue cancel", queue, of_job(id), tables, session)?;
             return Ok(Changed::Canceled);
         }
         let narrow = tables.of(entry.state.table());
@@ -194,6 +194,7 @@ pub fn cancel(
             "queue cancel",
             format!("DELETE FROM {jobs} WHERE id = {id}"),
         ))?;
+        record("queue cancel", queue, of_job(id), tables, session)?;
         Ok(Changed::Deleted(entry.state))
     })
 }

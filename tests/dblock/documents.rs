@@ -1205,6 +1205,7 @@ fn every_line_that_is_explained_is_one_that_dblock_can_say() {
         "commands/check/examiner.rs",
         "commands/check/words.rs",
         "commands/check.rs",
+        "history/audit.rs",
         "history/output.rs",
         "queue/worker.rs",
     ] {
