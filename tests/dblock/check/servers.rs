@@ -115,7 +115,7 @@ both_servers! {
         let found = json(&with_database(&server.url(), &database), 0);
         assert_eq!(found["verdict"], "ok", "{found:#}");
         assert_eq!(excluding(&found), [("single", true, true, "ok")], "{found:#}");
-        assert_eq!(finding(&found, "tables")["tables_version"], 5);
+        assert_eq!(finding(&found, "tables")["tables_version"], 6);
         let seconds = finding(&found, "durable_lock")["seconds"].as_f64().expect("a number");
         assert!(0.0 < seconds && seconds < 10.0, "{found:#}");
         expect_nothing_left(server, &database);
