@@ -113,7 +113,7 @@ all_servers! {
             "attempt": 2, "host": "web1", "pid": 4711, "user": "app", "program": "report", "connection": 812,
             "requested": "2026-11-22T08:30:01.001Z", "acquired": "2026-11-22T08:30:01.501Z", "started": "2026-11-22T08:30:02.000Z",
             "ended": "2026-11-22T08:32:02.500Z", "waited_seconds": 0.5, "ran_seconds": 120.5, "outcome": "ran", "exit_code": 143,
-            "signal": "SIGTERM", "message": "a line",
+            "signal": "SIGTERM", "message": "a line", "has_output": false,
         });
         assert_eq!(runs(&tables, &[]), [expected]);
         assert_eq!(table(&tables, &[]), ["it's \u{1f600} 2026-11-22 08:30:02 2m SIGTERM web1 4711 report key3 41 2026-11-22 08:30:00 a line"]);
