@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 
 use crate::harness::jobs::{claimer_of, commands_of, lines};
 use crate::harness::{
-    Dblock, Frozen, Jobs, Kind, Pair, Proxy, Records, Running, SOON, Server, allow_files,
+    Dblock, Frozen, Jobs, Kind, Pair, Proxy, Records, Running, SOON, Server, Setup, allow_files,
     both_servers, eventually, eventually_gone, quoted, runs, send, slack, stat_field, unique,
     within,
 };
@@ -73,18 +73,24 @@ fn end(worker: Running) {
     worker.wait().expect_code(0);
 }
 
-/// An option of a server that writes nothing early: one with nothing to do writes what it need not write yet.
-fn lazy(kind: Kind) -> &'static str {
-    match kind {
+/// A server that can lose what it has confirmed: with nothing to do it would write what it need not write yet.
+fn lazy(kind: Kind) -> Server {
+    let option = match kind {
         Kind::MariaDb => "--innodb-max-dirty-pages-pct-lwm=50",
         Kind::Postgres => unreachable!("a test of MySQL"),
         Kind::MySql => "--innodb-idle-flush-pct=0",
-    }
+    };
+    let setup = Setup {
+        options: vec![option.to_owned()],
+        is_on_disk: true,
+        ..Setup::default()
+    };
+    Server::private_as(kind, setup)
 }
 
 /// A worker claims a job, and its server forgets that. `false`: the server has not forgotten it, and nothing was tried.
 fn is_ended_where_the_server_loses_its_claim(kind: Kind) -> bool {
-    let server = Server::private_with(kind, &[lazy(kind)]);
+    let server = lazy(kind);
     let set = |what: &str, value: u32| {
         let set = format!("SET GLOBAL innodb_flush_log_at_{what} = {value}");
         let done = server.admin().query_drop(set);
@@ -533,7 +539,7 @@ both_servers! {
     }
 
     fn a_worker_goes_on_when_its_server_has_lost_what_it_confirmed(shared) {
-        let server = Server::private_with(shared.kind, &[lazy(shared.kind)]);
+        let server = lazy(shared.kind);
         let set = |what: &str, value: u32| {
             let set = format!("SET GLOBAL innodb_flush_log_at_{what} = {value}");
             server.admin().query_drop(set).unwrap();

@@ -71,6 +71,8 @@ pub struct Setup {
     pub first: Vec<String>,
     /// By how many seconds its clock is ahead.
     pub clock: i32,
+    /// Whether its folder is on the disk. Where it is in memory, MariaDB maps its log, and loses nothing of it when it is killed.
+    pub is_on_disk: bool,
     /// PostgreSQL: files that it reads a copy of, as `SETTING=PATH`.
     pub files: Vec<String>,
     /// PostgreSQL: the port of the primary that it is a standby of.
@@ -253,6 +255,9 @@ impl Server {
             Some((namespace, address)) => (namespace.command(program), *address),
         };
         script.arg(which);
+        if setup.is_on_disk {
+            script.env("TMPDIR", std::env::temp_dir());
+        }
         if setup.clock != 0 {
             script.args(["--clock", &setup.clock.to_string()]);
         }
