@@ -461,17 +461,22 @@ fn delete_lost(
 
 fn ask_lost(tables: &Tables, which: &str, window: usize) -> Ask<'static, Vec<String>> {
     let (outputs, runs) = (tables.of(&OUTPUTS), tables.runs());
-    let has_no_run = format!("NOT EXISTS (SELECT 1 FROM {runs} r WHERE r.run = o.run)");
+    let some = |columns: &str, hint: &str| {
+        format!(
+            "(SELECT {columns} FROM {outputs} {hint} WHERE {which} ORDER BY run LIMIT {window}) o"
+        )
+    };
     let sql = match tables.kind() {
+        // Each is looked up: for NOT EXISTS MariaDB may read a whole index. The output of a job has no run, and that of a run no job.
         Kind::MySql => format!(
-            "SELECT o.run FROM (SELECT run, job FROM {outputs} {BY_KEY} WHERE {which} ORDER BY run LIMIT {window}) o \
-             WHERE o.job IS NULL AND {has_no_run} OR o.job IS NOT NULL AND NOT EXISTS (SELECT 1 FROM {} j WHERE j.id = o.job) \
-             ORDER BY o.run",
+            "SELECT o.run FROM {} LEFT JOIN {runs} r {BY_KEY} ON r.run = o.run LEFT JOIN {} j {BY_KEY} ON j.id = o.job \
+             WHERE r.run IS NULL AND j.id IS NULL ORDER BY o.run",
+            some("run, job", BY_KEY),
             tables.of(&JOBS)
         ),
         Kind::Postgres => format!(
-            "SELECT o.run FROM (SELECT run FROM {outputs} WHERE {which} ORDER BY run LIMIT {window}) o \
-             WHERE {has_no_run} ORDER BY o.run"
+            "SELECT o.run FROM {} WHERE NOT EXISTS (SELECT 1 FROM {runs} r WHERE r.run = o.run) ORDER BY o.run",
+            some("run", "")
         ),
     };
     ask_values("lost outputs", sql)
