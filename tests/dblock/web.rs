@@ -1,7 +1,6 @@
 //! `dblock web`: it is dblock-web that serves, with what the real commands say. The rest is in the tests of crates/web.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -106,15 +105,24 @@ both_servers! {
 
 /// A program that prints its arguments, a line each.
 fn prints(path: &Path) {
-    fs::write(path, "#!/bin/sh\nprintf '%s\\n' \"$@\"\n").unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    let text = path.with_extension("text");
+    fs::write(&text, "#!/bin/sh\nprintf '%s\\n' \"$@\"\n").unwrap();
+    install(&text, path);
+}
+
+/// Copies a program. Another process does it: what this one has open for writing, a program that another test starts may have, too, and
+/// then it cannot be run.
+fn install(from: &Path, to: &Path) {
+    let mut install = Command::new("install");
+    let status = install.args(["-m", "755"]).args([from, to]).status();
+    assert!(status.unwrap().success());
 }
 
 #[test]
 fn the_arguments_are_handed_on_as_they_were_typed_to_the_one_beside_or_in_path() {
     let folder = tempfile::tempdir().unwrap();
     let own = folder.path().join("dblock");
-    fs::copy(env!("CARGO_BIN_EXE_dblock"), &own).unwrap();
+    install(Path::new(env!("CARGO_BIN_EXE_dblock")), &own);
     let in_path = folder.path().join("path");
     fs::create_dir(&in_path).unwrap();
     let web = |args: &[&str]| {
