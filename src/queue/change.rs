@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::entries::{Entry, Job, MOST_ENTRIES, ask_entries, ask_job};
 use super::jobs::JobState;
-use super::manage::wake_one;
 use super::narrow::{CARRIED, insert_into};
 use super::queues::Queue;
+use super::wake::wake_one;
 use crate::base::text::counted;
 use crate::db::sql::moment;
 use crate::db::{Fault, Session, ask_time, ask_value, command, text_literal};

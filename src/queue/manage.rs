@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::change::transact;
 use super::queues::{Properties, find_queue};
-use super::wake::wake;
+use super::wake::wake_one;
 use crate::base::text::shown;
-use crate::db::{Ask, Fault, Session, command, text_literal};
+use crate::db::{Fault, Session, command, text_literal};
 use crate::history::Deed;
 use crate::schema::{QUEUES, Tables};
 
@@ -136,15 +136,4 @@ pub fn pause(
         wake_one(name, tables, session)?;
     }
     Ok(true)
-}
-
-/// Wakes an idle worker, if there is one.
-///
-/// # Errors
-/// The session must be dropped.
-pub(super) fn wake_one(name: &str, tables: &Tables, session: &mut Session) -> Result<(), Fault> {
-    let woken = session.try_run(&Ask::written(wake(tables.name(), name)))?;
-    // The server refuses this if nobody is idle, or if the account may not wake the worker.
-    let _ = woken;
-    Ok(())
 }

@@ -3,8 +3,9 @@
 use sha2::{Digest, Sha256};
 
 use crate::base::text::cut_to_bytes;
-use crate::db::text_literal;
+use crate::db::{Ask, Fault, Session, text_literal};
 use crate::lock::Name;
+use crate::schema::Tables;
 
 /// Follows the queue's name in the lock's name, before the digits for the database.
 const SUFFIX: &str = "#idle~";
@@ -47,6 +48,17 @@ fn digits(text: &str, number: usize) -> String {
 pub fn wake(tables_database: &str, queue: &str) -> String {
     let lock = text_literal(&wake_lock(tables_database, queue));
     format!("/* dblock queue wake */ KILL QUERY IS_USED_LOCK({lock})")
+}
+
+/// Wakes an idle worker, if there is one.
+///
+/// # Errors
+/// The session must be dropped.
+pub(super) fn wake_one(name: &str, tables: &Tables, session: &mut Session) -> Result<(), Fault> {
+    let woken = session.try_run(&Ask::written(wake(tables.name(), name)))?;
+    // The server refuses this if nobody is idle, or if the account may not wake the worker.
+    let _ = woken;
+    Ok(())
 }
 
 #[cfg(test)]

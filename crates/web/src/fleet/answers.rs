@@ -7,8 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 use tokio::time::Instant;
 
-use super::ask::{Dblock, Ended, Words};
-use super::poller::LIMIT;
+use super::ask::{Dblock, Ended, LIMIT, Words};
 
 /// How many different answers are kept.
 const MOST: usize = 32;

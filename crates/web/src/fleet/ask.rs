@@ -17,6 +17,9 @@ use tokio::time::timeout;
 use crate::base::exit::{Failure, Reason};
 use crate::base::text::in_words;
 
+/// The longest that a dblock may take to answer. It gives up by itself earlier, unless it is told to connect for longer.
+pub const LIMIT: Duration = Duration::from_secs(15);
+
 /// The longest answer that is read: some ten thousand runs.
 const LARGEST: u64 = 8 * 1024 * 1024;
 

@@ -9,14 +9,11 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::answers::Answers;
-use super::ask::{Dblock, Ended, Words};
+use super::ask::{Dblock, Ended, LIMIT, Words};
 use super::data::History;
 use super::pace::{Pace, Topic};
 use super::runs::{self, Runs};
 use super::seen::{Part, Seen};
-
-/// The longest that a dblock may take to answer. It gives up by itself earlier, unless it is told to connect for longer.
-pub const LIMIT: Duration = Duration::from_secs(15);
 
 /// For how many refreshes the fleet is asked for after somebody has looked.
 const REFRESHES_AFTER_A_LOOK: u32 = 3;
