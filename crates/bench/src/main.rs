@@ -20,6 +20,7 @@ mod restart;
 mod setup;
 mod start;
 mod table;
+mod web;
 mod wire;
 
 use std::env;
@@ -34,7 +35,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 type Measure = fn(&Setup, &mut Table) -> Result<()>;
 
 /// The parts, by the names that script/bench knows.
-const PARTS: [(&str, Measure); 10] = [
+const PARTS: [(&str, Measure); 11] = [
     ("start", start::measure),
     ("wire", wire::measure),
     ("instructions", instructions::measure),
@@ -46,6 +47,7 @@ const PARTS: [(&str, Measure); 10] = [
     ("postgres", postgres::measure),
     ("queue", queue::measure),
     ("cron", cron::measure),
+    ("web", web::measure),
 ];
 
 fn main() -> Result<()> {

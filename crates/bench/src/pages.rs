@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::hand_over::{FLOCKS, GROWTH};
 use super::table::{Row, Table, figure};
-use super::{cron, hand_over, postgres, private, queue, start};
+use super::{cron, hand_over, postgres, private, queue, start, web};
 
 const SERVERS: [&str; 2] = ["MariaDB", "MySQL"];
 
@@ -48,6 +48,7 @@ pub fn table(table: &Table) -> String {
             postgres::PART,
             queue::PART,
             cron::PART,
+            web::PART,
         ]
         .contains(&row.part)
             && !row.what.contains("`flock")
@@ -60,6 +61,8 @@ pub fn table(table: &Table) -> String {
     others(table, what, |row| row.part == queue::PART, &mut text);
     let what = "the daemons of a crontab, on such servers";
     others(table, what, |row| row.part == cron::PART, &mut text);
+    let what = "the page of a large fleet, on such servers";
+    others(table, what, |row| row.part == web::PART, &mut text);
     text
 }
 

@@ -31,6 +31,18 @@ const OF_MYSQL: [&str; 4] = [
     "--sync-binlog=1",
 ];
 
+/// Where there are millions of rows, they are to be in memory, and their changes not to wait for the log to be emptied. It takes some seconds
+/// to make such logs.
+const MANY: usize = 10_000;
+const MANY_ON_MARIADB: [&str; 2] = [
+    "--innodb-log-file-size=1G",
+    "--innodb-buffer-pool-size=1500M",
+];
+const MANY_ON_MYSQL: [&str; 2] = [
+    "--innodb-redo-log-capacity=1G",
+    "--innodb-buffer-pool-size=1500M",
+];
+
 /// Sessions besides those of the holders.
 const BESIDES: usize = 1200;
 
@@ -54,14 +66,25 @@ impl Private {
         Self::mysql_with(setup, &[])
     }
 
+    /// Both, for so many rows.
+    pub fn with_room_for(rows: usize, setup: &Setup) -> Result<[Self; 2]> {
+        if rows < MANY {
+            return Ok([Self::mariadb(setup)?, Self::mysql(setup)?]);
+        }
+        Ok([
+            Self::mariadb_with(setup, &MANY_ON_MARIADB)?,
+            Self::mysql_with(setup, &MANY_ON_MYSQL)?,
+        ])
+    }
+
     /// With these options besides.
-    pub fn mariadb_with(setup: &Setup, options: &[&str]) -> Result<Self> {
+    fn mariadb_with(setup: &Setup, options: &[&str]) -> Result<Self> {
         let options = [&OF_MARIADB, options].concat();
         Self::start_new("MariaDB", "mariadb", &options, setup)
     }
 
     /// With these options besides.
-    pub fn mysql_with(setup: &Setup, options: &[&str]) -> Result<Self> {
+    fn mysql_with(setup: &Setup, options: &[&str]) -> Result<Self> {
         let options = [&OF_MYSQL, options].concat();
         Self::start_new("MySQL", "mysql", &options, setup)
     }
@@ -105,11 +128,7 @@ impl Private {
         if !done.success() {
             return Err(format!("dblock init: {done}").into());
         }
-        let options = OptsBuilder::new()
-            .socket(Some(&self.server.socket))
-            .user(Some("admin"))
-            .pass(Some("admin-secret"));
-        let mut admin = Conn::new(options)?;
+        let mut admin = self.admin()?;
         for statement in [
             "GRANT SELECT, INSERT, UPDATE, DELETE ON dblock.* TO 'dblock'@'%'",
             "CREATE TABLE dblock.bench (id INT PRIMARY KEY, number BIGINT) ENGINE=InnoDB",
@@ -118,6 +137,15 @@ impl Private {
             admin.query_drop(statement)?;
         }
         Ok(())
+    }
+
+    /// A session that may do anything.
+    pub fn admin(&self) -> Result<Conn> {
+        let options = OptsBuilder::new()
+            .socket(Some(&self.server.socket))
+            .user(Some("admin"))
+            .pass(Some("admin-secret"));
+        Ok(Conn::new(options)?)
     }
 
     /// Kills the server.

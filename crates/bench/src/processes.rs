@@ -277,3 +277,14 @@ impl Memory {
         Ok(memory)
     }
 }
+
+/// The most resident memory that a process ever had, in bytes.
+pub fn peak_memory(pid: u32) -> Result<f64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes: f64 = line
+        .and_then(|line| line.split_whitespace().next())
+        .ok_or("a strange status")?
+        .parse()?;
+    Ok(kilobytes * 1024.0)
+}

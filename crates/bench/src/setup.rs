@@ -52,8 +52,10 @@ pub struct Sizes {
     pub postgres: OfPostgres,
     /// What the queue is measured with.
     pub queue: OfQueue,
-    /// And the crontab.
+    /// The crontab.
     pub cron: OfCron,
+    /// And the page.
+    pub web: OfWeb,
 }
 
 /// How much is measured on PostgreSQL.
@@ -190,6 +192,46 @@ impl OfCron {
     };
 }
 
+/// How large the fleet of the page is, and how much of it is measured.
+#[derive(Debug, Clone, Copy)]
+pub struct OfWeb {
+    /// Daemons, the jobs of their crontab, runs in the history, and jobs of a queue that are due.
+    pub daemons: usize,
+    pub jobs: usize,
+    pub runs: usize,
+    pub due: usize,
+    /// Those who look together, and seconds in which statements are counted.
+    pub viewers: usize,
+    pub counted: u64,
+    /// Rounds in which workers work beside the page, and how long each lasts.
+    pub rounds: usize,
+    pub work: Duration,
+}
+
+impl OfWeb {
+    const FULL: Self = Self {
+        daemons: 20,
+        jobs: 500,
+        runs: 1_000_000,
+        due: 1_000_000,
+        viewers: 20,
+        counted: 120,
+        rounds: 5,
+        work: Duration::from_secs(10),
+    };
+
+    const SMOKE: Self = Self {
+        daemons: 2,
+        jobs: 8,
+        runs: 800,
+        due: 1000,
+        viewers: 5,
+        counted: 2,
+        rounds: 1,
+        work: Duration::from_secs(1),
+    };
+}
+
 impl Sizes {
     /// What the tables of docs/speed.md are made of.
     pub const FULL: Self = Self {
@@ -207,6 +249,7 @@ impl Sizes {
         postgres: OfPostgres::FULL,
         queue: OfQueue::FULL,
         cron: OfCron::FULL,
+        web: OfWeb::FULL,
     };
 
     /// Whether everything works. Its figures mean nothing.
@@ -225,6 +268,7 @@ impl Sizes {
         postgres: OfPostgres::SMOKE,
         queue: OfQueue::SMOKE,
         cron: OfCron::SMOKE,
+        web: OfWeb::SMOKE,
     };
 }
 

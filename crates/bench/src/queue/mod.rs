@@ -11,7 +11,7 @@ mod peers;
 mod repeating;
 mod snapshot;
 mod throughput;
-mod work;
+pub mod work;
 
 use super::Result;
 use super::private::Private;
@@ -20,26 +20,8 @@ use super::table::Table;
 
 pub const PART: &str = "queue";
 
-/// Millions of rows are to be in memory, and their changes not to wait for the log to be emptied.
-const OF_MARIADB: [&str; 2] = [
-    "--innodb-log-file-size=1G",
-    "--innodb-buffer-pool-size=1500M",
-];
-const OF_MYSQL: [&str; 2] = [
-    "--innodb-redo-log-capacity=1G",
-    "--innodb-buffer-pool-size=1500M",
-];
-
 pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
-    // It takes some seconds to make such logs.
-    let servers = if setup.sizes.queue.jobs < 10_000 {
-        [Private::mariadb(setup)?, Private::mysql(setup)?]
-    } else {
-        [
-            Private::mariadb_with(setup, &OF_MARIADB)?,
-            Private::mysql_with(setup, &OF_MYSQL)?,
-        ]
-    };
+    let servers = Private::with_room_for(setup.sizes.queue.jobs, setup)?;
     let all = servers.each_ref().map(|private| private.server.clone());
     // What is quick first, before the tables are large.
     idle::measure(setup, &all, table)?;
