@@ -55,6 +55,16 @@ const EMPTY: [(&str, &str); 4] = [
 /// A folder with a dblock that answers that there is nothing.
 pub struct Fleet(TempDir);
 
+/// What starts the tests may have them ignore SIGHUP, as nohup does, and everything that they start with them.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static HEED_HANGUP: extern "C" fn() = heed_hangup;
+
+extern "C" fn heed_hangup() {
+    // SAFETY: sets the default disposition, before `main` and its threads.
+    unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
+}
+
 impl Fleet {
     /// A new one.
     pub fn new() -> Self {
@@ -213,6 +223,7 @@ impl Web {
     /// Its end by this signal: the exit code, and what it said on stderr.
     pub fn end(mut self, signal: Signal) -> (Option<i32>, String) {
         self.signal(signal);
+        until("its end", || self.child.try_wait().unwrap().is_some());
         let mut said = String::new();
         self.child
             .stderr
@@ -397,7 +408,7 @@ impl Response {
 
 /// Waits until something is so.
 #[track_caller]
-pub fn until(what: &str, is_so: impl Fn() -> bool) {
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
         assert!(start.elapsed() < PATIENCE, "never: {what}");
