@@ -33,7 +33,7 @@ both_servers! {
         end(host);
     }
 
-    fn no_attempt_counts_whose_host_was_stopped_however_its_command_was_ended(server) {
+    fn no_attempt_counts_whose_host_was_stopped_however_its_command_was_ended(server on mariadb) {
         let command = "trap '' TERM; echo $DBLOCK_ATTEMPT >>{}; test $DBLOCK_ATTEMPT = 3 || sleep 60";
         let crontab = Crontab::new(server, &job("--kill-after 1s --retries 0", command));
         let mut host = crontab.start(&["--grace", "1s"]);
@@ -50,7 +50,7 @@ both_servers! {
         end(host);
     }
 
-    fn a_tick_that_was_taken_when_its_host_was_asked_to_end_is_another_s_at_once(server) {
+    fn a_tick_that_was_taken_when_its_host_was_asked_to_end_is_another_s_at_once(server on mysql) {
         // The host may have been stopped on its way to what its scheduler says, and then starts the tick before it sees the signal.
         assert!((0..3).any(|_| is_another_s_at_once(server)), "its host starts the tick each time");
     }
@@ -67,7 +67,7 @@ both_servers! {
         end(host);
     }
 
-    fn a_retry_of_a_job_whose_ticks_wait_waits_for_whoever_holds_the_lock(server) {
+    fn a_retry_of_a_job_whose_ticks_wait_waits_for_whoever_holds_the_lock(server on mariadb) {
         let options = "--overlap wait --retries 1 --retry-delay 1s --ttl 4s";
         let command = "echo $DBLOCK_ATTEMPT >>{}; while ! test -e {}.go; do sleep 0.1; done; test $DBLOCK_ATTEMPT = 2";
         let crontab = Crontab::new(server, &job(options, command));
@@ -87,7 +87,7 @@ both_servers! {
         end(host);
     }
 
-    fn a_tick_that_somebody_has_ended_is_over_also_where_its_daemon_is_stopped(server) {
+    fn a_tick_that_somebody_has_ended_is_over_also_where_its_daemon_is_stopped(server on mariadb) {
         over_where_it_is_stopped(server, Running::pid, &[]);
     }
 
@@ -112,7 +112,7 @@ both_servers! {
         drop(stopped);
     }
 
-    fn a_run_that_was_taken_for_dead_has_its_own_end_in_the_history(server) {
+    fn a_run_that_was_taken_for_dead_has_its_own_end_in_the_history(server on mysql) {
         let command = "echo $DBLOCK_SLOT $DBLOCK_FENCE >>{}; until test -e {}.go; do sleep 0.1; done";
         let crontab = Crontab::new(server, &job("--overlap allow", command));
         let host = crontab.start(&[]);
@@ -156,11 +156,11 @@ both_servers! {
         end(host);
     }
 
-    fn a_tick_is_tried_again_whose_host_could_tell_nobody_that_it_ended_the_command(server) {
+    fn a_tick_is_tried_again_whose_host_could_tell_nobody_that_it_ended_the_command(server on mariadb) {
         ends_are_not_recorded(server);
     }
 
-    fn all_that_a_host_has_ended_is_another_s_at_once_however_slow_the_server_is(server) {
+    fn all_that_a_host_has_ended_is_another_s_at_once_however_slow_the_server_is(server on mysql) {
         ends_are_handed_in_slowly(server);
     }
 }

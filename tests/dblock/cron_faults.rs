@@ -41,7 +41,7 @@ fn set_password(server: &Server, account: &str, word: &str) {
 }
 
 both_servers! {
-    fn a_command_that_writes_for_ever_keeps_the_daemon_from_nothing(server) {
+    fn a_command_that_writes_for_ever_keeps_the_daemon_from_nothing(server on mysql) {
         let crontab = Crontab::new(server, "#: job\n0 0 1 1 * echo run >>{}\n#: chatty\n0 0 1 1 * yes\nMAILTO=ops@example.org\n#: mailed\n0 0 1 1 * yes");
         let sendmail = crontab.sendmail("exec cat >/dev/null");
         let mut host = crontab.daemon(&["--grace", "1s"]).env("DBLOCK_SENDMAIL", &sendmail).stdout(Stdio::null()).spawn();
@@ -55,7 +55,7 @@ both_servers! {
         end(host);
     }
 
-    fn nobody_reads_what_commands_write_and_the_daemon_goes_on(server) {
+    fn nobody_reads_what_commands_write_and_the_daemon_goes_on(server on mariadb) {
         let lines = "#: loud\n0 0 1 1 * yes | head -c 300000; echo loud >>{}\n#: job\n0 0 1 1 * echo job; echo job >>{}";
         let crontab = Crontab::new(server, lines);
         let (unread, stdout) = nix::unistd::pipe().unwrap();
@@ -72,7 +72,7 @@ both_servers! {
         drop(unread);
     }
 
-    fn it_is_said_once_that_what_commands_write_cannot_be_written(server) {
+    fn it_is_said_once_that_what_commands_write_cannot_be_written(server on mysql) {
         let crontab = Crontab::new(server, &job("", "seq 3000; echo run >>{}"));
         let full = fs::File::options().write(true).open("/dev/full").unwrap();
         let mut host = crontab.daemon(&[]).stdout(full).spawn();
@@ -89,7 +89,7 @@ both_servers! {
         assert_eq!(said.count(), 1, "{}", output.stderr);
     }
 
-    fn what_commands_write_is_whole_when_its_reader_was_slow(server) {
+    fn what_commands_write_is_whole_when_its_reader_was_slow(server on mariadb) {
         let crontab = Crontab::new(server, &job("", "seq -f '\\%050.0f' 1 5000; printf 'the end'; echo run >>{}"));
         let (reader, stdout) = nix::unistd::pipe().unwrap();
         let mut host = crontab.daemon(&[]).stdout(stdout).spawn();
@@ -108,7 +108,7 @@ both_servers! {
         assert!(text == numbers.collect::<String>() + &format!("{name}: the end\n"), "{} bytes", text.len());
     }
 
-    fn a_daemon_that_hangs_loses_its_ticks_like_one_that_is_gone(server) {
+    fn a_daemon_that_hangs_loses_its_ticks_like_one_that_is_gone(server on mysql) {
         let crontab = Crontab::new(server, &job("--ttl 4s", "echo run >>{}"));
         let mut first = crontab.start(&[]);
         let stopped = Frozen::new(first.pid());
@@ -131,7 +131,7 @@ both_servers! {
         assert!(first.is_running());
     }
 
-    fn a_scheduler_that_hangs_keeps_the_daemon_from_nothing(server) {
+    fn a_scheduler_that_hangs_keeps_the_daemon_from_nothing(server on mariadb) {
         let lines: Vec<String> = (0..20).map(|number| format!("#: job{number}\n0 0 1 1 * echo >>{{}}; while ! test -e {{}}.go; do sleep 0.1; done\n")).collect();
         let crontab = Crontab::new(server, &lines.concat());
         let host = crontab.start(&[]);
@@ -144,7 +144,7 @@ both_servers! {
         end(host);
     }
 
-    fn a_scheduler_that_hangs_is_replaced(server) {
+    fn a_scheduler_that_hangs_is_replaced(server on mysql) {
         let crontab = Crontab::new(server, JOB);
         let mut host = crontab.start(&[]);
         let _frozen = Frozen::new(scheduler_of(host.pid()).unwrap());
@@ -154,7 +154,7 @@ both_servers! {
         end(host);
     }
 
-    fn what_was_taken_before_a_file_is_read_again_is_started(server) {
+    fn what_was_taken_before_a_file_is_read_again_is_started(server on mariadb) {
         let crontab = Crontab::new(server, JOB);
         let host = crontab.start(&[]);
         let stopped = Frozen::new(host.pid());
@@ -170,7 +170,7 @@ both_servers! {
         crontab.eventually_idle();
     }
 
-    fn what_a_host_has_taken_and_no_longer_has_in_its_file_is_another_s(server) {
+    fn what_a_host_has_taken_and_no_longer_has_in_its_file_is_another_s(server on mysql) {
         let crontab = Crontab::new(server, JOB);
         let _first = crontab.start(&[]);
         crontab.write_to("without", "#: other\n0 0 1 1 * true\n#: third\n0 0 1 1 * true");
@@ -186,7 +186,7 @@ both_servers! {
 }
 
 all_servers! {
-    fn commands_run_on_while_the_tables_are_missing_and_then_the_daemon_goes_on(server) {
+    fn commands_run_on_while_the_tables_are_missing_and_then_the_daemon_goes_on(server on mariadb) {
         let crontab = Crontab::new(server, &job("", "echo begin >>{}; sleep 5; echo end >>{}"));
         let mut host = crontab.start(&[]);
         crontab.due("job");
@@ -205,7 +205,7 @@ all_servers! {
 }
 
 both_servers! {
-    fn commands_run_on_while_the_password_is_another_and_then_the_daemon_goes_on(server) {
+    fn commands_run_on_while_the_password_is_another_and_then_the_daemon_goes_on(server on mysql) {
         let crontab = Crontab::new(server, &job("", "echo begin >>{}; sleep 5; echo end >>{}"));
         let (account, mut host) = start_with_account(server, &crontab);
         let password = |word: &str| set_password(server, &account, word);
@@ -224,7 +224,7 @@ both_servers! {
         end(host);
     }
 
-    fn a_scheduler_that_cannot_go_on_ends_the_commands_of_a_daemon_that_is_stopped(server) {
+    fn a_scheduler_that_cannot_go_on_ends_the_commands_of_a_daemon_that_is_stopped(server on mariadb) {
         let crontab = Crontab::new(server, &job("--ttl 6s --kill-after 1s", "echo $$ >>{}; exec sleep 600"));
         let (account, host) = start_with_account(server, &crontab);
         crontab.due("job");
@@ -242,7 +242,7 @@ both_servers! {
         end(host);
     }
 
-    fn what_ends_while_the_account_is_refused_is_released_and_recorded_later(server) {
+    fn what_ends_while_the_account_is_refused_is_released_and_recorded_later(server on mysql) {
         let crontab = Crontab::new(server, &job("--ttl 12s", "echo begin >>{}; sleep 4; echo end >>{}"));
         let (account, mut host) = start_with_account(server, &crontab);
         crontab.due("job");
@@ -271,7 +271,7 @@ both_servers! {
         end(host);
     }
 
-    fn commands_run_on_when_the_schedulers_die_again_and_again(server) {
+    fn commands_run_on_when_the_schedulers_die_again_and_again(server on mariadb) {
         let crontab = Crontab::new(server, &job("", "echo begin >>{}; sleep 8; echo end >>{}"));
         let mut host = crontab.start(&[]);
         crontab.due("job");
@@ -292,7 +292,7 @@ both_servers! {
         assert_eq!(crontab.lines(), ["begin", "end"]);
     }
 
-    fn sendmail_gets_nothing_of_the_server_and_may_be_signalled(server) {
+    fn sendmail_gets_nothing_of_the_server_and_may_be_signalled(server on mysql) {
         let crontab = Crontab::new(server, "MAILTO=ops@example.org\n#: job\n0 0 1 1 * echo out");
         let said = quoted(&crontab.path("said"));
         let sendmail = crontab.sendmail(&format!("(env; grep SigBlk /proc/self/status) >{said}.part; mv {said}.part {said}"));
@@ -307,7 +307,7 @@ both_servers! {
         assert!(said.contains("PATH=") && said.contains("SigBlk:\t0000000000000000"), "{said}");
     }
 
-    fn a_daemon_that_ends_has_its_mails_sent(server) {
+    fn a_daemon_that_ends_has_its_mails_sent(server on mariadb) {
         let crontab = Crontab::new(server, "MAILTO=ops@example.org\n#: job\n0 0 1 1 * echo out");
         let [begun, sent] = ["begun", "sent"].map(|name| crontab.path(name));
         let sendmail = crontab.sendmail(&format!(">{}; sleep 3; >{}", quoted(&begun), quoted(&sent)));
@@ -321,7 +321,7 @@ both_servers! {
         assert!(sent.exists());
     }
 
-    fn a_sendmail_that_fails_is_told(server) {
+    fn a_sendmail_that_fails_is_told(server on mysql) {
         let crontab = Crontab::new(server, "MAILTO=ops@example.org\n#: job\n0 0 1 1 * echo out");
         let sendmail = crontab.sendmail("exit 75");
         let mut host = crontab.daemon(&[]).env("DBLOCK_SENDMAIL", &sendmail).spawn();
@@ -371,7 +371,7 @@ both_servers! {
         a_row_is_locked(server, "2s");
     }
 
-    fn a_job_has_streams_also_where_the_daemon_was_started_without(server) {
+    fn a_job_has_streams_also_where_the_daemon_was_started_without(server on mariadb) {
         let crontab = Crontab::new(server, "#: job\n0 0 1 1 * read it; echo out && echo err >&2 && echo fine $it >>{}; echo over >>{}%in");
         let closed = || {
             for descriptor in 0..3 {
@@ -386,7 +386,7 @@ both_servers! {
         assert_eq!(crontab.eventually_lines(2), ["fine in", "over"]);
     }
 
-    fn a_daemon_does_not_wait_for_a_scheduler_that_has_nothing_to_say(server) {
+    fn a_daemon_does_not_wait_for_a_scheduler_that_has_nothing_to_say(server on mysql) {
         let crontab = Crontab::new(server, JOB);
         let mut host = crontab.start(&[]);
         let frozen = Frozen::new(scheduler_of(host.pid()).unwrap());
@@ -407,7 +407,7 @@ both_servers! {
         host.wait_within(SOON).expect_code(0);
     }
 
-    fn a_limit_on_the_size_of_files_does_not_end_the_daemon(server) {
+    fn a_limit_on_the_size_of_files_does_not_end_the_daemon(server on mariadb) {
         let crontab = Crontab::new(server, "#: loud\n0 0 1 1 * seq 100000; echo loud >>{}\nMAILTO=ops@example.org\n#: mailed\n0 0 1 1 * seq 100000; echo mailed >>{}");
         let sendmail = crontab.sendmail("tail -n 1 >>{}");
         let limited = ["sh", "-c", "ulimit -f 200; exec \"$@\"", "sh"];
@@ -422,7 +422,7 @@ both_servers! {
         end(host);
     }
 
-    fn a_daemon_whose_server_is_slow_puts_its_file_in_force(server) {
+    fn a_daemon_whose_server_is_slow_puts_its_file_in_force(server on mysql) {
         let lines = (0..4500).map(|number| format!("#: job{number}\n0 0 1 1 * true\n"));
         let crontab = Crontab::new(server, JOB);
         end(crontab.start(&[]));
@@ -436,7 +436,7 @@ both_servers! {
         end(host);
     }
 
-    fn a_daemon_that_was_stopped_for_long_keeps_its_scheduler(server) {
+    fn a_daemon_that_was_stopped_for_long_keeps_its_scheduler(server on mariadb) {
         let crontab = Crontab::new(server, JOB);
         let hosts = [crontab.start(&[]), crontab.start(&[])];
         let schedulers = hosts.each_ref().map(|host| scheduler_of(host.pid()).unwrap());
@@ -456,7 +456,7 @@ both_servers! {
         }
     }
 
-    fn a_sendmail_that_is_gone_at_the_end_is_told(server) {
+    fn a_sendmail_that_is_gone_at_the_end_is_told(server on mysql) {
         let crontab = Crontab::new(server, "MAILTO=ops@example.org\n#: job\n0 0 1 1 * echo out; rm {}.sendmail");
         let sendmail = crontab.sendmail("exec cat >/dev/null");
         let mut host = crontab.daemon(&[]).env("DBLOCK_SENDMAIL", &sendmail).spawn();
@@ -467,7 +467,7 @@ both_servers! {
         end(host);
     }
 
-    fn output_is_sent_also_where_the_host_has_another_name_meanwhile(server) {
+    fn output_is_sent_also_where_the_host_has_another_name_meanwhile(server on mariadb) {
         let name = "a-name-that-is-so-long-that-the-headers-are-longer-than-before";
         let crontab = Crontab::new(server, &format!("MAILTO=ops@example.org\n#: job\n0 0 1 1 * echo out; hostname {name}"));
         let sendmail = crontab.sendmail("tail -n 1 >>{}");
@@ -479,7 +479,7 @@ both_servers! {
         end(host);
     }
 
-    fn a_mail_that_is_cut_says_so(server) {
+    fn a_mail_that_is_cut_says_so(server on mysql) {
         let crontab = Crontab::new(server, "MAILTO=ops@example.org\n#: job\n0 0 1 1 * yes | head -c 11000000");
         let sendmail = crontab.sendmail("tail -n 1 >>{}");
         let mut host = crontab.daemon(&[]).env("DBLOCK_SENDMAIL", &sendmail).spawn();
@@ -489,7 +489,7 @@ both_servers! {
         end(host);
     }
 
-    fn sendmail_has_the_limit_of_files_that_dblock_was_given(server) {
+    fn sendmail_has_the_limit_of_files_that_dblock_was_given(server on mariadb) {
         let crontab = Crontab::new(server, "MAILTO=ops@example.org\n#: job\n0 0 1 1 * echo out");
         let sendmail = crontab.sendmail("ulimit -Sn >>{}");
         let limited = ["sh", "-c", "ulimit -Sn 256; exec \"$@\"", "sh"];
@@ -500,7 +500,7 @@ both_servers! {
         end(host);
     }
 
-    fn a_daemon_that_seeks_a_server_is_not_ready_after_sighup(server) {
+    fn a_daemon_that_seeks_a_server_is_not_ready_after_sighup(server on mysql) {
         let crontab = Crontab::new(server, JOB);
         let path = crontab.path("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
@@ -519,7 +519,7 @@ both_servers! {
         assert_eq!(String::from_utf8_lossy(&bytes[..length]), "STOPPING=1");
     }
 
-    fn a_home_that_is_no_text_is_the_commands_too(server) {
+    fn a_home_that_is_no_text_is_the_commands_too(server on mariadb) {
         let crontab = Crontab::new(server, &job("", "pwd >>{}; echo \"$HOME\" >>{}; echo >>{}.done"));
         let home = crontab.path("").join(OsStr::from_bytes(b"h\xf6me"));
         fs::create_dir(&home).unwrap();

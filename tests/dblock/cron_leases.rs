@@ -51,7 +51,7 @@ fn ended_in_an_outage(crontab: &Crontab, proxy: &Proxy) -> Running {
 }
 
 all_servers! {
-    fn a_daemon_has_one_session_and_two_processes_however_many_commands_run(server) {
+    fn a_daemon_has_one_session_and_two_processes_however_many_commands_run(server on mysql) {
         let lines = (0..20).map(|number| format!("#: job{number}\n0 0 1 1 * {STAYS}\n"));
         let lines = lines.collect::<Vec<_>>().concat();
         let crontab = Crontab::new(server, &lines);
@@ -65,7 +65,7 @@ all_servers! {
         assert_eq!(crontab.count("dblock_locks WHERE owner IS NOT NULL"), 0);
     }
 
-    fn the_ticks_of_a_daemon_that_is_killed_are_another_s_at_once_and_their_commands_are_gone(server) {
+    fn the_ticks_of_a_daemon_that_is_killed_are_another_s_at_once_and_their_commands_are_gone(server on mariadb) {
         let crontab = Crontab::new(server, &job("--ttl 1h", STAYS));
         let first = crontab.start(&[]);
         crontab.due("job");
@@ -148,13 +148,13 @@ all_servers! {
         });
     }
 
-    fn a_scheduler_that_is_killed_takes_no_lock_with_it(server) {
+    fn a_scheduler_that_is_killed_takes_no_lock_with_it(server on mysql) {
         its_locks_are_held_again(server, |host, _| send(scheduler_of(host.pid()).unwrap(), Signal::SIGKILL));
     }
 }
 
 both_servers! {
-    fn a_scheduler_that_cannot_be_replaced_at_once_takes_no_lock_with_it(server) {
+    fn a_scheduler_that_cannot_be_replaced_at_once_takes_no_lock_with_it(server on mariadb) {
         its_locks_are_held_again(server, |host, _| {
             // Enough for what it waits for, and not for another process.
             allow_files(host.pid(), 6);
@@ -166,7 +166,7 @@ both_servers! {
 }
 
 all_servers! {
-    fn a_command_is_ended_before_another_starts_when_its_daemon_is_stopped_and_its_scheduler_has_no_server(server) {
+    fn a_command_is_ended_before_another_starts_when_its_daemon_is_stopped_and_its_scheduler_has_no_server(server on mysql) {
         let stubborn = "trap '' TERM; echo $$ >>{}; while :; do sleep 0.1; done";
         let crontab = Crontab::new(server, &job("--ttl 6s --kill-after 1s", stubborn));
         let proxy = Proxy::to(server);
@@ -189,7 +189,7 @@ all_servers! {
 }
 
 both_servers! {
-    fn a_host_that_wakes_after_another_has_its_tick_ends_its_command_also_where_runs_may_overlap(server) {
+    fn a_host_that_wakes_after_another_has_its_tick_ends_its_command_also_where_runs_may_overlap(server on mariadb) {
         let crontab = Crontab::new(server, &job("--ttl 6s --kill-after 1s --overlap allow", STAYS));
         let first = crontab.start(&["--grace", "0s"]);
         crontab.due("job");
@@ -304,7 +304,7 @@ all_servers! {
 }
 
 both_servers! {
-    fn a_daemon_that_is_told_to_end_in_an_outage_records_its_results_when_that_is_over(server) {
+    fn a_daemon_that_is_told_to_end_in_an_outage_records_its_results_when_that_is_over(server on mysql) {
         let (crontab, proxy) = (Crontab::new(server, &job("--ttl 1h", WAITS_TO_SUCCEED)), Proxy::to(server));
         let mut daemon = ended_in_an_outage(&crontab, &proxy);
         daemon.signal(Signal::SIGTERM);
@@ -317,7 +317,7 @@ both_servers! {
         assert_eq!(crontab.count("dblock_runs WHERE outcome = 'ran' AND exit_code = 0"), 1);
     }
 
-    fn a_second_signal_ends_a_daemon_with_results_that_no_server_takes(server) {
+    fn a_second_signal_ends_a_daemon_with_results_that_no_server_takes(server on mariadb) {
         let (crontab, proxy) = (Crontab::new(server, &job("--ttl 1h", WAITS_TO_SUCCEED)), Proxy::to(server));
         let mut daemon = ended_in_an_outage(&crontab, &proxy);
         daemon.signal(Signal::SIGTERM);
@@ -326,7 +326,7 @@ both_servers! {
         assert!(output.stderr.contains("ends before a server has taken note of the end of 1 run: "), "{}", output.stderr);
     }
 
-    fn a_success_during_an_outage_counts_also_if_its_daemon_comes_back_last(server) {
+    fn a_success_during_an_outage_counts_also_if_its_daemon_comes_back_last(server on mysql) {
         let crontab = Crontab::new(server, &job("--ttl 8s", &format!("{WAITS_TO_SUCCEED}; echo >>{{}}.done")));
         let proxies = [Proxy::to(server), Proxy::to(server)];
         let daemons = proxies.each_ref().map(|proxy| {

@@ -21,7 +21,7 @@ fn orphan(crontab: &Crontab, ago: &str) {
 }
 
 both_servers! {
-    fn the_history_has_the_first_word_and_not_what_is_set_in_it(server) {
+    fn the_history_has_the_first_word_and_not_what_is_set_in_it(server on mysql) {
         let crontab = Crontab::new(server, &job("", "TOKEN='secret one' KEY=secret /bin/true --password=secret && echo >>{}"));
         let _host = crontab.start(&[]);
         crontab.due("job");
@@ -31,7 +31,7 @@ both_servers! {
         assert_eq!(programs, ["TOKEN"]);
     }
 
-    fn the_longest_fields_that_check_takes_run(server) {
+    fn the_longest_fields_that_check_takes_run(server on mariadb) {
         // A schedule, a name, a variable, a command, and a stdin.
         let (minutes, long) = ("0,".repeat(495) + "0", "x".repeat(60_000));
         let name = "n".repeat(150);
@@ -64,7 +64,7 @@ both_servers! {
         assert_eq!(crontab.eventually_lines(2), [line[5]; 2]);
     }
 
-    fn what_is_under_way_goes_on_while_its_job_is_paused(server) {
+    fn what_is_under_way_goes_on_while_its_job_is_paused(server on mysql) {
         let options = "--retries 1 --retry-delay 1h";
         let crontab = Crontab::new(server, &job(options, "echo $DBLOCK_ATTEMPT >>{}; test $DBLOCK_ATTEMPT = 2"));
         let _host = crontab.start(&[]);
@@ -84,7 +84,7 @@ both_servers! {
 }
 
 all_servers! {
-    fn an_attempt_that_nobody_made_within_the_deadline_is_given_up(server) {
+    fn an_attempt_that_nobody_made_within_the_deadline_is_given_up(server on mariadb) {
         let options = "--retries 1 --retry-delay 2h --deadline 30m";
         let crontab = Crontab::new(server, &job(options, "echo $DBLOCK_ATTEMPT >>{}; false"));
         let _host = crontab.start(&[]);
@@ -153,7 +153,7 @@ both_servers! {
         assert!(!host.stderr().contains("another schedule is in force"), "{}", host.stderr());
     }
 
-    fn of_very_many_missed_ticks_the_last_is_named_and_their_number_is_the_least(server) {
+    fn of_very_many_missed_ticks_the_last_is_named_and_their_number_is_the_least(server on mysql) {
         let crontab = Crontab::new(server, "#: job --deadline 300d\n* * * * * echo $DBLOCK_TICK >>{}");
         let host = crontab.start(&[]);
         crontab.does_to("pause", "job");
@@ -291,7 +291,7 @@ both_servers! {
 }
 
 all_servers! {
-    fn a_job_that_is_in_no_file_any_more_is_not_late_and_makes_up_for_nothing_when_it_is_back(server) {
+    fn a_job_that_is_in_no_file_any_more_is_not_late_and_makes_up_for_nothing_when_it_is_back(server on mysql) {
         let both = "#: job --missed all\n* * * * * echo job >>{}\n#: other\n0 0 1 1 * echo other >>{}";
         let crontab = Crontab::new(server, both);
         let mut host = crontab.start(&[]);
@@ -337,7 +337,7 @@ all_servers! {
 }
 
 both_servers! {
-    fn a_host_whose_clock_is_wrong_goes_by_that_of_the_server(server) {
+    fn a_host_whose_clock_is_wrong_goes_by_that_of_the_server(server on mariadb) {
         for ahead in [-450, 450] {
             let server = Server::private_with_clock(server.kind, ahead);
             let crontab = Crontab::new(&server, "#: each\n* * * * * echo $DBLOCK_TICK >>{}\n#: set\n0 0 1 1 * echo set >>{}");
@@ -362,7 +362,7 @@ both_servers! {
         }
     }
 
-    fn no_job_is_retired_when_the_clock_of_the_server_jumps_ahead(server) {
+    fn no_job_is_retired_when_the_clock_of_the_server_jumps_ahead(server on mysql) {
         let crontab = Crontab::new(server, "#: job\n0 0 1 1 * echo job >>{}\n#: other\n0 0 1 1 * echo other >>{}");
         let _host = crontab.start(&[]);
         // It has said which jobs are in its file: it would retire others from now on.
@@ -389,7 +389,7 @@ both_servers! {
         stays("no job is retired", || retired() == 0);
     }
 
-    fn a_job_that_was_taken_out_of_the_file_is_not_late(server) {
+    fn a_job_that_was_taken_out_of_the_file_is_not_late(server on mariadb) {
         let crontab = Crontab::new(server, &job("", "true"));
         let _host = crontab.start(&[]);
         let late = |seen: &str| {
@@ -406,7 +406,7 @@ both_servers! {
         assert!(!late("UTC_TIMESTAMP(6) - INTERVAL 150 SECOND"));
     }
 
-    fn a_tick_that_is_put_off_is_late_only_after_that(server) {
+    fn a_tick_that_is_put_off_is_late_only_after_that(server on mariadb) {
         let crontab = Crontab::new(server, &job("--jitter 10m", "true"));
         end(crontab.start(&[]));
         let list = |minutes: u32| {
@@ -446,7 +446,7 @@ both_servers! {
         end(host);
     }
 
-    fn after_an_outage_starts_are_spread_until_the_last(server) {
+    fn after_an_outage_starts_are_spread_until_the_last(server on mysql) {
         let lines = (0..50).fold(String::new(), |lines, n| lines + &format!("#: job{n}\n0 0 1 1 * echo run >>{{}}\n"));
         let crontab = Crontab::new(server, &lines);
         let mut before = crontab.start(&[]);
@@ -460,7 +460,7 @@ both_servers! {
         assert!((6_000_000..20_000_000).contains(&took[0]), "{took:?}");
     }
 
-    fn a_job_that_is_renamed_is_a_new_one_and_what_runs_goes_on(server) {
+    fn a_job_that_is_renamed_is_a_new_one_and_what_runs_goes_on(server on mariadb) {
         let crontab = Crontab::new(server, "#: before --retries 1\n* * * * * echo begin >>{}; sleep 3; echo end >>{}");
         let mut host = crontab.start(&[]);
         crontab.until_minute_is_young();

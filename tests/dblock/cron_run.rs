@@ -41,7 +41,7 @@ all_servers! {
 }
 
 both_servers! {
-    fn ticks_are_taken_at_their_time_and_moments_later_the_command_runs(server) {
+    fn ticks_are_taken_at_their_time_and_moments_later_the_command_runs(server on mysql) {
         let crontab = Crontab::new(server, JOB);
         let _host = crontab.start(&[]);
         crontab.due_since("job", "UTC_TIMESTAMP(6) + INTERVAL 4 SECOND");
@@ -99,7 +99,7 @@ both_servers! {
 }
 
 all_servers! {
-    fn a_tick_during_a_run_is_skipped_and_the_history_says_so(server) {
+    fn a_tick_during_a_run_is_skipped_and_the_history_says_so(server on mariadb) {
         let crontab = Crontab::new(server, &job("", "echo run >>{}; sleep 8"));
         let _hosts = [crontab.start(&[]), crontab.start(&[])];
         crontab.due("job");
@@ -112,7 +112,7 @@ all_servers! {
         crontab.lines_stay(1);
     }
 
-    fn a_tick_waits_for_a_run_and_another_one_does_not(server) {
+    fn a_tick_waits_for_a_run_and_another_one_does_not(server on mysql) {
         let crontab = Crontab::new(server, &job("--overlap wait", "echo run >>{}; sleep 6"));
         let _hosts = [crontab.start(&[]), crontab.start(&[])];
         crontab.due("job");
@@ -161,7 +161,7 @@ all_servers! {
         assert!(skips.len() == 1 && skips[0].contains("job: missed 30 ticks, "), "{skips:?}");
     }
 
-    fn a_new_job_makes_up_for_nothing_and_neither_does_one_with_another_schedule(server) {
+    fn a_new_job_makes_up_for_nothing_and_neither_does_one_with_another_schedule(server on mariadb) {
         let crontab = Crontab::new(server, "#: job\n0 0 1 1 * echo first >>{}");
         let host = crontab.start(&[]);
         crontab.due_since("job", "UTC_TIMESTAMP(6) + INTERVAL 1 DAY");
@@ -207,7 +207,7 @@ all_servers! {
 }
 
 both_servers! {
-    fn another_host_takes_over_at_once_where_the_keeper_of_a_daemon_that_died_has_ended_the_command(server) {
+    fn another_host_takes_over_at_once_where_the_keeper_of_a_daemon_that_died_has_ended_the_command(server on mariadb) {
         let command = "echo $DBLOCK_ATTEMPT >>{}; test $DBLOCK_ATTEMPT = 2 || sleep 60";
         let crontab = Crontab::new(server, &job("", command));
         let first = crontab.start(&[]);
@@ -237,7 +237,7 @@ all_servers! {
         crontab.eventually_idle();
     }
 
-    fn a_host_that_is_stopped_lets_its_commands_end_or_gives_them_to_another(server) {
+    fn a_host_that_is_stopped_lets_its_commands_end_or_gives_them_to_another(server on mysql) {
         let command = "echo $DBLOCK_ATTEMPT >>{}; test $DBLOCK_ATTEMPT = 2 || sleep 60";
         let crontab = Crontab::new(server, &job("", command));
         let mut first = crontab.start(&["--grace", "1s"]);
@@ -281,7 +281,7 @@ all_servers! {
         assert_eq!(crontab.count("dblock_cron_daemons"), 1);
     }
 
-    fn a_paused_job_rests_until_it_is_resumed(server) {
+    fn a_paused_job_rests_until_it_is_resumed(server on mariadb) {
         let crontab = Crontab::new(server, "#: job\n* * * * * echo run >>{}");
         let _host = crontab.start(&[]);
         crontab.does_to("pause", "job");
@@ -296,7 +296,7 @@ all_servers! {
         crontab.tables.at("cron").args(["pause", "other"]).output().expect_code(78).expect_one_line("there is no job other; ");
     }
 
-    fn a_trigger_runs_a_job_once_also_while_it_is_paused(server) {
+    fn a_trigger_runs_a_job_once_also_while_it_is_paused(server on mysql) {
         let crontab = Crontab::new(server, JOB);
         let _hosts = [crontab.start(&[]), crontab.start(&[])];
         crontab.does_to("pause", "job");

@@ -167,7 +167,7 @@ all_servers! {
         assert_eq!((row.fence, row.owner), (last, None), "it is released");
     }
 
-    fn a_command_without_a_durable_lock_finds_no_fence_of_one_around_it(shared) {
+    fn a_command_without_a_durable_lock_finds_no_fence_of_one_around_it(shared on mysql) {
         let server = Server::durable(shared.kind);
         let name = unique("inner");
         let dblock = Dblock::run_at(&server.url(), &name).env("DBLOCK_FENCE", "7").env("DBLOCK_TICK", "x");
@@ -229,7 +229,7 @@ all_servers! {
         waiter.wait().expect_code(0);
     }
 
-    fn a_keeper_that_is_killed_while_the_command_is_being_ended_is_replaced(shared) {
+    fn a_keeper_that_is_killed_while_the_command_is_being_ended_is_replaced(shared on mariadb) {
         let server = Server::durable(shared.kind);
         let name = unique("keeper-ending");
         let script = "trap 'echo asked' TERM; echo began $$; while ! read x; do sleep 0.05; done; exit 5";
@@ -249,7 +249,7 @@ all_servers! {
         assert_eq!((row.fence, row.owner), (1, None), "it is released");
     }
 
-    fn a_keeper_that_is_killed_while_it_releases_is_replaced_but_not_for_ever(shared) {
+    fn a_keeper_that_is_killed_while_it_releases_is_replaced_but_not_for_ever(shared on mysql) {
         let server = Server::durable(shared.kind);
         for is_only_one in [true, false] {
             let name = unique("keeper-releasing");
@@ -433,7 +433,7 @@ all_servers! {
         assert!(killed.elapsed() < Duration::from_secs(6) + slack() && !runs(command));
     }
 
-    fn a_server_that_is_back_while_the_command_is_ended_has_its_lock_released(shared) {
+    fn a_server_that_is_back_while_the_command_is_ended_has_its_lock_released(shared on mariadb) {
         let server = Server::durable(shared.kind);
         let (proxy, name) = (Proxy::to(server), unique("back"));
         let script = "trap '' TERM; echo began; while :; do sleep 0.1; done";
@@ -452,7 +452,7 @@ all_servers! {
         assert_eq!(left, (None, Some("lost".to_owned())));
     }
 
-    fn a_row_that_is_anothers_costs_the_command_with_one_reason(shared) {
+    fn a_row_that_is_anothers_costs_the_command_with_one_reason(shared on mysql) {
         let server = Server::durable(shared.kind);
         let name = unique("stolen");
         let mut run = begin(job(server, &name).args(["--ttl", "4"]));
@@ -464,7 +464,7 @@ all_servers! {
         assert_eq!(row(server, &name).unwrap().owner, Some("f".repeat(32)), "the row is not touched");
     }
 
-    fn a_row_that_is_deleted_costs_the_command(shared) {
+    fn a_row_that_is_deleted_costs_the_command(shared on mariadb) {
         let server = Server::durable(shared.kind);
         let name = unique("deleted");
         let mut run = begin(job(server, &name).args(["--ttl", "4"]));
@@ -473,7 +473,7 @@ all_servers! {
         run.wait_within(SOON).expect_code(74).expect_said(["its row is gone"]);
     }
 
-    fn a_loss_that_is_ignored_lets_the_command_run_on(shared) {
+    fn a_loss_that_is_ignored_lets_the_command_run_on(shared on mysql) {
         let server = Server::durable(shared.kind);
         let name = unique("ignored");
         let mut run = begin(job(server, &name).args(["--ttl", "4", "--on-lock-lost", "ignore"]));
@@ -484,7 +484,7 @@ all_servers! {
         run.wait_within(SOON).expect_code(5);
     }
 
-    fn what_died_with_its_keeper_holds_its_row_until_the_ttl_is_over(shared) {
+    fn what_died_with_its_keeper_holds_its_row_until_the_ttl_is_over(shared on mariadb) {
         let server = Server::durable(shared.kind);
         let name = unique("dead");
         let mut run = job(server, &name).args(["--ttl", "5"]).spawn();
@@ -504,7 +504,7 @@ all_servers! {
         assert!(took > Duration::from_secs(3) && took < Duration::from_secs(5) + SOON, "{took:?}");
     }
 
-    fn a_dblock_that_is_killed_has_its_row_released_when_its_command_is_gone(shared) {
+    fn a_dblock_that_is_killed_has_its_row_released_when_its_command_is_gone(shared on mysql) {
         let server = Server::durable(shared.kind);
         let name = unique("killed");
         let mut run = job(server, &name).spawn();
@@ -518,7 +518,7 @@ all_servers! {
         assert!(run["started"].is_string() && run["ended"].is_string(), "{run}");
     }
 
-    fn a_frozen_host_has_its_row_again_on_waking_when_nobody_else_has_had_it(shared) {
+    fn a_frozen_host_has_its_row_again_on_waking_when_nobody_else_has_had_it(shared on mariadb) {
         let server = Server::durable(shared.kind);
         let name = unique("frozen");
         let mut run = job(server, &name).args(["--ttl", "4"]).spawn();
@@ -540,7 +540,7 @@ all_servers! {
         run.wait_within(SOON).expect_code(5);
     }
 
-    fn a_frozen_host_whose_row_another_has_had_ends_its_command(shared) {
+    fn a_frozen_host_whose_row_another_has_had_ends_its_command(shared on mysql) {
         let server = Server::durable(shared.kind);
         let name = unique("overtaken");
         let mut run = job(server, &name).args(["--ttl", "4"]).spawn();
@@ -622,7 +622,7 @@ all_servers! {
         assert_eq!(row(server, &name).unwrap().owner, None);
     }
 
-    fn a_row_that_was_edited_by_hand_is_held_until_it_is_freed(shared) {
+    fn a_row_that_was_edited_by_hand_is_held_until_it_is_freed(shared on mariadb) {
         // Its own server: such a row counts as unused, and whoever deletes it raises the fences of all new names.
         let server = &private(shared.kind);
         let name = unique("edited");
@@ -713,7 +713,7 @@ all_servers! {
         output.expect_code(78).expect_one_line("read-only, as a replica is; name the server that takes writes\n");
     }
 
-    fn a_replica_without_the_tables_is_passed_over(shared) {
+    fn a_replica_without_the_tables_is_passed_over(shared on mysql) {
         let (replica, primary) = (Server::private(shared.kind), private(shared.kind));
         replica.set_read_only(true);
         let url = url_of([&replica, &primary]);
@@ -784,7 +784,7 @@ all_servers! {
         Dblock::run(server, &name).command(["true"]).output().expect_code(0);
     }
 
-    fn a_slot_whose_row_is_anothers_is_not_the_only_one(shared) {
+    fn a_slot_whose_row_is_anothers_is_not_the_only_one(shared on mysql) {
         let server = Server::durable(shared.kind);
         let name = unique("other-slot");
         let mut run = begin(job(server, &name).args(["-m", "2", "--ttl", "60"]));
@@ -807,7 +807,7 @@ all_servers! {
 }
 
 both_servers! {
-    fn a_server_that_is_named_twice_is_not_asked_for_its_clock_again(shared) {
+    fn a_server_that_is_named_twice_is_not_asked_for_its_clock_again(shared on mariadb) {
         let server = Server::durable(shared.kind);
         let proxy = Proxy::to(server);
         let connections = |name: &str| {

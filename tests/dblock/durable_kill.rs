@@ -87,7 +87,7 @@ all_servers_with_tables! {
         dblock.wait().expect_code(74).expect_said([killer]);
     }
 
-    fn nobody_has_the_slot_before_the_command_is_gone(server) {
+    fn nobody_has_the_slot_before_the_command_is_gone(server on mariadb) {
         let name = unique("slow");
         let records = Records::new();
         // It takes a second to end.
@@ -119,7 +119,7 @@ all_servers_with_tables! {
         records.assert_no_overlap();
     }
 
-    fn nobody_has_the_slot_before_the_command_is_gone_when_the_killer_is(server) {
+    fn nobody_has_the_slot_before_the_command_is_gone_when_the_killer_is(server on mysql) {
         for is_durable in [false, true] {
             let name = unique("gone");
             let records = Records::new();
@@ -152,7 +152,7 @@ all_servers_with_tables! {
         }
     }
 
-    fn a_command_that_takes_longer_to_end_than_is_waited_for_keeps_its_row(server) {
+    fn a_command_that_takes_longer_to_end_than_is_waited_for_keeps_its_row(server on mariadb) {
         let name = unique("slow");
         let mut first = Dblock::run(server, &name).without_terminal().args(["-k", "3"]).sh("trap '' TERM; echo running; while :; do sleep 0.1; done").spawn();
         first.wait_line("running", SOON);
@@ -184,7 +184,7 @@ all_servers_with_tables! {
         dblock.wait_within(SOON).expect_code(74);
     }
 
-    fn by_force_the_lock_of_a_dead_host_is_free_at_once(server) {
+    fn by_force_the_lock_of_a_dead_host_is_free_at_once(server on mysql) {
         let name = unique("force");
         let (mut dead, command) = holder(server, &name, &["--ttl", "60"]);
         let keeper = dead.keeper(Some(command));
@@ -231,7 +231,7 @@ all_servers_with_tables! {
         dblock.wait_within(SOON);
     }
 
-    fn by_force_nothing_else_happens_where_no_row_is_held(server) {
+    fn by_force_nothing_else_happens_where_no_row_is_held(server on mariadb) {
         let name = unique("none");
         expect_told(&kill(server, &name).arg("--force").output(), &["is free: nobody was ended"]);
         let client = server.hold(&name);
@@ -239,7 +239,7 @@ all_servers_with_tables! {
         drop(client);
     }
 
-    fn of_a_frozen_holder_nobody_says_that_it_has_ended(server) {
+    fn of_a_frozen_holder_nobody_says_that_it_has_ended(server on mysql) {
         let name = unique("frozen");
         let (mut dblock, command) = holder(server, &name, &["--ttl", "40"]);
         let keeper = dblock.keeper(Some(command));
@@ -258,7 +258,7 @@ all_servers_with_tables! {
         assert_eq!(server.owner(&name, 0), None);
     }
 
-    fn a_frozen_holder_whose_time_is_over_meanwhile_is_told_as_such(server) {
+    fn a_frozen_holder_whose_time_is_over_meanwhile_is_told_as_such(server on mariadb) {
         let name = unique("over");
         let (mut dblock, command) = holder(server, &name, &["--ttl", "4"]);
         let keeper = dblock.keeper(Some(command));
@@ -270,7 +270,7 @@ all_servers_with_tables! {
         dblock.wait_within(SOON).expect_code(74);
     }
 
-    fn of_a_holder_that_somebody_else_has_freed_nobody_says_that_it_has_ended(server) {
+    fn of_a_holder_that_somebody_else_has_freed_nobody_says_that_it_has_ended(server on mysql) {
         let name = unique("freed");
         let (mut dblock, command) = holder(server, &name, &[]);
         let keeper = dblock.keeper(Some(command));
@@ -289,7 +289,7 @@ all_servers_with_tables! {
         dblock.wait_within(SOON).expect_code(74);
     }
 
-    fn the_command_of_a_stopped_dblock_is_ended_and_its_row_released(server) {
+    fn the_command_of_a_stopped_dblock_is_ended_and_its_row_released(server on mariadb) {
         let name = unique("stopped");
         let (dblock, command) = holder(server, &name, &["--kill-after", "0.5", "--ttl", "60"]);
         dblock.signal(Signal::SIGSTOP);
@@ -303,7 +303,7 @@ all_servers_with_tables! {
         dblock.wait().expect_code(74);
     }
 
-    fn a_row_whose_time_is_over_is_freed(server) {
+    fn a_row_whose_time_is_over_is_freed(server on mysql) {
         let name = unique("expired");
         server.row_of_a_stranger(&name, 0, -1);
         let told = kill(server, &name).arg("--dry-run").output();
@@ -313,7 +313,7 @@ all_servers_with_tables! {
         assert_eq!(server.owner(&name, 0), None);
     }
 
-    fn nobody_is_ended_on_a_read_only_server(shared) {
+    fn nobody_is_ended_on_a_read_only_server(shared on mysql) {
         let server = Server::private(shared.kind).with_durable_runs();
         let (name, free) = (unique("read-only"), unique("free"));
         server.row_of_a_stranger(&name, 0, 600);
@@ -327,13 +327,13 @@ all_servers_with_tables! {
         shown.expect_code(0).expect_one_line("is read-only, as a replica is");
     }
 
-    fn by_force_nobody_is_ended_where_no_tables_are(server) {
+    fn by_force_nobody_is_ended_where_no_tables_are(server on mariadb) {
         let tables = Tables::missing(server);
         let refused = tables.at("kill").args(["--force", "x"]).output();
         refused.expect_code(78).expect_stdout("").expect_one_line("has no tables of dblock's");
     }
 
-    fn a_token_is_void(server) {
+    fn a_token_is_void(server on mysql) {
         let name = unique("token");
         let held = token(server, &name, &["--owner", "deploy-7"]);
         let told = kill(server, &name).output();
@@ -343,7 +343,7 @@ all_servers_with_tables! {
         }
     }
 
-    fn a_command_under_a_token_is_ended_and_the_token_is_void(server) {
+    fn a_command_under_a_token_is_ended_and_the_token_is_void(server on mariadb) {
         let name = unique("token");
         let held = token(server, &name, &["--ttl", "60"]);
         let mut run = Dblock::at(server, "run").without_terminal().args(["--token", &held]).sh("echo shell $$; exec sleep 600").spawn();
@@ -355,7 +355,7 @@ all_servers_with_tables! {
         Dblock::at(server, "release").arg(&held).output().expect_code(74);
     }
 
-    fn a_script_does_not_get_its_lock_back_when_the_killer_is_gone(server) {
+    fn a_script_does_not_get_its_lock_back_when_the_killer_is_gone(server on mysql) {
         let name = unique("token");
         let held = token(server, &name, &[]);
         let run = Dblock::at(server, "run").without_terminal().args(["--token", &held]);
@@ -407,7 +407,7 @@ all_servers_with_tables! {
         waits.wait_within(SOON).expect_code(0).expect_stdout("ran\n");
     }
 
-    fn a_lock_that_is_held_after_the_commands_end_is_released(server) {
+    fn a_lock_that_is_held_after_the_commands_end_is_released(server on mariadb) {
         let name = unique("hold");
         let mut dblock = Dblock::run(server, &name).without_terminal().args(["--hold-at-least", "600", "-v"]).sh("exit 3").spawn();
         dblock.wait_stderr("holding", SOON);

@@ -98,7 +98,7 @@ all_servers_with_tables! {
         assert!(titles.ends_with("DURABLE  FENCE  EXPIRES IN  OWNER"), "{table}");
     }
 
-    fn a_run_that_the_history_does_not_have_is_shown_by_its_session(server) {
+    fn a_run_that_the_history_does_not_have_is_shown_by_its_session(server on mariadb) {
         let name = unique("session");
         let dblock = holder(server, &name, &[]);
         let run = server.owner(&name, 0).unwrap();
@@ -119,7 +119,7 @@ all_servers_with_tables! {
         assert_eq!((&held["host"], &held["connection"], &held["durable"]), (&Value::Null, &Value::Null, &true.into()), "{all:#}");
     }
 
-    fn a_token_is_a_holder_without_a_session(server) {
+    fn a_token_is_a_holder_without_a_session(server on mysql) {
         let name = unique("token");
         let held = token(server, &name, &["--owner", "deploy-7", "--ttl", "60"]);
         let secret = held.rsplit('.').next().unwrap();
@@ -137,7 +137,7 @@ all_servers_with_tables! {
         assert!(holder["connection"].is_u64(), "{all:#}");
     }
 
-    fn a_row_whose_time_is_over_is_shown_as_expired(server) {
+    fn a_row_whose_time_is_over_is_shown_as_expired(server on mariadb) {
         let name = unique("expired");
         server.row_of_a_stranger(&name, 0, -10);
         let all = status(server, &[&name]);
@@ -147,7 +147,7 @@ all_servers_with_tables! {
         assert!(line.contains("expired: its host died or lost the server"), "{table}");
     }
 
-    fn a_token_whose_time_is_over_was_not_renewed(server) {
+    fn a_token_whose_time_is_over_was_not_renewed(server on mysql) {
         let name = unique("token");
         Dblock::at(server, "acquire").args(["--name", &name]).output().expect_code(0);
         let expire = "UPDATE dblock.dblock_locks SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE name = ?";
@@ -185,7 +185,7 @@ all_servers_with_tables! {
         assert_eq!((&plain["fence"], &plain["kind"], &plain["expired"]), (&Value::Null, &Value::Null, &false.into()), "{all:#}");
     }
 
-    fn who_has_asked_for_the_end_of_a_holder_is_shown(server) {
+    fn who_has_asked_for_the_end_of_a_holder_is_shown(server on mariadb) {
         let name = unique("ending");
         server.row_of_a_stranger(&name, 0, 600);
         let killing = Dblock::at(server, "kill").args([&*name, "--wait", "0"]).spawn();
@@ -197,7 +197,7 @@ all_servers_with_tables! {
         assert!(line_of(server, &name).1.contains("its holder is being ended by "));
     }
 
-    fn without_names_all_that_have_rows_are_listed(server) {
+    fn without_names_all_that_have_rows_are_listed(server on mysql) {
         let (run, script) = (unique("Run"), unique("Script"));
         let _dblock = holder(server, &run, &[]);
         let held = token(server, &script, &[]);

@@ -122,7 +122,7 @@ all_servers! {
         assert_eq!(whole["server"], format!("127.0.0.1:{}", server.port));
     }
 
-    fn the_newest_come_last_and_twenty_unless_another_number_is_asked_for(server) {
+    fn the_newest_come_last_and_twenty_unless_another_number_is_asked_for(server on mysql) {
         let tables = Tables::new(server);
         for number in 0..25 {
             ended(&tables, &format!("job{number}"), 100 - number, "ran", "0");
@@ -156,7 +156,7 @@ all_servers! {
         assert_eq!(runs(&tables, &["-n", "510", "--failed"]).len(), 510);
     }
 
-    fn only_the_names_that_are_asked_for_are_shown(server) {
+    fn only_the_names_that_are_asked_for_are_shown(server on mariadb) {
         let tables = Tables::new(server);
         for (ago, name) in ["a", "A", "b", "a b", "a", "é"].into_iter().enumerate() {
             ended(&tables, name, 10 - u32::try_from(ago).unwrap(), "ran", "0");
@@ -207,7 +207,7 @@ all_servers! {
         }
     }
 
-    fn runs_are_picked_by_when_and_where_they_were_and_how_they_ended(server) {
+    fn runs_are_picked_by_when_and_where_they_were_and_how_they_ended(server on mysql) {
         let tables = Tables::new(server);
         let words = ["ran", "timed_out", "lost", "skipped", "interrupted", "failed", "released"];
         for (ago, word) in (1..).zip(words) {
@@ -233,7 +233,7 @@ all_servers! {
         assert_eq!([at("2026-11-22 08:30"), at("2026-11-22T08:30:00.000001Z")], [0, 1]);
     }
 
-    fn a_walk_from_page_to_page_shows_each_run_once_while_others_are_written(server) {
+    fn a_walk_from_page_to_page_shows_each_run_once_while_others_are_written(server on mariadb) {
         let tables = Tables::new(server);
         // Two of them at each moment.
         for number in 0..24 {
@@ -260,7 +260,7 @@ all_servers! {
         assert!(pairs.is_sorted_by(|newer, older| newer >= older), "{pairs:?}");
     }
 
-    fn a_run_without_an_end_runs_if_it_has_its_row(server) {
+    fn a_run_without_an_end_runs_if_it_has_its_row(server on mysql) {
         let tables = Tables::new(server);
         let run = add(&tables, "job", 90, &[("slot", "2"), ("acquired_at", "UTC_TIMESTAMP(6) - INTERVAL 80 SECOND")]);
         let outcome = || runs(&tables, &["job"])[0]["outcome"].clone();
@@ -331,7 +331,7 @@ all_servers! {
         drop(missing);
     }
 
-    fn without_the_tables_it_says_what_to_do(server) {
+    fn without_the_tables_it_says_what_to_do(server on mariadb) {
         let tables = Tables::missing(server);
         let place = server.kind.place().trim_start_matches("DBLOCK_").to_lowercase();
         let line = format!("the {place} {} of 127.0.0.1:{} has no tables of dblock's; create them with dblock init, or name their \
@@ -355,7 +355,7 @@ all_servers! {
         assert_eq!(json_of(history()).len(), 1);
     }
 
-    fn rows_of_any_width_come_through(server) {
+    fn rows_of_any_width_come_through(server on mariadb) {
         let tables = Tables::new(server);
         tables.sql(match server.kind {
             Kind::Postgres => "ALTER TABLE dblock_runs ALTER message TYPE text, ALTER program TYPE text",
@@ -422,7 +422,7 @@ all_servers! {
         run.wait().expect_code(0).expect_silence().expect_stdout("101\n");
     }
 
-    fn every_statement_has_a_name(server) {
+    fn every_statement_has_a_name(server on mysql) {
         let tables = Tables::new(server);
         let output = tables.at("history").args(["-vv", "--failed"]).output();
         output.expect_code(0).expect_said(["/* dblock prepare */ SE", "/* dblock version */", "/* dblock history */"]);

@@ -12,8 +12,8 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::harness::pty::{INTERRUPT, SUSPEND, Shell};
 use crate::harness::{
-    Client, Dblock, Proxy, Running, SOON, Server, Watcher, all_locks, all_servers, each_lock,
-    eventually, eventually_gone, is_stopped, send, slack, stat_field, unique, within,
+    Client, Dblock, Proxy, Running, SOON, Server, Watcher, all_servers, each_lock, eventually,
+    eventually_gone, is_stopped, send, slack, stat_field, unique, within,
 };
 
 /// Long enough to see that something does not happen.
@@ -95,7 +95,7 @@ fn inherited_by(pid: i32) -> Vec<String> {
         .collect()
 }
 
-all_locks! {
+each_lock! {
     fn a_session_that_is_killed_in_the_hold_is_taken_again(server) {
         let name = unique("killed");
         let mut admin = server.watcher();

@@ -248,7 +248,7 @@ both_servers! {
         assert_eq!(version, 6);
     }
 
-    fn the_version_is_raised_when_all_else_is_there(server) {
+    fn the_version_is_raised_when_all_else_is_there(server on mariadb) {
         let tables = tables_of_version_1(server);
         let account = server.account();
         tables.grant("SELECT, INSERT, UPDATE, DELETE, CREATE", &account);
@@ -261,7 +261,7 @@ both_servers! {
         is_current(&tables);
     }
 
-    fn tables_that_only_a_newer_dblock_can_use_are_refused(server) {
+    fn tables_that_only_a_newer_dblock_can_use_are_refused(server on mysql) {
         let tables = Tables::new(server);
         tables.sql("UPDATE dblock_meta SET version = 99, usable_from = 99");
         let line = format!("the tables in the database {} of 127.0.0.1:{} are of a newer dblock (version 99); this one knows version 6", tables.database, server.port);
@@ -271,7 +271,7 @@ both_servers! {
         assert_eq!(meta(&tables), (99, 99, 2_592_000, 100));
     }
 
-    fn tables_of_a_newer_dblock_that_this_one_can_use_are_used_and_left_alone(server) {
+    fn tables_of_a_newer_dblock_that_this_one_can_use_are_used_and_left_alone(server on mariadb) {
         let tables = Tables::new(server);
         tables.sql("UPDATE dblock_meta SET version = 99, usable_from = 1");
         // It has a key less, too.
@@ -420,7 +420,7 @@ both_servers! {
         }
     }
 
-    fn how_long_the_history_is_kept_is_set_and_stays(server) {
+    fn how_long_the_history_is_kept_is_set_and_stays(server on mysql) {
         let tables = Tables::with(server, &["--keep", "2h 30m, 7"]);
         assert_eq!(meta(&tables), (6, 1, 9000, 7));
         tables.init().output().expect_code(0);
@@ -461,7 +461,7 @@ both_servers! {
         at("history").output().expect_code(0).expect_silence();
     }
 
-    fn a_read_only_server_is_not_written_to(_server) {
+    fn a_read_only_server_is_not_written_to(_server on mysql) {
         let server = Server::private(_server.kind);
         let tables = Tables::new(&server);
         tables.sql("ALTER TABLE dblock_runs DROP KEY by_time");
@@ -476,7 +476,7 @@ both_servers! {
         init_check(&tables).output().expect_code(0).expect_silence();
     }
 
-    fn of_several_servers_the_one_that_takes_writes_gets_the_tables(server) {
+    fn of_several_servers_the_one_that_takes_writes_gets_the_tables(server on mariadb) {
         let pair = Pair::private(server.kind);
         let url = format!("mysql://admin@127.0.0.1:{},127.0.0.1:{}/", pair.replica.port, pair.primary.port);
         let init = Dblock::bare().args(["init", "--url", &url]).env("DBLOCK_PASSWORD", "admin-secret").output();

@@ -49,7 +49,7 @@ fn expect_told(kill: &Output, parts: &[&str]) {
 }
 
 all_servers! {
-    fn a_holder_is_ended_with_its_command_whatever_its_policy(server) {
+    fn a_holder_is_ended_with_its_command_whatever_its_policy(server on mysql) {
         for policy in ["reacquire", "terminate", "ignore"] {
             let name = unique("kill");
             let (dblock, command) = holder(server, &name, &["--on-lock-lost", policy]);
@@ -126,7 +126,7 @@ all_servers! {
         waits.wait().expect_code(0).expect_stdout("ran\n");
     }
 
-    fn a_lock_that_nobody_has_is_told_as_free(server) {
+    fn a_lock_that_nobody_has_is_told_as_free(server on mariadb) {
         let name = unique("free");
         let told = kill(server, &name).output();
         told.expect_code(0);
@@ -137,7 +137,7 @@ all_servers! {
         kill(server, &name).arg("-q").output().expect_code(0).expect_silence().expect_stdout("");
     }
 
-    fn a_dry_run_ends_nobody(server) {
+    fn a_dry_run_ends_nobody(server on mariadb) {
         let name = unique("dry");
         let (mut dblock, command) = holder(server, &name, &[]);
         let told = kill(server, &name).arg("--dry-run").output();
@@ -163,7 +163,7 @@ all_servers! {
         run.expect_code(0).expect_stdout("0\n");
     }
 
-    fn of_several_holders_the_one_that_is_named_is_ended(server) {
+    fn of_several_holders_the_one_that_is_named_is_ended(server on mysql) {
         let name = unique("several");
         let (mut first, _) = holder(server, &name, &["-m", "2"]);
         let (second, command) = holder(server, &name, &["-m", "2"]);
@@ -189,7 +189,7 @@ all_servers! {
         assert!(!server.has_session(id) && server.holder(&name).is_none());
     }
 
-    fn a_command_that_takes_longer_to_end_than_is_waited_for_keeps_its_slot_to_itself(server) {
+    fn a_command_that_takes_longer_to_end_than_is_waited_for_keeps_its_slot_to_itself(server on mariadb) {
         // Whoever ends it gives up waiting, or is interrupted himself.
         for wait in [Some("0"), Some("0.5"), None] {
             let name = unique("slow");
@@ -234,7 +234,7 @@ all_servers! {
         dblock.wait_stderr("reacquired after", SOON);
     }
 
-    fn a_holder_far_away_is_heard_of_whatever_its_policy(server) {
+    fn a_holder_far_away_is_heard_of_whatever_its_policy(server on mysql) {
         for policy in ["reacquire", "terminate", "ignore"] {
             let name = unique("far");
             let proxy = Proxy::to(server);
@@ -302,7 +302,7 @@ all_servers! {
         waits.wait().expect_code(74).expect_stdout("").expect_one_line("was ended by");
     }
 
-    fn a_kill_during_a_run_time_limits_grace_is_heard_of(server) {
+    fn a_kill_during_a_run_time_limits_grace_is_heard_of(server on mariadb) {
         let name = unique("grace");
         let mut dblock = Dblock::run(server, &name)
             .without_terminal()
@@ -371,7 +371,7 @@ all_servers! {
         before.wait().expect_code(74);
     }
 
-    fn a_kill_that_another_has_begun_is_waited_for_no_longer_than_asked(server) {
+    fn a_kill_that_another_has_begun_is_waited_for_no_longer_than_asked(server on mysql) {
         let name = unique("begun");
         let (mut dblock, _) = holder(server, &name, &[]);
         let _marker = server.hold(&format!("{name}#kill0"));
@@ -396,7 +396,7 @@ all_servers! {
         assert!(next.is_running());
     }
 
-    fn a_holder_that_does_not_answer_is_told_as_such(server) {
+    fn a_holder_that_does_not_answer_is_told_as_such(server on mariadb) {
         let name = unique("deaf");
         let (mut dblock, command) = holder(server, &name, &[]);
         let keeper = dblock.keeper(Some(command));
@@ -412,7 +412,7 @@ all_servers! {
         assert!(dblock.is_running());
     }
 
-    fn the_command_of_a_stopped_dblock_is_ended_too(server) {
+    fn the_command_of_a_stopped_dblock_is_ended_too(server on mysql) {
         let name = unique("stopped");
         let (dblock, command) = holder(server, &name, &["--kill-after", "0.5", "--ttl", "8"]);
         dblock.signal(Signal::SIGSTOP);
@@ -424,7 +424,7 @@ all_servers! {
         dblock.wait().expect_code(74);
     }
 
-    fn a_lock_that_is_held_after_the_commands_end_is_let_go(server) {
+    fn a_lock_that_is_held_after_the_commands_end_is_let_go(server on mariadb) {
         // Often, for the server frees a killed session's lock a moment after its dblock has seen the end of it.
         for _ in 0..20 {
             let name = unique("hold");
@@ -509,7 +509,7 @@ both_servers! {
         next.wait().expect_code(7).expect_silence();
     }
 
-    fn what_is_no_holder_is_refused(server) {
+    fn what_is_no_holder_is_refused(server on mysql) {
         let name = unique("wrong");
         for wrong in ["", "#", "#1", " a", "a\nb"] {
             kill(server, wrong).output().expect_code(64).expect_one_line("dblock: NAME: the name");

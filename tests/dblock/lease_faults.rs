@@ -252,7 +252,7 @@ all_servers! {
         }
     }
 
-    fn a_keeper_that_cannot_be_replaced_costs_the_lock_and_is_told_of_once(server) {
+    fn a_keeper_that_cannot_be_replaced_costs_the_lock_and_is_told_of_once(server on mariadb) {
         let folder = tempfile::tempdir().unwrap();
         let password = folder.path().join("password");
         std::fs::write(&password, PASSWORD).unwrap();
@@ -268,12 +268,12 @@ all_servers! {
         eventually("the lock is free", SOON, || server.holder(&name).is_none());
     }
 
-    fn a_stopped_dblock_does_not_let_a_command_run_on_without_its_lock(server) {
+    fn a_stopped_dblock_does_not_let_a_command_run_on_without_its_lock(server on mysql) {
         let name = unique("stopped");
         let proxy = far_away(server);
         if server.kind == Kind::Postgres {
-            // Nobody tells those that wait of a killed session: the first of them looks once a second.
-            proxy.delay(Duration::from_millis(200));
+            // Nobody tells those that wait of a killed session: the first of them looks once a second. A login takes six round trips.
+            proxy.delay(Duration::from_millis(150));
         }
         let mut first = holder(Dblock::run_at(&proxy.url(), &name), TELLS_ITS_END).spawn();
         let command = first.wait_pid("shell");
@@ -287,7 +287,7 @@ all_servers! {
         first.wait_within(SOON).expect_code(74).expect_said(["the command was ended for it"]);
     }
 
-    fn a_server_that_becomes_read_only_is_none_of_the_business_of_who_takes_any(server) {
+    fn a_server_that_becomes_read_only_is_none_of_the_business_of_who_takes_any(server on mariadb) {
         let server = &Server::private(server.kind);
         let name = unique("any");
         let run = Dblock::run(server, &name).arg("--allow-unfit-server");
@@ -302,7 +302,7 @@ all_servers! {
         server.set_read_only(false);
     }
 
-    fn terminate_ends_the_command_at_once(server) {
+    fn terminate_ends_the_command_at_once(server on mariadb) {
         for (fault, waited_for) in [(0, false), (0, true), (1, false), (1, true)] {
             let fault = Fault::ALL[fault];
             let name = unique("terminate");
@@ -329,7 +329,7 @@ all_servers! {
         }
     }
 
-    fn ignore_lets_the_command_go_on(server) {
+    fn ignore_lets_the_command_go_on(server on mysql) {
         for (fault, waited_for) in [(0, false), (0, true), (1, false), (1, true)] {
             let fault = Fault::ALL[fault];
             let name = unique("ignore");
@@ -351,7 +351,7 @@ all_servers! {
         }
     }
 
-    fn a_command_outlives_its_lease_when_nothing_happens(server) {
+    fn a_command_outlives_its_lease_when_nothing_happens(server on mariadb) {
         let name = unique("long");
         let run = Dblock::run(server, &name).args(["--ttl", "4s", "-m", "2"]);
         let mut first = holder(run, TELLS_ITS_END).spawn();
@@ -364,7 +364,7 @@ all_servers! {
         first.wait_within(SOON).expect_code(6).expect_silence();
     }
 
-    fn a_server_that_is_frozen_for_less_than_the_lease_ends_no_command(server) {
+    fn a_server_that_is_frozen_for_less_than_the_lease_ends_no_command(server on mysql) {
         let server = &Server::private(server.kind);
         for waited_for in [false, true] {
             let name = unique("short-freeze");
@@ -415,7 +415,7 @@ all_servers! {
         }
     }
 
-    fn a_frozen_keeper_costs_the_lock(server) {
+    fn a_frozen_keeper_costs_the_lock(server on mariadb) {
         let folder = tempfile::tempdir().unwrap();
         for waited_for in [false, true] {
             let name = unique("frozen-keeper");
@@ -438,7 +438,7 @@ all_servers! {
         }
     }
 
-    fn a_frozen_supervisor_loses_nothing(server) {
+    fn a_frozen_supervisor_loses_nothing(server on mysql) {
         for waited_for in [false, true] {
             let name = unique("frozen-supervisor");
             let run = Dblock::run(server, &name).args(["--ttl", "4s"]);
@@ -461,7 +461,7 @@ all_servers! {
         }
     }
 
-    fn a_frozen_host_learns_on_waking_that_another_has_the_lock(server) {
+    fn a_frozen_host_learns_on_waking_that_another_has_the_lock(server on mariadb) {
         let folder = tempfile::tempdir().unwrap();
         let name = unique("frozen-host");
         let over = folder.path().join("over");
@@ -487,7 +487,7 @@ all_servers! {
         second.wait().expect_code(0);
     }
 
-    fn a_frozen_host_has_its_lock_again_on_waking_when_nobody_else_wants_it(server) {
+    fn a_frozen_host_has_its_lock_again_on_waking_when_nobody_else_wants_it(server on mysql) {
         let name = unique("frozen-host");
         let run = Dblock::run(server, &name).args(["--ttl", "4s"]);
         let mut first = holder(run, TELLS_ITS_END).spawn();

@@ -38,7 +38,7 @@ both_servers! {
         });
     }
 
-    fn a_host_that_is_cut_off_for_a_moment_loses_nothing(server) {
+    fn a_host_that_is_cut_off_for_a_moment_loses_nothing(server on mariadb) {
         let (name, island) = (unique("moment"), Island::new(server));
         let run = island.run(&name).without_terminal().args(["--ttl", "12s"]).stdin(Stdio::piped());
         let mut first = run.sh("echo shell $$; cat >/dev/null; exit 6").spawn();
@@ -56,7 +56,7 @@ both_servers! {
         first.wait_within(SOON).expect_code(6).expect_silence();
     }
 
-    fn waiters_that_are_cut_off_cost_three_seconds_each(server) {
+    fn waiters_that_are_cut_off_cost_three_seconds_each(server on mysql) {
         thread::scope(|scope| {
             for slots in [1, 2] {
                 scope.spawn(move || dead_waiters(server, slots));
@@ -91,7 +91,7 @@ both_servers! {
         }
     }
 
-    fn a_slow_network_that_stalls_ends_no_command(server) {
+    fn a_slow_network_that_stalls_ends_no_command(server on mysql) {
         const MINUTE: Duration = Duration::from_secs(60);
         let seed = fastrand::u64(..);
         let (name, proxy) = (unique("slow"), Proxy::to(server));

@@ -37,7 +37,7 @@ fn ends_of(server: &Server, name: &str) -> Vec<(String, Option<u8>, Option<Strin
 }
 
 all_servers! {
-    fn a_tick_is_run_once_across_hosts(shared) {
+    fn a_tick_is_run_once_across_hosts(shared on mysql) {
         let server = Server::durable(shared.kind);
         for durable in [&[][..], &["--durable"]] {
             let name = unique("tick");
@@ -52,7 +52,7 @@ all_servers! {
         }
     }
 
-    fn a_failure_leaves_the_tick_to_the_next_host(shared) {
+    fn a_failure_leaves_the_tick_to_the_next_host(shared on mariadb) {
         let server = Server::durable(shared.kind);
         let name = unique("failed");
         for script in ["exit 3", "kill -9 $$"] {
@@ -67,7 +67,7 @@ all_servers! {
         run(server, &name, &YEARLY).args(["-E", "0"]).sh("echo ran").output().expect_code(0).expect_stdout("").expect_silence();
     }
 
-    fn the_command_finds_its_tick(shared) {
+    fn the_command_finds_its_tick(shared on mysql) {
         let server = Server::durable(shared.kind);
         let name = unique("env");
         let output = run(server, &name, &["--once-at", "0 0 1 1 *", "--time-zone", "Europe/Berlin"]).sh("echo $DBLOCK_TICK").output();
@@ -78,7 +78,7 @@ all_servers! {
         assert_eq!(stored.as_deref(), Some("12-31 23:00"), "in UTC");
     }
 
-    fn a_skip_has_the_tick_that_it_was_for(shared) {
+    fn a_skip_has_the_tick_that_it_was_for(shared on mariadb) {
         let server = Server::durable(shared.kind);
         for durable in [&[][..], &["--durable"]] {
             let name = unique("skipped-tick");
@@ -96,7 +96,7 @@ all_servers! {
         }
     }
 
-    fn a_later_tick_is_run_again(shared) {
+    fn a_later_tick_is_run_again(shared on mysql) {
         let server = Server::durable(shared.kind);
         let name = unique("later");
         run(server, &name, &YEARLY).command(["true"]).output().expect_code(0);
@@ -149,7 +149,7 @@ all_servers! {
         }
     }
 
-    fn a_signal_that_ends_the_wait_leaves_no_row(shared) {
+    fn a_signal_that_ends_the_wait_leaves_no_row(shared on mariadb) {
         let server = Server::durable(shared.kind);
         for options in [&["--record"][..], &["--durable"], &YEARLY] {
             let name = unique("interrupted");
@@ -162,7 +162,7 @@ all_servers! {
         }
     }
 
-    fn a_wait_that_ends_at_a_silent_server_ends_soon(shared) {
+    fn a_wait_that_ends_at_a_silent_server_ends_soon(shared on mysql) {
         let server = Server::durable(shared.kind);
         let proxy = Proxy::to(server);
         let name = unique("silent");
@@ -220,7 +220,7 @@ all_servers! {
         }
     }
 
-    fn the_history_says_that_the_lock_was_lost_also_where_dblock_learns_it_with_the_end_of_the_command(shared) {
+    fn the_history_says_that_the_lock_was_lost_also_where_dblock_learns_it_with_the_end_of_the_command(shared on mariadb) {
         let server = Server::durable(shared.kind);
         let (proxy, name) = (Proxy::to(server), unique("lost-late"));
         let dblock = Dblock::run_at(&proxy.url(), &name).args(["--record", "--on-lock-lost", "ignore"]);
@@ -242,7 +242,7 @@ all_servers! {
         assert!(why.starts_with("the lock was lost while the command ran: "), "{why}");
     }
 
-    fn a_report_has_the_fence_and_the_tick(shared) {
+    fn a_report_has_the_fence_and_the_tick(shared on mysql) {
         let server = Server::durable(shared.kind);
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("report");
@@ -272,7 +272,7 @@ all_servers! {
         assert_eq!(outcome.as_deref(), Some("ran"));
     }
 
-    fn ordinary_runs_keep_the_history_as_short_as_it_is_to_be(shared) {
+    fn ordinary_runs_keep_the_history_as_short_as_it_is_to_be(shared on mariadb) {
         let tables = Tables::with(shared, &["--keep", "1d,5"]);
         // Of a name that runs, and of one that does not any more.
         let rows = (0..500).map(|number| {
@@ -335,7 +335,7 @@ all_servers! {
         }
     }
 
-    fn a_success_counts_for_its_tick_though_another_keeper_records_it(shared) {
+    fn a_success_counts_for_its_tick_though_another_keeper_records_it(shared on mariadb) {
         let server = Server::durable(shared.kind);
         for durable in [&[][..], &["--durable"]] {
             let name = unique("replaced");
@@ -352,7 +352,7 @@ all_servers! {
         }
     }
 
-    fn a_success_is_recorded_before_the_hold_is_over(shared) {
+    fn a_success_is_recorded_before_the_hold_is_over(shared on mysql) {
         let server = Server::durable(shared.kind);
         for durable in [&[][..], &["--durable"]] {
             let name = unique("held-on");
@@ -366,14 +366,14 @@ all_servers! {
         }
     }
 
-    fn without_tables_a_lock_that_is_taken_is_no_skip(shared) {
+    fn without_tables_a_lock_that_is_taken_is_no_skip(shared on mariadb) {
         let name = unique("no-tables");
         let _holder = shared.hold(&name);
         let admin = run(shared, &name, &["--record"]).user("admin").env("DBLOCK_PASSWORD", "admin-secret");
         admin.command(["true"]).output().expect_code(78).expect_one_line("create them with dblock init");
     }
 
-    fn without_tables_nothing_is_run(shared) {
+    fn without_tables_nothing_is_run(shared on mysql) {
         for options in [&["--record"][..], &["--once-per", "1h"], &YEARLY] {
             let output = run(shared, &unique("no-tables"), options).sh("echo ran").output();
             assert!(matches!(output.code, Some(77 | 78)), "{output:?}");

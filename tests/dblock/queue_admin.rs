@@ -187,7 +187,7 @@ both_servers! {
         assert!(words(&does(&tables, "status", &[]).stdout)[1].starts_with("q paused"));
     }
 
-    fn status_shows_who_died_in_the_last_day_and_nobody_who_ended_well(server) {
+    fn status_shows_who_died_in_the_last_day_and_nobody_who_ended_well(server on mysql) {
         let tables = with_queue(server, &[]);
         for (died, ago) in [(1, 23), (1, 25), (0, 1)] {
             let worker = worker(&tables, 0);
@@ -355,7 +355,7 @@ both_servers! {
         assert_eq!(count(&tables, "dblock_dead"), 0);
     }
 
-    fn all_that_are_dead_are_retried(server) {
+    fn all_that_are_dead_are_retried(server on mariadb) {
         let tables = with_queue(server, &["--shards", "3"]);
         let many: Vec<String> = (0..450).map(|number| number.to_string()).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
@@ -369,7 +369,7 @@ both_servers! {
         does(&tables, "retry", &["--dead"]);
     }
 
-    fn a_job_that_waits_is_canceled(server) {
+    fn a_job_that_waits_is_canceled(server on mysql) {
         let tables = with_queue(server, &[]);
         let due = put(&tables, &["--key", "k", "a"])[0];
         let delayed = put(&tables, &["--delay", "1h", "b"])[0];
@@ -397,7 +397,7 @@ both_servers! {
         }
     }
 
-    fn one_that_runs_goes_on_and_is_not_run_again(server) {
+    fn one_that_runs_goes_on_and_is_not_run_again(server on mariadb) {
         let tables = with_queue(server, &[]);
         let job = put(&tables, &["--every", "1h", "a"])[0];
         let worker = worker(&tables, 60);
@@ -419,7 +419,7 @@ both_servers! {
         queue(&tables, "cancel", &[&done]).output().expect_code(78).expect_one_line("is done");
     }
 
-    fn a_job_is_taken_out_of_its_block(server) {
+    fn a_job_is_taken_out_of_its_block(server on mysql) {
         let tables = with_queue(server, &["--claim", "blocks"]);
         let ids = put_block(&tables, 4);
         for (number, job) in [(3, ids[0]), (2, ids[2]), (1, ids[3])] {
@@ -436,7 +436,7 @@ both_servers! {
         assert_eq!(count(&tables, &format!("dblock_due WHERE job = {} AND jobs = 3 AND attempt = 0", ids[0])), 1);
     }
 
-    fn blocks_of_several_nodes_may_lie_between_one_another(server) {
+    fn blocks_of_several_nodes_may_lie_between_one_another(server on mariadb) {
         let tables = with_queue(server, &["--claim", "blocks"]);
         let ids = put_block(&tables, 6);
         // As from two nodes that take turns with the ids.

@@ -45,7 +45,7 @@ both_servers! {
         assert_eq!(row, [("mails".to_owned(), "rows".to_owned(), 1, 20, 10_000_000, 60, 0)]);
     }
 
-    fn all_properties_are_kept_and_a_difference_is_named(server) {
+    fn all_properties_are_kept_and_a_difference_is_named(server on mysql) {
         let tables = Tables::new(server);
         let all = ["create", "q", "--claim", "blocks", "--shards", "1024", "--max-attempts", "3", "--retry-delay", "0.5", "--ttl", "1d", "--keep", "2h"];
         does(&tables, &all);
@@ -186,7 +186,7 @@ both_servers! {
         does(&tables, &["create", "q"]);
     }
 
-    fn a_deletion_that_is_interrupted_at_its_end_has_deleted_the_queue(server) {
+    fn a_deletion_that_is_interrupted_at_its_end_has_deleted_the_queue(server on mariadb) {
         let tables = Tables::new(server);
         does(&tables, &["create", "q"]);
         does(&tables, &["put", "q", "a", "b"]);
@@ -276,11 +276,11 @@ both_servers! {
         assert_eq!(rows(&tables), 0);
     }
 
-    fn an_idle_worker_is_woken_by_resume(server) {
+    fn an_idle_worker_is_woken_by_resume(server on mariadb) {
         woken(server, &["resume", "q"]);
     }
 
-    fn an_idle_worker_is_woken_by_put(server) {
+    fn an_idle_worker_is_woken_by_put(server on mysql) {
         woken(server, &["put", "q", "x"]);
     }
 }

@@ -346,7 +346,7 @@ both_servers! {
         }
     }
 
-    fn a_command_goes_on_while_its_claimer_cannot_be_replaced(server) {
+    fn a_command_goes_on_while_its_claimer_cannot_be_replaced(server on mysql) {
         let (jobs, records) = (Jobs::new(server, &[]), Records::new());
         let (log, go) = (records.path().join("log"), records.path().join("go"));
         let id = jobs.put(&["x"])[0];
@@ -430,7 +430,7 @@ both_servers! {
         }
     }
 
-    fn the_command_dies_with_its_worker_and_the_job_is_anothers_when_the_lease_is_over(server) {
+    fn the_command_dies_with_its_worker_and_the_job_is_anothers_when_the_lease_is_over(server on mariadb) {
         for options in [&[][..], &["--claim", "blocks"]] {
             for with_claimer in [false, true] {
                 let (jobs, records) = (short(server, options), Records::new());
@@ -464,7 +464,7 @@ both_servers! {
         }
     }
 
-    fn nothing_is_left_of_a_job_that_is_canceled_when_its_worker_has_died(server) {
+    fn nothing_is_left_of_a_job_that_is_canceled_when_its_worker_has_died(server on mysql) {
         let (jobs, records) = (short(server, &[]), Records::new());
         let (log, go) = (records.path().join("log"), records.path().join("go"));
         let id = jobs.feed(&[], &vec![b'x'; 300_000])[0];
@@ -479,7 +479,7 @@ both_servers! {
         jobs.assert_empty();
     }
 
-    fn a_job_that_takes_down_its_worker_too_often_is_dead(server) {
+    fn a_job_that_takes_down_its_worker_too_often_is_dead(server on mariadb) {
         let jobs = short(server, &["--max-attempts", "1"]);
         jobs.put(&["x"]);
         let mut first = jobs.work(&[]).sh("kill -KILL $PPID; sleep 100").spawn();
@@ -490,7 +490,7 @@ both_servers! {
         end(second);
     }
 
-    fn a_job_that_may_be_started_once_is_not_claimed_ahead_of_its_start(server) {
+    fn a_job_that_may_be_started_once_is_not_claimed_ahead_of_its_start(server on mysql) {
         let jobs = short(server, &["--max-attempts", "1"]);
         jobs.number(300);
         // Of commands that are quick, more would be claimed ahead.
@@ -502,7 +502,7 @@ both_servers! {
         end(second);
     }
 
-    fn what_is_claimed_ahead_goes_back_when_a_command_takes_long(server) {
+    fn what_is_claimed_ahead_goes_back_when_a_command_takes_long(server on mariadb) {
         let (jobs, records) = (Jobs::new(server, &[]), Records::new());
         let go = records.path().join("go");
         jobs.number(300);
@@ -522,7 +522,7 @@ both_servers! {
         jobs.assert_empty();
     }
 
-    fn what_there_is_no_room_for_is_not_claimed_again_and_again(server) {
+    fn what_there_is_no_room_for_is_not_claimed_again_and_again(server on mysql) {
         let (jobs, records) = (Jobs::new(server, &[]), Records::new());
         let [log, go] = ["log", "go"].map(|name| records.path().join(name));
         jobs.number(3);
@@ -640,7 +640,7 @@ both_servers! {
         eventually_gone(command, SOON);
     }
 
-    fn a_command_is_ended_before_another_starts_when_its_claimer_is_stopped(server) {
+    fn a_command_is_ended_before_another_starts_when_its_claimer_is_stopped(server on mariadb) {
         for options in [&[][..], &["--claim", "blocks"]] {
             let (jobs, records) = (short(server, options), Records::new());
             let (log, go) = (records.path().join("log"), records.path().join("go"));
@@ -678,7 +678,7 @@ both_servers! {
         }
     }
 
-    fn a_claimer_that_cannot_go_on_ends_the_command_of_a_worker_that_is_stopped(server) {
+    fn a_claimer_that_cannot_go_on_ends_the_command_of_a_worker_that_is_stopped(server on mysql) {
         let (jobs, records) = (short(server, &[]), Records::new());
         let (log, go) = (records.path().join("log"), records.path().join("go"));
         jobs.put(&["x"]);
@@ -695,7 +695,7 @@ both_servers! {
         worker.wait().expect_code(78);
     }
 
-    fn a_command_that_may_take_long_to_end_is_gone_before_another_starts_if_its_server_is_lost(server) {
+    fn a_command_that_may_take_long_to_end_is_gone_before_another_starts_if_its_server_is_lost(server on mariadb) {
         let jobs = short(server, &[]);
         let proxy = Proxy::to(server);
         jobs.put(&["x"]);
@@ -717,7 +717,7 @@ both_servers! {
         worker.wait_within(SOON);
     }
 
-    fn a_command_is_ended_before_another_starts_when_its_worker_is_stopped_and_its_claimer_has_no_server(server) {
+    fn a_command_is_ended_before_another_starts_when_its_worker_is_stopped_and_its_claimer_has_no_server(server on mysql) {
         for with_other in [true, false] {
             let (jobs, records) = (short(server, &[]), Records::new());
             let (log, go) = (records.path().join("log"), records.path().join("go"));
@@ -814,7 +814,7 @@ both_servers! {
         end(worker);
     }
 
-    fn a_worker_that_is_stopped_and_has_its_claimer_keeps_its_job(server) {
+    fn a_worker_that_is_stopped_and_has_its_claimer_keeps_its_job(server on mariadb) {
         let (jobs, records) = (short(server, &[]), Records::new());
         let (log, go) = (records.path().join("log"), records.path().join("go"));
         jobs.put(&["x"]);
@@ -834,7 +834,7 @@ both_servers! {
         assert_eq!(recorded(&log), ["start 1 1", "end 1 1"]);
     }
 
-    fn a_worker_that_is_stopped_while_its_claimer_claims_much_keeps_its_jobs(server) {
+    fn a_worker_that_is_stopped_while_its_claimer_claims_much_keeps_its_jobs(server on mysql) {
         let (jobs, records) = (short(server, &[]), Records::new());
         let log = records.path().join("log");
         jobs.number(15_000);
@@ -858,7 +858,7 @@ both_servers! {
         assert_eq!(numbers.len(), lines(&log).len());
     }
 
-    fn commands_are_ended_in_time_although_nobody_reads_what_they_say(server) {
+    fn commands_are_ended_in_time_although_nobody_reads_what_they_say(server on mariadb) {
         let (jobs, records) = (short(server, &[]), Records::new());
         let [log, go] = ["log", "go"].map(|name| records.path().join(name));
         jobs.number(60);
@@ -878,7 +878,7 @@ both_servers! {
         drop((worker, unread));
     }
 
-    fn once_says_that_the_lease_was_lost(server) {
+    fn once_says_that_the_lease_was_lost(server on mysql) {
         let (jobs, records) = (short(server, &[]), Records::new());
         let log = records.path().join("log");
         jobs.put(&["x"]);
@@ -967,7 +967,7 @@ both_servers! {
         jobs.assert_empty();
     }
 
-    fn a_worker_that_is_asked_to_end_does_not_wait_for_a_server_for_ever(shared) {
+    fn a_worker_that_is_asked_to_end_does_not_wait_for_a_server_for_ever(shared on mysql) {
         let server = Server::private(shared.kind);
         let (jobs, records) = (Jobs::new(&server, &[]), Records::new());
         let (log, go) = (records.path().join("log"), records.path().join("go"));
@@ -989,7 +989,7 @@ both_servers! {
         server.start();
     }
 
-    fn of_a_server_that_falls_silent_it_is_not_said_that_it_was_connected(server) {
+    fn of_a_server_that_falls_silent_it_is_not_said_that_it_was_connected(server on mariadb) {
         let jobs = short(server, &[]);
         let proxy = Proxy::to(server);
         let url = format!("mysql://dblock@127.0.0.1:{}/", proxy.port);
@@ -1003,7 +1003,7 @@ both_servers! {
         worker.wait_within(SOON).expect_code(0);
     }
 
-    fn claimers_that_are_killed_now_and_then_are_replaced_for_ever(server) {
+    fn claimers_that_are_killed_now_and_then_are_replaced_for_ever(server on mariadb) {
         let (jobs, records) = (short(server, &[]), Records::new());
         let (log, go) = (records.path().join("log"), records.path().join("go"));
         jobs.put(&["x"]);
@@ -1043,7 +1043,7 @@ both_servers! {
         end(worker);
     }
 
-    fn what_fails_while_a_worker_ends_is_told(server) {
+    fn what_fails_while_a_worker_ends_is_told(server on mysql) {
         for sql in ["UPDATE dblock_queues SET deleted_at = UTC_TIMESTAMP(6)", "DROP TABLE dblock_running"] {
             let (jobs, records) = (Jobs::new(server, &[]), Records::new());
             let (log, go) = (records.path().join("log"), records.path().join("go"));
@@ -1077,7 +1077,7 @@ both_servers! {
         jobs.assert_empty();
     }
 
-    fn a_worker_that_ends_deregisters_however_long_its_last_turn_took(server) {
+    fn a_worker_that_ends_deregisters_however_long_its_last_turn_took(server on mariadb) {
         let (jobs, records) = (Jobs::new(server, &[]), Records::new());
         let [log, go] = ["log", "go"].map(|name| records.path().join(name));
         jobs.tables.sql("CREATE TRIGGER slow BEFORE DELETE ON dblock_jobs FOR EACH ROW SET @slept = SLEEP(1.5)");
@@ -1093,7 +1093,7 @@ both_servers! {
         assert_eq!((jobs.workers(), jobs.count("dblock_jobs")), (0, 0));
     }
 
-    fn what_an_idle_worker_claims_while_it_is_asked_to_end_is_given_back(server) {
+    fn what_an_idle_worker_claims_while_it_is_asked_to_end_is_given_back(server on mysql) {
         let jobs = Jobs::new(server, &[]);
         let mut worker = jobs.work(&[]).sh("echo never").spawn();
         jobs.eventually_idle(1);
@@ -1110,7 +1110,7 @@ both_servers! {
         assert_eq!((jobs.states(), jobs.count("dblock_due WHERE attempt = 0"), jobs.workers()), ([1, 0, 0, 0], 1, 0));
     }
 
-    fn that_a_server_without_room_cannot_be_reached_is_not_said(server) {
+    fn that_a_server_without_room_cannot_be_reached_is_not_said(server on mariadb) {
         let jobs = short(server, &[]);
         let full = |name: &str, event: &str| jobs.tables.sql(&format!(
             "CREATE TRIGGER {name} BEFORE {event} FOR EACH ROW SIGNAL SQLSTATE 'HY000' \
@@ -1148,7 +1148,7 @@ both_servers! {
         jobs.tables.sql("DROP TRIGGER no_room_at_all");
     }
 
-    fn a_server_that_answers_late_answers_again_once(shared) {
+    fn a_server_that_answers_late_answers_again_once(shared on mariadb) {
         let server = Server::private(shared.kind);
         let (jobs, records) = (short(&server, &[]), Records::new());
         let (mut worker, log, go) = busy_until_told(&jobs, &records);
@@ -1185,7 +1185,7 @@ both_servers! {
         end(worker);
     }
 
-    fn a_worker_without_a_server_that_takes_writes_ends_in_time(server) {
+    fn a_worker_without_a_server_that_takes_writes_ends_in_time(server on mysql) {
         let pair = Pair::shared(server.kind);
         let work = Dblock::at(&pair.replica, "queue").args(["work", "q", "--connect-timeout", "1"]).sh("echo never").output();
         work.expect_code(78).expect_one_line("is read-only; name the server that takes writes").expect_stdout("");

@@ -203,7 +203,7 @@ both_servers! {
         assert_eq!(ids(&output).len(), 2);
     }
 
-    fn many_lines_are_put_in_their_order(server) {
+    fn many_lines_are_put_in_their_order(server on mysql) {
         let tables = with_queue(server, &["--shards", "7"]);
         let lines = numbered_lines(5432);
         let output = fed(put(&tables, &["--lines", "--priority", "-3"]), lines.as_bytes());
@@ -219,7 +219,7 @@ both_servers! {
         assert!(shards.iter().all(|jobs| [776, 777].contains(jobs)), "{shards:?}");
     }
 
-    fn what_is_put_together_is_a_block(server) {
+    fn what_is_put_together_is_a_block(server on mariadb) {
         let tables = with_queue(server, &["--claim", "blocks", "--shards", "4"]);
         let lines = numbered_lines(1500);
         fed(put(&tables, &["--lines", "--every", "1h"]), lines.as_bytes()).expect_code(0).expect_silence();
@@ -264,7 +264,7 @@ both_servers! {
         assert_eq!((count(&tables, "dblock_jobs"), count(&also_there, "dblock_jobs")), (1, 0));
     }
 
-    fn a_delayed_job_is_due_by_the_clock_of_the_server(server) {
+    fn a_delayed_job_is_due_by_the_clock_of_the_server(server on mysql) {
         let tables = with_queue(server, &[]);
         put(&tables, &["--delay", "1h", "a"]).output().expect_code(0);
         put(&tables, &["--at", "2031-01-02 03:04:05", "b"]).output().expect_code(0);
@@ -486,7 +486,7 @@ both_servers! {
         assert_eq!(ids(&output), all);
     }
 
-    fn a_server_that_stays_away_is_told_with_what_is_put(server) {
+    fn a_server_that_stays_away_is_told_with_what_is_put(server on mysql) {
         let tables = with_queue(server, &[]);
         let proxy = Proxy::to(server);
         let mut run = put(&tables, &["--lines", "--connect-timeout", "2"]).env("DBLOCK_URL", proxy.url()).stdin(Stdio::piped()).spawn();
@@ -542,7 +542,7 @@ both_servers! {
         assert_eq!(count(&tables, "dblock_jobs"), 1);
     }
 
-    fn two_streams_at_once_are_both_put(server) {
+    fn two_streams_at_once_are_both_put(server on mariadb) {
         let tables = with_queue(server, &["--shards", "2"]);
         let lines = numbered_lines(6000);
         let runs: Vec<_> = (0..3).map(|_| {
@@ -577,7 +577,7 @@ both_servers! {
         assert_eq!(count(&tables, "dblock_jobs"), 0);
     }
 
-    fn no_statement_on_the_tables_is_without_a_name(server) {
+    fn no_statement_on_the_tables_is_without_a_name(server on mariadb) {
         let tables = with_queue(server, &[]);
         let proxy = Proxy::to(server);
         let at = |args: &[&str]| tables.at("queue").args(args).env("DBLOCK_URL", proxy.url());

@@ -176,7 +176,7 @@ fn no_transaction_is_larger_than_a_cluster_takes() {
 }
 
 both_servers! {
-    fn the_payload_is_on_stdin_whatever_its_bytes(server) {
+    fn the_payload_is_on_stdin_whatever_its_bytes(server on mariadb) {
         for options in [&[][..], &["--claim", "blocks"]] {
             let jobs = Jobs::new(server, options);
             let folder = tempfile::tempdir().unwrap();
@@ -263,7 +263,7 @@ both_servers! {
         }
     }
 
-    fn a_job_that_fails_is_tried_again_after_a_delay_that_doubles_and_then_is_dead(server) {
+    fn a_job_that_fails_is_tried_again_after_a_delay_that_doubles_and_then_is_dead(server on mysql) {
         for options in [&[][..], &["--claim", "blocks"]] {
             let jobs = Jobs::new(server, &[options, &["--retry-delay", "100", "--max-attempts", "4"]].concat());
             jobs.put(&["x"]);
@@ -354,7 +354,7 @@ both_servers! {
         worker.expect_stdout(&expected);
     }
 
-    fn all_shards_are_worked_off(server) {
+    fn all_shards_are_worked_off(server on mariadb) {
         for options in [&["--shards", "16"][..], &["--shards", "4", "--claim", "blocks"]] {
             let jobs = Jobs::new(server, options);
             jobs.number(40);
@@ -416,7 +416,7 @@ both_servers! {
         assert_eq!(jobs.count("dblock_workers WHERE died"), 0);
     }
 
-    fn a_worker_that_drains_takes_along_what_becomes_due_meanwhile(server) {
+    fn a_worker_that_drains_takes_along_what_becomes_due_meanwhile(server on mysql) {
         let jobs = Jobs::new(server, &["--retry-delay", "20ms"]);
         jobs.number(4);
         // Each job fails twice, and is due again long before the last of them is over.
@@ -470,7 +470,7 @@ both_servers! {
         }
     }
 
-    fn a_repeating_job_that_fails_is_tried_again_and_never_dead(server) {
+    fn a_repeating_job_that_fails_is_tried_again_and_never_dead(server on mariadb) {
         let jobs = Jobs::new(server, &["--max-attempts", "2"]);
         jobs.put(&["--every", "1h", "x"]);
         drain(&jobs, &[], "exit 1");
@@ -497,7 +497,7 @@ both_servers! {
         jobs.assert_empty();
     }
 
-    fn a_repeating_job_keeps_its_rhythm(server) {
+    fn a_repeating_job_keeps_its_rhythm(server on mysql) {
         for options in [&[][..], &["--claim", "blocks"]] {
             let jobs = Jobs::new(server, options);
             let id = jobs.put(&["--every", "400ms", "x"])[0];
@@ -539,7 +539,7 @@ both_servers! {
         }
     }
 
-    fn what_a_worker_has_done_counts_however_briefly_it_works(server) {
+    fn what_a_worker_has_done_counts_however_briefly_it_works(server on mariadb) {
         let jobs = Jobs::new(server, &[]);
         for _ in 0..3 {
             jobs.put(&["x"]);
@@ -549,7 +549,7 @@ both_servers! {
         assert_eq!(done, [3]);
     }
 
-    fn a_delayed_job_starts_on_time_with_an_idle_worker(server) {
+    fn a_delayed_job_starts_on_time_with_an_idle_worker(server on mysql) {
         let jobs = Jobs::new(server, &[]);
         let mut worker = jobs.work(&[]).sh("echo at $(date +%s%N)").spawn();
         jobs.eventually_idle(1);
@@ -592,7 +592,7 @@ both_servers! {
         }
     }
 
-    fn nothing_is_started_while_the_queue_is_paused(server) {
+    fn nothing_is_started_while_the_queue_is_paused(server on mariadb) {
         let jobs = Jobs::new(server, &[]);
         let mut worker = jobs.work(&[]).sh("cat; echo").spawn();
         jobs.put(&["before"]);
@@ -629,7 +629,7 @@ both_servers! {
         assert_eq!(worker.stdout(), "");
     }
 
-    fn a_worker_that_is_busy_stops_where_its_queue_is_paused(server) {
+    fn a_worker_that_is_busy_stops_where_its_queue_is_paused(server on mysql) {
         let jobs = Jobs::new(server, &[]);
         jobs.number(100);
         let mut worker = jobs.work(&["-j", "2"]).sh("cat; echo; sleep 0.1").spawn();
@@ -643,7 +643,7 @@ both_servers! {
         worker.wait().expect_code(0);
     }
 
-    fn a_worker_whose_queue_is_deleted_ends(server) {
+    fn a_worker_whose_queue_is_deleted_ends(server on mysql) {
         for busy in [false, true] {
             let jobs = Jobs::new(server, &["--ttl", "8s"]);
             if busy {
@@ -734,7 +734,7 @@ both_servers! {
         assert_eq!((jobs.states(), jobs.count("dblock_jobs")), ([0, 0, 0, 1], 1));
     }
 
-    fn an_idle_worker_hands_in_at_once_what_it_starts_nothing_for(server) {
+    fn an_idle_worker_hands_in_at_once_what_it_starts_nothing_for(server on mariadb) {
         let jobs = Jobs::new(server, &["--claim", "blocks"]);
         // As many as it claims before it records what came of them.
         for _ in 0..8 {
@@ -857,7 +857,7 @@ both_servers! {
         }
     }
 
-    fn payloads_that_are_too_long_together_are_given_back(server) {
+    fn payloads_that_are_too_long_together_are_given_back(server on mysql) {
         let jobs = Jobs::new(server, &[]);
         let half = "y".repeat(400);
         jobs.put(&[&half]);
@@ -994,7 +994,7 @@ both_servers! {
         assert_eq!((jobs.states(), jobs.count("dblock_due WHERE attempt = 0")), ([1, 0, 0, 0], 1));
     }
 
-    fn an_idle_worker_ends_at_once_when_asked(server) {
+    fn an_idle_worker_ends_at_once_when_asked(server on mariadb) {
         let jobs = Jobs::new(server, &[]);
         let workers: Vec<_> = (0..3).map(|_| jobs.work(&[]).sh("true").spawn()).collect();
         jobs.eventually_idle(3);
@@ -1100,7 +1100,7 @@ both_servers! {
         assert_eq!(jobs.count("dblock_jobs"), 1);
     }
 
-    fn without_a_server_a_worker_ends_in_time(_server) {
+    fn without_a_server_a_worker_ends_in_time(_server on mariadb) {
         let dead = Dblock::bare().env("DBLOCK_URL", "mysql://dblock@127.0.0.1:1/").env("DBLOCK_PASSWORD", "x");
         let output = dead.args(["queue", "work", "q", "--connect-timeout", "1"]).sh("echo never").output();
         output.expect_code(69).expect_one_line("no server could be reached within 1s").expect_stdout("");
@@ -1160,7 +1160,7 @@ both_servers! {
         worker.wait_within(SOON).expect_code(0).expect_silence();
     }
 
-    fn the_key_of_a_block_of_one_job_is_free_again_when_it_is_done(server) {
+    fn the_key_of_a_block_of_one_job_is_free_again_when_it_is_done(server on mysql) {
         let jobs = Jobs::new(server, &["--claim", "blocks"]);
         let one = jobs.put(&["--key", "k", "one"]);
         drain(&jobs, &[], "cat >/dev/null");
@@ -1179,7 +1179,7 @@ both_servers! {
         assert_eq!((jobs.states(), jobs.count("dblock_jobs"), jobs.count("dblock_job_keys")), ([1, 0, 0, 0], 1, 1));
     }
 
-    fn many_long_errors_are_kept_each(server) {
+    fn many_long_errors_are_kept_each(server on mysql) {
         for claim in ["rows", "blocks"] {
             let jobs = Jobs::new(server, &["--claim", claim, "--max-attempts", "1"]);
             jobs.number(900);
@@ -1223,7 +1223,7 @@ both_servers! {
         both.expect_code(64).expect_one_line("--batch passes the payloads on stdin");
     }
 
-    fn a_block_that_is_stopped_in_the_middle_gives_the_rest_back_uncounted(server) {
+    fn a_block_that_is_stopped_in_the_middle_gives_the_rest_back_uncounted(server on mariadb) {
         let jobs = Jobs::new(server, &["--claim", "blocks"]);
         jobs.number(40);
         let mut worker = jobs.work(&[]).sh("read n; test $n != 3 || exit 1; echo $n; test $n -lt 6 || { echo waits; sleep 0.7; }").spawn();
@@ -1237,7 +1237,7 @@ both_servers! {
         drain(&jobs, &[], "read n; echo $n $DBLOCK_ATTEMPT $DBLOCK_FENCE").expect_stdout(&rest);
     }
 
-    fn a_repeating_block_is_due_again_as_a_whole(server) {
+    fn a_repeating_block_is_due_again_as_a_whole(server on mysql) {
         let jobs = Jobs::new(server, &["--claim", "blocks"]);
         let ids = jobs.feed(&["--lines", "--every", "1h"], b"1\n2\n3\n");
         for round in 1..=2 {
@@ -1251,7 +1251,7 @@ both_servers! {
         drain(&jobs, &[], "cat").expect_stdout("2");
     }
 
-    fn jobs_that_are_canceled_in_a_block_are_not_started(server) {
+    fn jobs_that_are_canceled_in_a_block_are_not_started(server on mariadb) {
         let jobs = Jobs::new(server, &["--claim", "blocks"]);
         let ids = jobs.number(3);
         jobs.does("cancel", &[&ids[1].to_string()]);
@@ -1259,7 +1259,7 @@ both_servers! {
         jobs.assert_empty();
     }
 
-    fn what_is_done_is_kept_where_the_queue_keeps_it(server) {
+    fn what_is_done_is_kept_where_the_queue_keeps_it(server on mariadb) {
         for options in [&["--keep", "1h"][..], &["--keep", "1h", "--claim", "blocks"]] {
             let jobs = Jobs::new(server, options);
             jobs.number(3);

@@ -563,7 +563,7 @@ pub fn out_of_reach(
 }
 
 all_servers! {
-    fn sigkill_to_both_at_once_stops_the_work_of_the_whole_group_before_a_waiting_copy_starts(server) {
+    fn sigkill_to_both_at_once_stops_the_work_of_the_whole_group_before_a_waiting_copy_starts(server on mariadb) {
         // What they wrote last, not that they are gone: nobody is left to wait for that, and a busy machine may take long to
         // clear away what is dead.
         let work = "perl -MTime::HiRes=time -e '$| = 1; for (1..8) { fork and next; while (1) { print STDERR time . qq(\\n); \
@@ -583,6 +583,7 @@ all_servers! {
                 .command(["perl", "-MTime::HiRes=time", "-e", "print time"])
                 .spawn();
             eventually("the second copy waits", SOON, || server.waiters(&name).len() == 1);
+            eventually("the work is under way", SOON, || !first.stderr().is_empty());
             for pid in both {
                 send(pid, Signal::SIGKILL);
             }
@@ -598,7 +599,7 @@ all_servers! {
         }
     }
 
-    fn sigkill_to_the_keeper_ends_the_command_if_that_is_asked_for(server) {
+    fn sigkill_to_the_keeper_ends_the_command_if_that_is_asked_for(server on mysql) {
         let name = unique("keeper");
         let script = "trap 'echo asked; exit 3' TERM; sleep 60 & echo shell $$; wait";
         let mut run = Dblock::run(server, &name).args(TERMINATE).without_terminal().sh(script).spawn();
@@ -613,7 +614,7 @@ all_servers! {
         eventually("the lock is free", SOON, || server.holder(&name).is_none());
     }
 
-    fn sigkill_to_the_keeper_frees_the_lock_only_when_the_command_is_gone(server) {
+    fn sigkill_to_the_keeper_frees_the_lock_only_when_the_command_is_gone(server on mariadb) {
         let folder = tempfile::tempdir().unwrap();
         let (sign, name) = (folder.path().join("sign"), unique("keeper"));
         let script = with_sign_of_life(&sign, "trap '' TERM; echo shell $$; while :; do sleep 0.1; done");
@@ -629,7 +630,7 @@ all_servers! {
 
 // What happens to a named lock, which ends with its session.
 both_servers! {
-    fn without_a_keeper_a_command_that_ignores_term_is_killed_ten_seconds_later(server) {
+    fn without_a_keeper_a_command_that_ignores_term_is_killed_ten_seconds_later(server on mysql) {
         let folder = tempfile::tempdir().unwrap();
         let sign = folder.path().join("sign");
         let script = "trap '' TERM; (trap '' TERM; while :; do sleep 1; done) & echo shell $$; while :; do sleep 1; done";

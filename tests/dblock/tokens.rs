@@ -155,7 +155,7 @@ fn account(server: &Server) -> String {
 }
 
 all_servers_with_tables! {
-    fn a_token_is_one_word_whatever_the_name_is(server) {
+    fn a_token_is_one_word_whatever_the_name_is(server on mariadb) {
         let odd = [
             "two words".to_owned(),
             "it's a \"quoted\" $(name) `or` so; & | < > * ? ! ~ \\ { }".to_owned(),
@@ -177,7 +177,7 @@ all_servers_with_tables! {
         }
     }
 
-    fn a_lock_that_is_taken_is_75_and_a_line_that_names_the_holder(server) {
+    fn a_lock_that_is_taken_is_75_and_a_line_that_names_the_holder(server on mysql) {
         let name = unique("taken");
         let _token = token(acquire(server, &name));
         let output = acquire(server, &name).output();
@@ -195,7 +195,7 @@ all_servers_with_tables! {
         acquire(server, &name).output().expect_code(75).expect_one_line(&format!("{name} is held by "));
     }
 
-    fn an_acquire_that_found_the_lock_taken_is_a_skip_in_the_history(server) {
+    fn an_acquire_that_found_the_lock_taken_is_a_skip_in_the_history(server on mariadb) {
         let name = unique("skip");
         let first = token(acquire(server, &name));
         acquire(server, &name).output().expect_code(75).expect_one_line(&format!("{name} is held by "));
@@ -216,7 +216,7 @@ all_servers_with_tables! {
         assert_eq!(history(server, &name)[0]["outcome"], "skipped");
     }
 
-    fn the_history_says_why_a_script_has_lost_its_lock(server) {
+    fn the_history_says_why_a_script_has_lost_its_lock(server on mysql) {
         let (name, mut admin) = (unique("why"), server.watcher());
         let owned = || acquire(server, &name).args(["--owner", "me"]);
         let told = |at: usize| history(server, &name)[at].clone();
@@ -266,7 +266,7 @@ all_servers_with_tables! {
         assert_eq!(failed["runs"].as_array().unwrap().len(), 8, "{failed:#}");
     }
 
-    fn one_command_at_a_time_is_under_a_token(server) {
+    fn one_command_at_a_time_is_under_a_token(server on mariadb) {
         let name = unique("two");
         let first = token(acquire(server, &name));
         let mut running = run(server, &first).sh("echo runs; read line; exit 5").stdin(std::process::Stdio::piped()).spawn();
@@ -286,7 +286,7 @@ all_servers_with_tables! {
         release(server, &first).output().expect_code(0);
     }
 
-    fn a_command_whose_host_has_died_keeps_its_token_no_longer_than_its_lease(server) {
+    fn a_command_whose_host_has_died_keeps_its_token_no_longer_than_its_lease(server on mysql) {
         let (name, mut admin) = (unique("died"), server.watcher());
         let first = token(acquire(server, &name).args(["--ttl", "1h"]));
         let mut dead = run(server, &first).without_terminal().sh("echo shell $$; exec sleep 600").spawn();
@@ -337,7 +337,7 @@ all_servers_with_tables! {
         release(server, &second).output().expect_code(0);
     }
 
-    fn who_waits_gets_it_when_its_ttl_is_over(server) {
+    fn who_waits_gets_it_when_its_ttl_is_over(server on mariadb) {
         let (name, mut admin) = (unique("expires"), server.watcher());
         let first = token(acquire(server, &name).args(["--ttl", "4s"]));
         let end = expires_at(&mut admin, &name);
@@ -374,7 +374,7 @@ all_servers_with_tables! {
         assert_eq!(records.assert_no_overlap().order(), [0, 1, 2]);
     }
 
-    fn a_wait_ends_in_time(server) {
+    fn a_wait_ends_in_time(server on mysql) {
         let name = unique("late");
         let _token = token(acquire(server, &name));
         for wait in ["0", "1s"] {
@@ -385,7 +385,7 @@ all_servers_with_tables! {
         }
     }
 
-    fn each_slot_has_a_token(server) {
+    fn each_slot_has_a_token(server on mariadb) {
         let name = unique("slots");
         let [first, second] = [(); 2].map(|()| token(acquire(server, &name).args(["-m", "2"])));
         let slot = |token: &str| token.split('.').nth(1).unwrap().to_owned();
@@ -403,7 +403,7 @@ all_servers_with_tables! {
         assert!(fence(&again) > fence(&second));
     }
 
-    fn json_says_what_was_acquired(server) {
+    fn json_says_what_was_acquired(server on mysql) {
         let name = unique("json");
         let output = acquire(server, &name).args(["--slots", "red,blue", "--json", "--ttl", "90s", "--owner", "me"]).output();
         let json = output.expect_code(0).expect_silence().json();
@@ -420,7 +420,7 @@ all_servers_with_tables! {
         release(server, token).output().expect_code(0);
     }
 
-    fn who_names_the_same_owner_takes_the_lock_over(server) {
+    fn who_names_the_same_owner_takes_the_lock_over(server on mariadb) {
         let name = unique("owner");
         let owned = |id: &str| acquire(server, &name).args(["--owner", id]);
         let first = token(owned("pipeline 7"));
@@ -441,7 +441,7 @@ all_servers_with_tables! {
         release(server, &third).output().expect_code(0);
     }
 
-    fn who_names_the_same_owner_takes_its_slot_over(server) {
+    fn who_names_the_same_owner_takes_its_slot_over(server on mysql) {
         let name = unique("owner");
         let owned = |id: &str| acquire(server, &name).args(["-m", "3", "--owner", id]);
         let first = token(owned("one"));
@@ -455,7 +455,7 @@ all_servers_with_tables! {
         release(server, &third).output().expect_code(0);
     }
 
-    fn a_command_under_a_token_that_is_taken_over_is_ended(server) {
+    fn a_command_under_a_token_that_is_taken_over_is_ended(server on mariadb) {
         let name = unique("owner");
         let first = token(acquire(server, &name).args(["--owner", "me", "--ttl", "4s"]));
         let mut running = run(server, &first).sh("echo runs; exec sleep 600").spawn();
@@ -465,7 +465,7 @@ all_servers_with_tables! {
         release(server, &second).output().expect_code(0);
     }
 
-    fn a_ttl_is_4s_to_30d_and_10m_if_not_given(server) {
+    fn a_ttl_is_4s_to_30d_and_10m_if_not_given(server on mysql) {
         let (name, mut admin) = (unique("ttl"), server.watcher());
         for wrong in ["3s", "0", "4.5s", "31d", "30d 1s", "forever"] {
             let output = acquire(server, &name).args(["--ttl", wrong]).output();
@@ -483,7 +483,7 @@ all_servers_with_tables! {
         }
     }
 
-    fn a_renewal_lasts_as_long_as_it_says_or_as_the_lock_was_acquired(server) {
+    fn a_renewal_lasts_as_long_as_it_says_or_as_the_lock_was_acquired(server on mariadb) {
         let (name, mut admin) = (unique("renew"), server.watcher());
         let first = token(acquire(server, &name).args(["--ttl", "100s"]));
         for (args, seconds) in [(vec![], 100.0), (vec!["--ttl", "1h"], 3600.0), (vec![], 3600.0), (vec!["--ttl", "10s"], 10.0)] {
@@ -504,7 +504,7 @@ all_servers_with_tables! {
         renew(server, &second).output().expect_code(0);
     }
 
-    fn a_release_is_74_the_second_time(server) {
+    fn a_release_is_74_the_second_time(server on mysql) {
         let (name, mut admin) = (unique("release"), server.watcher());
         let first = token(acquire(server, &name));
         release(server, &first).output().expect_code(0).expect_silence();
@@ -517,7 +517,7 @@ all_servers_with_tables! {
         release(server, &second).output().expect_code(0);
     }
 
-    fn a_release_frees_a_lock_whose_holder_is_to_be_ended(server) {
+    fn a_release_frees_a_lock_whose_holder_is_to_be_ended(server on mariadb) {
         let (name, mut admin) = (unique("release"), server.watcher());
         let first = token(acquire(server, &name));
         let update = "UPDATE dblock.dblock_locks SET kill_requested_at = UTC_TIMESTAMP(6), kill_requested_by = 'web9' WHERE name = ?";
@@ -526,7 +526,7 @@ all_servers_with_tables! {
         assert_eq!(owner(&mut admin, &name, 0), None);
     }
 
-    fn what_is_no_token_is_64_and_not_shown(server) {
+    fn what_is_no_token_is_64_and_not_shown(server on mysql) {
         let name = unique("malformed");
         let whole = token(acquire(server, &name));
         let secret = whole.rsplit('.').next().unwrap();
@@ -553,7 +553,7 @@ all_servers_with_tables! {
         release(server, &whole).output().expect_code(0);
     }
 
-    fn a_token_of_another_lock_or_grant_is_void(server) {
+    fn a_token_of_another_lock_or_grant_is_void(server on mariadb) {
         let (one, other, mut admin) = (unique("one"), unique("other"), server.watcher());
         let first = token(acquire(server, &one));
         let second = token(acquire(server, &other));
@@ -569,7 +569,7 @@ all_servers_with_tables! {
         renew(server, &second).output().expect_code(0);
     }
 
-    fn a_token_may_come_from_stdin_or_the_environment(server) {
+    fn a_token_may_come_from_stdin_or_the_environment(server on mysql) {
         let name = unique("sources");
         let token = token(acquire(server, &name));
         let folder = tempfile::tempdir().unwrap();
@@ -627,14 +627,14 @@ all_servers_with_tables! {
         release(server, &first).output().expect_code(0);
     }
 
-    fn a_command_does_not_see_the_token_with_scrub_env(server) {
+    fn a_command_does_not_see_the_token_with_scrub_env(server on mariadb) {
         let token = token(acquire(server, &unique("scrub")));
         let at = || Dblock::at(server, "run").env("DBLOCK_TOKEN", &token);
         at().sh("echo ${DBLOCK_TOKEN:-none}").output().expect_code(0).expect_stdout(&format!("{token}\n"));
         at().arg("--scrub-env").sh("echo ${DBLOCK_TOKEN:-none}").output().expect_code(0).expect_stdout("none\n");
     }
 
-    fn a_command_runs_under_a_token_and_does_not_release_it(server) {
+    fn a_command_runs_under_a_token_and_does_not_release_it(server on mysql) {
         let (name, mut admin) = (unique("under"), server.watcher());
         let token = token(acquire(server, &name));
         let output = run(server, &token).sh("echo $DBLOCK_NAME $DBLOCK_SLOT $DBLOCK_FENCE; exit 7").output();
@@ -653,7 +653,7 @@ all_servers_with_tables! {
         release(server, &token).output().expect_code(0);
     }
 
-    fn the_lock_is_renewed_while_the_command_runs(server) {
+    fn the_lock_is_renewed_while_the_command_runs(server on mariadb) {
         let (name, mut admin) = (unique("renewed"), server.watcher());
         let token = token(acquire(server, &name).args(["--ttl", "4s"]));
         let begun = expires_at(&mut admin, &name);
@@ -677,7 +677,7 @@ all_servers_with_tables! {
         release(server, &token).output().expect_code(0);
     }
 
-    fn a_renewal_takes_no_time_from_a_command(server) {
+    fn a_renewal_takes_no_time_from_a_command(server on mysql) {
         let (name, mut admin) = (unique("shorter"), server.watcher());
         let token = token(acquire(server, &name).args(["--ttl", "1h"]));
         let mut running = run(server, &token).sh("echo runs; read line").stdin(std::process::Stdio::piped()).spawn();
@@ -694,7 +694,7 @@ all_servers_with_tables! {
         release(server, &token).output().expect_code(0);
     }
 
-    fn a_command_is_ended_when_its_token_is_void(server) {
+    fn a_command_is_ended_when_its_token_is_void(server on mariadb) {
         let (name, mut admin) = (unique("lost"), server.watcher());
         let token = token(acquire(server, &name).args(["--ttl", "4s"]));
         let mut running = run(server, &token).sh("echo runs $$; exec sleep 600").spawn();
@@ -707,7 +707,7 @@ all_servers_with_tables! {
         is_void(server, &token);
     }
 
-    fn a_release_ends_a_command_under_the_token(server) {
+    fn a_release_ends_a_command_under_the_token(server on mysql) {
         let name = unique("lost");
         let token = token(acquire(server, &name).args(["--ttl", "4s"]));
         let mut running = run(server, &token).sh("echo runs; exec sleep 600").spawn();
@@ -732,7 +732,7 @@ all_servers_with_tables! {
         release(server, &token).output().expect_code(0);
     }
 
-    fn a_killed_dblock_takes_its_command_along_and_leaves_the_token(server) {
+    fn a_killed_dblock_takes_its_command_along_and_leaves_the_token(server on mariadb) {
         let (name, mut admin) = (unique("sigkill"), server.watcher());
         let token = token(acquire(server, &name));
         let mut running = run(server, &token).sh("echo runs $$; exec sleep 600").spawn();
@@ -744,7 +744,7 @@ all_servers_with_tables! {
         release(server, &token).output().expect_code(0);
     }
 
-    fn a_signal_at_any_moment_leaves_nothing_or_a_token(server) {
+    fn a_signal_at_any_moment_leaves_nothing_or_a_token(server on mysql) {
         let (name, account, mut admin) = (unique("signal"), account(server), server.watcher());
         let mut printed = 0;
         // Longer than it takes here.
@@ -774,7 +774,7 @@ all_servers_with_tables! {
         assert!(printed > 0 && printed < 60, "{printed}");
     }
 
-    fn a_signal_at_any_moment_leaves_the_token_to_its_script(server) {
+    fn a_signal_at_any_moment_leaves_the_token_to_its_script(server on mariadb) {
         let (name, proxy) = (unique("handed"), Proxy::to(server));
         let token = token(acquire(server, &name).args(["--ttl", "1h"]));
         // It takes over the token in one statement, whose answer comes late.
@@ -794,7 +794,7 @@ all_servers_with_tables! {
         release(server, &token).output().expect_code(0);
     }
 
-    fn a_signal_ends_the_wait_and_leaves_nothing(server) {
+    fn a_signal_ends_the_wait_and_leaves_nothing(server on mysql) {
         let (name, account) = (unique("signal"), account(server));
         let token = token(acquire(server, &name));
         for round in 0..30 {
@@ -814,7 +814,7 @@ all_servers_with_tables! {
         release(server, &after).output().expect_code(0);
     }
 
-    fn a_token_that_cannot_be_printed_holds_nothing(server) {
+    fn a_token_that_cannot_be_printed_holds_nothing(server on mariadb) {
         let (name, mut admin) = (unique("print"), server.watcher());
         let full = || File::options().write(true).open("/dev/full").unwrap();
         let (reader, broken) = io::pipe().unwrap();
@@ -843,7 +843,7 @@ all_servers_with_tables! {
         release(server, &token).output().expect_code(0);
     }
 
-    fn no_server_is_69(server) {
+    fn no_server_is_69(server on mysql) {
         let name = unique("unreachable");
         let token = token(acquire(server, &name));
         let nowhere = url_of_kind(server.kind, Ipv4Addr::LOCALHOST, 1);
@@ -949,7 +949,7 @@ all_servers_with_tables! {
         one_word(&waiting.wait().expect_code(0).stdout);
     }
 
-    fn who_waits_waits_on_while_all_servers_are_read_only(server) {
+    fn who_waits_waits_on_while_all_servers_are_read_only(server on mariadb) {
         let server = Server::private(server.kind).with_durable_runs();
         let name = unique("switch-over");
         let first = token(acquire(&server, &name));
@@ -968,7 +968,7 @@ all_servers_with_tables! {
         assert!(fence(&second) > fence(&first));
     }
 
-    fn who_is_stopped_while_it_waits_keeps_nobody_out(server) {
+    fn who_is_stopped_while_it_waits_keeps_nobody_out(server on mysql) {
         let name = unique("stopped");
         let first = token(acquire(server, &name));
         let mut second = acquire(server, &name).args(["--wait", "50", "-v"]).spawn();
@@ -983,7 +983,7 @@ all_servers_with_tables! {
         release(server, &second).output().expect_code(0);
     }
 
-    fn a_token_that_comes_too_late_is_not_printed(server) {
+    fn a_token_that_comes_too_late_is_not_printed(server on mariadb) {
         let (name, mut admin) = (unique("late"), server.watcher());
         let proxy = Proxy::to(server);
         // Its row is there.
@@ -1001,7 +1001,7 @@ all_servers_with_tables! {
         assert_eq!(owner(&mut admin, &name, 0), None);
     }
 
-    fn what_was_granted_to_a_dblock_that_is_gone_is_released(server) {
+    fn what_was_granted_to_a_dblock_that_is_gone_is_released(server on mysql) {
         let (name, account, mut admin) = (unique("gone"), account(server), server.watcher());
         // Its row is there.
         let first = token(acquire(server, &name));

@@ -8,8 +8,8 @@ use mysql::prelude::Queryable;
 use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::harness::{
-    Client, Dblock, Kind, Proxy, Running, SOON, Server, Watcher, all_locks, both_locks, eventually,
-    holder, slack, unique, waiters, within,
+    Client, Dblock, Kind, Proxy, Running, SOON, Server, Watcher, all_locks, both_locks, each_lock,
+    eventually, holder, slack, unique, waiters, within,
 };
 
 /// How much longer or shorter than asked a wait may be.
@@ -247,7 +247,7 @@ all_locks! {
     }
 }
 
-all_locks! {
+each_lock! {
     fn a_server_that_freezes_under_a_waiter_is_given_up_in_time(server) {
         let server = &Server::private(server.kind);
         let name = unique("frozen");

@@ -26,6 +26,7 @@ mod statements;
 mod tables;
 mod texts;
 
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -65,36 +66,37 @@ pub fn slack() -> Duration {
     Duration::from_secs(1).mul_f64(sharing())
 }
 
+/// How many there are. To find out takes longer than a look at the load.
+static PROCESSORS: LazyLock<usize> =
+    LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
+
 /// How many processes share a processor, now or on average over the last minute, whichever are more; at least one.
 fn sharing() -> f64 {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let mut numbers = load.split([' ', '/']).map(str::parse::<f64>);
     let mut number = |place| numbers.nth(place).and_then(Result::ok).unwrap_or_default();
     let (average, running) = (number(0), number(2));
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
     #[expect(clippy::cast_precision_loss, reason = "there are fewer")]
-    let processors = processors as f64;
+    let processors = *PROCESSORS as f64;
     (average.max(running) / processors).max(1.0)
 }
 
-/// Makes the tests of a function `check` on MariaDB and on MySQL, or on the one that is named.
+/// Makes the tests of a function `check` on MariaDB and on MySQL, or on the one that is named: `shared` or `durable` servers.
 macro_rules! on_mysqls {
-    () => {
-        crate::harness::on_mysqls! { mariadb }
-        crate::harness::on_mysqls! { mysql }
+    ($how:ident) => {
+        crate::harness::on_mysqls! { $how mariadb }
+        crate::harness::on_mysqls! { $how mysql }
     };
-    (mariadb) => {
+    ($how:ident mariadb) => {
         #[test]
         fn mariadb() {
-            check(crate::harness::Server::shared(
-                crate::harness::Kind::MariaDb,
-            ));
+            check(crate::harness::Server::$how(crate::harness::Kind::MariaDb));
         }
     };
-    (mysql) => {
+    ($how:ident mysql) => {
         #[test]
         fn mysql() {
-            check(crate::harness::Server::shared(crate::harness::Kind::MySql));
+            check(crate::harness::Server::$how(crate::harness::Kind::MySql));
         }
     };
 }
@@ -111,7 +113,7 @@ macro_rules! both_servers {
             $(#[$attribute])*
             fn check($server: &'static crate::harness::Server) $body
 
-            crate::harness::on_mysqls! { $($kind)? }
+            crate::harness::on_mysqls! { shared $($kind)? }
         }
     )*};
 }
@@ -128,7 +130,7 @@ macro_rules! all_servers {
             $(#[$attribute])*
             fn check($server: &'static crate::harness::Server) $body
 
-            crate::harness::on_mysqls! { $($kind)? }
+            crate::harness::on_mysqls! { shared $($kind)? }
 
             #[test]
             fn postgres() {
@@ -265,9 +267,9 @@ macro_rules! each_way {
 }
 pub(crate) use each_way;
 
-/// Makes three tests of each function, `name::mariadb`, `name::mysql` and `name::postgres`, on the shared servers with dblock's tables.
+/// As [`all_servers`], on the servers with dblock's tables.
 macro_rules! all_servers_with_tables {
-    ($($(#[$attribute:meta])* fn $name:ident($server:ident) $body:block)*) => {$(
+    ($($(#[$attribute:meta])* fn $name:ident($server:ident $(on $kind:ident)?) $body:block)*) => {$(
         mod $name {
             #[allow(unused_imports, reason = "not every test needs all that its file imports")]
             use super::*;
@@ -275,15 +277,7 @@ macro_rules! all_servers_with_tables {
             $(#[$attribute])*
             fn check($server: &'static crate::harness::Server) $body
 
-            #[test]
-            fn mariadb() {
-                check(crate::harness::Server::durable(crate::harness::Kind::MariaDb));
-            }
-
-            #[test]
-            fn mysql() {
-                check(crate::harness::Server::durable(crate::harness::Kind::MySql));
-            }
+            crate::harness::on_mysqls! { durable $($kind)? }
 
             #[test]
             fn postgres() {
@@ -344,7 +338,8 @@ pub fn eventually(what: &str, deadline: Duration, condition: impl FnMut() -> boo
 
 /// Whether `condition` comes to hold within `deadline`, or so many times that as processes share a processor.
 pub fn in_time(deadline: Duration, condition: impl FnMut() -> bool) -> bool {
-    before(|waited| waited > deadline.mul_f64(sharing()), condition)
+    let is_over = |waited| waited > deadline && waited > deadline.mul_f64(sharing());
+    before(is_over, condition)
 }
 
 /// Whether `condition` comes to hold within `deadline`.
