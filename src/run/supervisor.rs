@@ -133,7 +133,12 @@ impl Plan for Supervisor<'_> {
         loop {
             let before = discriminant(&self.phase);
             self.step(|this, phase| match phase {
-                Phase::Acquiring(acquiring) if is_over(acquiring.deadline) => {
+                // A dblock that was stopped has not seen yet what was answered meanwhile.
+                Phase::Acquiring(acquiring)
+                    if acquiring
+                        .deadline
+                        .is_some_and(|deadline| deadline <= this.runner.looked) =>
+                {
                     let decision = this.too_late(&acquiring);
                     this.end_acquiring(decision)
                 }

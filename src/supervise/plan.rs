@@ -163,6 +163,7 @@ pub trait Plan: Sized {
     /// # Errors
     /// As [`Self::take_signals`].
     fn receive(&mut self) -> io::Result<()> {
+        self.runner().looked = Moment::now();
         loop {
             self.take_signals()?;
             // A signal may have replaced the process.

@@ -46,6 +46,8 @@ pub struct Runner<Purpose, Rest, Sent, Received> {
     pub grace: Grace,
     /// Since when the first server is looked for; `None`: the work has begun.
     pub begun: Option<Moment>,
+    /// When this process last looked for signals and messages. All that had arrived by then is handled.
+    pub looked: Moment,
     /// Whether it was logged that no server answers.
     pub is_silent: bool,
     /// The last step that was logged.
@@ -76,6 +78,7 @@ where
             shutdown: Shutdown::default(),
             grace: Grace::default(),
             begun: Some(Moment::now()),
+            looked: Moment::now(),
             is_silent: false,
             last_note: "connecting".to_owned(),
         }

@@ -1,6 +1,6 @@
 //! A wait is as long as asked, whatever the server, its administrator or the network does meanwhile.
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::harness::{
     Client, Dblock, Kind, Proxy, Running, SOON, Server, Watcher, all_locks, both_locks, each_lock,
-    eventually, holder, slack, unique, waiters, within,
+    eventually, holder, is_stopped, slack, unique, waiters, within,
 };
 
 /// How much longer or shorter than asked a wait may be.
@@ -260,6 +260,81 @@ each_lock! {
         output.expect_code(69).expect_stdout("").expect_one_line("");
         output.expect_took(Duration::from_secs(1), Duration::from_millis(2200) + slack());
     }
+}
+
+/// Stops the process that loads it when it has found for this number of times that nothing more has arrived, as nobody else could at that
+/// very moment.
+const STOPS: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+static pid_t own;
+static int left;
+__attribute__((constructor)) static void loaded(void) { own = getpid(); left = atoi(getenv("STOPS_AT")); }
+int poll(struct pollfd *descriptors, nfds_t count, int timeout) {
+    int (*next)(struct pollfd *, nfds_t, int) = dlsym(RTLD_NEXT, "poll");
+    int ready = next(descriptors, count, timeout);
+    if (ready == 0 && getpid() == own && --left == 0) raise(SIGSTOP);
+    return ready;
+}
+"#;
+
+#[test]
+fn wherever_a_waiter_was_stopped_until_its_time_was_over_it_says_that_the_lock_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = folder.path().join("stops.so");
+    std::fs::write(folder.path().join("stops.c"), STOPS).unwrap();
+    let made = Command::new("cc")
+        .args(["-shared", "-fPIC", "-o", "stops.so", "stops.c"])
+        .current_dir(&folder)
+        .status();
+    assert!(made.is_ok_and(|made| made.success()));
+    let server = Server::shared(Kind::MySql);
+    let name = unique("stopped");
+    let _client = server.hold(&name);
+    let library = &library;
+    // Between its start and its end it gets some messages, one or a few at a time.
+    let stopped: usize = thread::scope(|scope| {
+        let each = (1..=8).map(|time| {
+            let dblock = Dblock::run(server, &name).args([
+                "--wait",
+                "1",
+                "--connect-timeout",
+                "1",
+                "--if-unreachable",
+                "run",
+            ]);
+            let dblock = dblock
+                .env("LD_PRELOAD", library)
+                .env("STOPS_AT", time.to_string())
+                .sh("echo ran");
+            scope.spawn(move || {
+                let mut dblock = dblock.spawn();
+                let pid = dblock.pid();
+                eventually("it is stopped, or has ended", SOON, || {
+                    is_stopped(pid) || !dblock.is_running()
+                });
+                let was_stopped = dblock.is_running();
+                if was_stopped {
+                    // Longer than the wait and the connect timeout.
+                    within(Duration::from_secs(3), || false);
+                    dblock.signal(Signal::SIGCONT);
+                }
+                dblock
+                    .wait()
+                    .expect_code(75)
+                    .expect_stdout("")
+                    .expect_one_line("; not run");
+                usize::from(was_stopped)
+            })
+        });
+        let each: Vec<_> = each.collect();
+        each.into_iter().map(|one| one.join().unwrap()).sum()
+    });
+    assert!((2..8).contains(&stopped), "{stopped}");
 }
 
 both_locks! {

@@ -353,7 +353,7 @@ impl<'a> Page<'a> {
             {
                 let bytes = self.fetch(part, false)?.bytes;
                 whole += bytes;
-                if part.ends_with(".js") {
+                if part.starts_with("/assets/page.") {
                     of_script = bytes;
                 }
             }

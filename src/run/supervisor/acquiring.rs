@@ -252,8 +252,8 @@ impl Supervisor<'_> {
         if self.runner.poller.signals.act_on(received.signal) {
             return self.end_acquiring(Ok(Acquisition::Interrupted(received.signal)));
         }
-        // While dblock was stopped, so was its keeper. Give the keeper time to report its own timeout.
-        if acquiring.waiting && received.signal == Signal::SIGCONT {
+        // While dblock was stopped, so was its keeper. Give the keeper time to connect, or to report its own timeout.
+        if acquiring.grant.is_none() && received.signal == Signal::SIGCONT {
             let at_least = Moment::now() + self.job.connection.connect_timeout;
             acquiring.deadline = acquiring.deadline.map(|deadline| deadline.max(at_least));
         }
