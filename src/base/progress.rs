@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::clock::{Moment, is_over};
 use super::log::{Level, Log, clear_status, draw_status};
+use super::terminal::is_plain;
 
 /// How often it is drawn.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -17,9 +18,9 @@ pub struct ProgressLine {
 }
 
 impl ProgressLine {
-    /// Whether somebody may want one: stderr is a terminal, and more is logged than errors.
+    /// Whether somebody may want one: stderr is a terminal on which it can be drawn, and more is logged than errors.
     pub fn is_wanted(shown: Level) -> bool {
-        io::stderr().is_terminal() && shown > Level::Error
+        io::stderr().is_terminal() && !is_plain() && shown > Level::Error
     }
 
     /// A line, if it `is_of_use` and [wanted](Self::is_wanted). It is drawn after a second for the first time.

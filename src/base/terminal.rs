@@ -1,5 +1,6 @@
-//! A terminal's size, and what a line of it shows of a text.
+//! A terminal's size and abilities, and what a line of it shows of a text.
 
+use std::env;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::text::width_of;
@@ -15,6 +16,11 @@ pub fn size_of(terminal: BorrowedFd) -> Option<(usize, usize)> {
     // SAFETY: this request fills in such a structure, and fails for what is no terminal.
     let asked = unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCGWINSZ, &raw mut size) };
     (asked == 0).then(|| (size.ws_row.into(), size.ws_col.into()))
+}
+
+/// Whether the terminal only shows what is written, one thing behind the other: `TERM` says so, or does not say what it is.
+pub fn is_plain() -> bool {
+    env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
 }
 
 /// The beginning of a line, with `…` if that is not all; and whether it is cut. Colors take no column, and end with the line.

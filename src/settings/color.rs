@@ -4,6 +4,7 @@ use std::env;
 use std::io::{self, IsTerminal};
 
 use super::value::one_of;
+use crate::base::terminal::is_plain;
 
 /// When a table has colors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +31,6 @@ impl Color {
     pub fn is_shown(self) -> bool {
         // As no-color.org has it: any value but an empty one.
         let is_unwanted = || env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let is_plain = || env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
         match self {
             Self::Auto => io::stdout().is_terminal() && !is_unwanted() && !is_plain(),
             Self::Always => true,

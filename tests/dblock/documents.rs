@@ -919,6 +919,8 @@ fn every_option_is_explained() {
                 "cron trigger",
                 "audit",
                 "metrics",
+                "output",
+                "web",
             ],
         ),
         ("A lock for a script", &["acquire", "renew", "release"]),

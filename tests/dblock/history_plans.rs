@@ -70,6 +70,7 @@ both_servers! {
             (&["--result", "skipped"], "by_outcome", 0),
             (&["--result", "lost"], "by_outcome", 10),
             (&["--failed", "--result", "timed_out"], "by_outcome", 20),
+            (&["--run", "000000000000000000000000000000FF"], "PRIMARY", 1),
             (&["--until", &until], "by_time", 20),
             (&["--after", "1-00000000000000000000000000000000"], "by_time", 0),
         ] {

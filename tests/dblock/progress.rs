@@ -8,7 +8,9 @@ fn shell(server: &Server) -> (Jobs<'_>, Shell) {
     let jobs = Jobs::new(server, &["--max-attempts", "1"]);
     let mut shell = Shell::start(server);
     let database = &jobs.tables.database;
-    shell.enter(&format!("export DBLOCK_DATABASE={database}; echo ready"));
+    shell.enter(&format!(
+        "export TERM=xterm DBLOCK_DATABASE={database}; echo ready"
+    ));
     shell.wait_for("ready");
     (jobs, shell)
 }
@@ -47,16 +49,15 @@ fn a_worker_that_drains_a_queue_says_how_far_it_is() {
     // What is cleared, and then overwritten by a line of its own.
     assert!(seen.contains("\x1b8\x1b[Koops\n"), "{seen:?}");
     assert_is_cleared(&seen);
-    for quiet in ["-q", "2>&1 | cat"] {
+    let (before, rest) = work.split_once(" -- ").unwrap();
+    for quiet in [
+        format!("{before} -q -- {rest}"),
+        format!("{work} 2>&1 | cat"),
+        format!("TERM=dumb {work}"),
+    ] {
         let start = shell.all().len();
         jobs.number(8);
-        let (before, rest) = work.split_once(" -- ").unwrap();
-        let (option, redirected) = if quiet == "-q" {
-            (quiet, "")
-        } else {
-            ("", quiet)
-        };
-        shell.enter(&format!("{before} {option} -- {rest} {redirected}"));
+        shell.enter(&quiet);
         shell.expect_code(0);
         let seen = &shell.all()[start..];
         assert!(!seen.contains('\x1b'), "{quiet}: {seen:?}");

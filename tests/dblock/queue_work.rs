@@ -1113,16 +1113,24 @@ both_servers! {
         let workers: Vec<_> = (0..10).map(|_| jobs.work(&[]).sh("true").spawn()).collect();
         jobs.eventually_idle(10);
         let mut admin = jobs.tables.admin();
-        let mut asked = || {
-            let row: Option<(String, f64)> = admin.query_first("SHOW GLOBAL STATUS LIKE 'Questions'").unwrap();
+        let mut count = |what: &str| {
+            let row: Option<(String, f64)> = admin.query_first(format!("SHOW GLOBAL STATUS LIKE '{what}'")).unwrap();
             row.unwrap().1
         };
-        let (before, begun) = (asked(), Instant::now());
-        // Each renews its lease in that time, and what is too old is deleted twice.
-        eventually("some seconds are over", Duration::from_secs(60), || begun.elapsed() > Duration::from_secs(24));
-        let each_second = (asked() - before) / begun.elapsed().as_secs_f64();
-        // Less than one each; with a round of deletions by each of them it would be more.
-        assert!(each_second <= 7.5, "{each_second} a second");
+        let mut seen = Vec::new();
+        let is_little = (0..3).any(|_| {
+            let (connected, before, begun) = (count("Connections"), count("Questions"), Instant::now());
+            // Each renews its lease in that time, and what is too old is deleted twice.
+            eventually("some seconds are over", Duration::from_secs(60), || begun.elapsed() > Duration::from_secs(24));
+            let each_second = (count("Questions") - before) / begun.elapsed().as_secs_f64();
+            let connected = count("Connections") - connected;
+            seen.push((each_second, connected));
+            // Less than one each; with a round of deletions by each of them it would be more. On a machine that stands still for seconds the
+            // server ends sessions that are silent, and to begin new ones takes statements, too.
+            each_second <= 7.5 || connected == 0.0
+        });
+        let (each_second, _) = seen[seen.len() - 1];
+        assert!(is_little && each_second <= 7.5, "a second, and new sessions: {seen:?}");
         drop(workers);
     }
 

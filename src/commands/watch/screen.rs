@@ -14,7 +14,7 @@ use nix::sys::termios::{
 use super::frame::Size;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{write_at_once, write_what_fits};
-use crate::base::terminal::size_of;
+use crate::base::terminal::{is_plain, size_of};
 use crate::base::text::width;
 
 /// Saves the cursor, and shows the other screen.
@@ -67,8 +67,7 @@ impl Screen {
         if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
             return unusable("needs a terminal, as stdin and as stdout");
         }
-        let term = std::env::var("TERM").unwrap_or_default();
-        if term.is_empty() || term == "dumb" {
+        if is_plain() {
             return unusable("needs a terminal that moves its cursor, and not TERM=dumb");
         }
         let mut screen = Self {
