@@ -57,8 +57,9 @@ pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
         let mut of_all = Statements::default();
         for (viewers, whose) in [(1, "one viewer"), (web.viewers, "many viewers")] {
             let statements = page.looked_at(viewers, || {
-                // What came before was asked for the first time, once and for all.
+                // What is asked for the first time, once and for all, does not count.
                 page.until_known(&mut admin)?;
+                sleep(Duration::from_secs(web.counted / 2));
                 let before = Statements::read(&mut admin)?;
                 sleep(Duration::from_secs(web.counted));
                 Ok(Statements::read(&mut admin)?.since(before))
@@ -213,7 +214,7 @@ fn beside(
     let (mut alone, mut watched) = (Vec::new(), Vec::new());
     for round in 0..2 * rounds {
         queue.fill_to(due)?;
-        let works = || queue.work(2, &[], Until::Over(work));
+        let works = || queue.work(2, &["--batch", "100"], Until::Over(work));
         // The first is now the one and now the other.
         if (round + round / 2) % 2 == 0 {
             alone.push(works()?.a_second());

@@ -1,4 +1,5 @@
-//! The answers to what single pages ask for: each is kept for a refresh, and asked for once at a time, however many look.
+//! The answers to what single pages ask for: each is asked for once at a time, however many look, and kept for some refreshes, or for as long
+//! as all of them together would cost the server more than they may.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,12 +9,14 @@ use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 use tokio::time::Instant;
 
 use super::ask::{Dblock, Ended, LIMIT, Words};
+use super::pace::Allowance;
 
 /// How many different answers are kept.
 const MOST: usize = 32;
 
-/// The longest answer that is kept, in bytes.
-const LARGEST: usize = 256 * 1024;
+/// The longest answer that is kept, and all of them together, in bytes. A day of a large fleet has half a megabyte.
+const LARGEST: usize = 1024 * 1024;
+const ALL: usize = 4 * 1024 * 1024;
 
 /// How many dblocks are run for pages at once.
 const AT_ONCE: usize = 2;
@@ -21,8 +24,16 @@ const AT_ONCE: usize = 2;
 /// What was answered, and when.
 #[derive(Debug)]
 pub struct Answers {
-    kept: Mutex<HashMap<Words, Slot>>,
+    kept: Mutex<HashMap<Words, Kept>>,
+    allowance: Mutex<Allowance>,
     turns: Semaphore,
+}
+
+/// One of them, and how long it is, in bytes.
+#[derive(Debug, Clone, Default)]
+struct Kept {
+    slot: Slot,
+    length: usize,
 }
 
 /// Who asks for it holds it: others wait, and find the answer.
@@ -32,6 +43,7 @@ impl Default for Answers {
     fn default() -> Self {
         Self {
             kept: Mutex::default(),
+            allowance: Mutex::default(),
             turns: Semaphore::new(AT_ONCE),
         }
     }
@@ -43,36 +55,61 @@ impl Answers {
         self.kept().clear();
     }
 
-    fn kept(&self) -> MutexGuard<'_, HashMap<Words, Slot>> {
+    fn kept(&self) -> MutexGuard<'_, HashMap<Words, Kept>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How a question's command ended, no longer ago than `oldest`.
+    fn allowance(&self) -> MutexGuard<'_, Allowance> {
+        self.allowance
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How a question's command ended, no longer ago than `oldest` unless too much is asked already.
     pub async fn ended(&self, dblock: &Dblock, words: &Words, oldest: Duration) -> Arc<Ended> {
         let slot = self.slot(words);
         let mut kept = slot.lock().await;
         if let Some((at, ended)) = &*kept
-            && at.elapsed() < oldest
+            && (at.elapsed() < oldest || !self.allowance().is_there())
         {
             return ended.clone();
         }
         let ended = Arc::new(self.ended_now(dblock, words).await);
-        *kept = (ended.answer.len() <= LARGEST).then(|| (Instant::now(), ended.clone()));
+        let length = ended.answer.len();
+        *kept = (length <= LARGEST).then(|| (Instant::now(), ended.clone()));
+        drop(kept);
+        self.make_room(words, length);
         ended
     }
 
     /// The same from now on.
     pub async fn ended_now(&self, dblock: &Dblock, words: &Words) -> Ended {
         let _turn = self.turns.acquire().await;
+        self.allowance().take();
         dblock.run(words, None, LIMIT).await
     }
 
     fn slot(&self, words: &Words) -> Slot {
         let mut kept = self.kept();
         if kept.len() >= MOST && !kept.contains_key(words) {
-            // Those that nobody waits for.
-            kept.retain(|_, slot| Arc::strong_count(slot) > 1);
+            forget_all_but(&mut kept, words);
         }
-        kept.entry(words.clone()).or_default().clone()
+        kept.entry(words.clone()).or_default().slot.clone()
     }
+
+    /// An answer is so long now: where all of them are too long, only this one is kept.
+    fn make_room(&self, words: &Words, length: usize) {
+        let mut kept = self.kept();
+        if let Some(own) = kept.get_mut(words) {
+            own.length = length;
+        }
+        if kept.values().map(|one| one.length).sum::<usize>() > ALL {
+            forget_all_but(&mut kept, words);
+        }
+    }
+}
+
+/// Keeps those that somebody waits for, too.
+fn forget_all_but(kept: &mut HashMap<Words, Kept>, words: &Words) {
+    kept.retain(|own, one| own == words || Arc::strong_count(&one.slot) > 1);
 }

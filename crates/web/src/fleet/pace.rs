@@ -1,11 +1,17 @@
-//! How often each part of the fleet is asked for: as often as is said, but for no more than so many statements a second in all.
+//! How often the fleet is asked: as often as is said, but for no more than about two statements a second in all, in the long run. Most of
+//! these are for what all pages show, and some for what single pages show.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The most statements a second on the server, in the long run. What single pages ask for comes on top.
-const MOST: f64 = 1.6;
+/// The most statements a second for what all pages show.
+const MOST: f64 = 1.45;
+
+/// And for what single pages show; how many of these may be saved up; and how many a dblock needs for one answer.
+const OF_PAGES: f64 = 0.4;
+const SAVED: f64 = 40.0;
+const OF_AN_ANSWER: f64 = 13.0;
 
 /// What is asked for by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,9 +108,56 @@ impl Pace {
     }
 }
 
+/// What single pages may ask for again. What they do not know yet they ask for at once: somebody waits for it.
+#[derive(Debug)]
+pub struct Allowance {
+    saved: f64,
+    since: Instant,
+}
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self {
+            saved: SAVED,
+            since: Instant::now(),
+        }
+    }
+}
+
+impl Allowance {
+    /// Whether one answer may be asked for again.
+    pub fn is_there(&mut self) -> bool {
+        let earned = self.since.elapsed().as_secs_f64() * OF_PAGES;
+        self.since = Instant::now();
+        self.saved = (self.saved + earned).min(SAVED);
+        self.saved >= OF_AN_ANSWER
+    }
+
+    /// One was asked for.
+    pub fn take(&mut self) {
+        self.saved = (self.saved - OF_AN_ANSWER).max(0.0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn single_pages_ask_for_little_in_the_long_run() {
+        let mut allowance = Allowance::default();
+        let mut asked = 0.0;
+        // An hour, in which somebody looks each second.
+        for _ in 0..3600 {
+            allowance.since = Instant::now().checked_sub(Duration::from_secs(1)).unwrap();
+            if allowance.is_there() {
+                allowance.take();
+                asked += OF_AN_ANSWER;
+            }
+        }
+        assert!(asked <= SAVED + 3600.0 * OF_PAGES * 1.01, "{asked}");
+        assert!(asked >= 3600.0 * OF_PAGES * 0.99, "{asked}");
+    }
 
     fn statements_a_second(refresh: Duration, queues: usize) -> f64 {
         let mut pace = Pace::new(refresh);

@@ -79,7 +79,10 @@ fn about(parts: &[&Missing]) -> String {
     words::listed(parts.iter().map(|one| one.about))
 }
 
-/// What became of the one answer that a page is made of. Nothing if it is there, and the latest.
+/// How old an answer is before its age is shown, in seconds.
+const FRESH: i64 = 30;
+
+/// What became of the one answer that a page is made of, and how old it is. Nothing if it is of now.
 pub fn problem<T>(part: &Part<T>, about: &'static str, now: Timestamp) -> Markup {
     html! {
         @match missing(part, about) {
@@ -91,7 +94,12 @@ pub fn problem<T>(part: &Part<T>, about: &'static str, now: Timestamp) -> Markup
                     " " code { (missing.error) }
                 }
             },
-            None => @if part.value.is_none() { p.note { "No answer about the " (about) " yet." } },
+            None => @match part.at.filter(|_| part.value.is_some()) {
+                None => { p.note { "No answer about the " (about) " yet." } },
+                Some(at) => @if now.duration_since(at).as_secs() > FRESH {
+                    p.note { "The answer about the " (about) " is from " (words::relative(at, now)) "." }
+                },
+            },
         }
     }
 }

@@ -119,6 +119,15 @@ fn attributes<'a>(html: &'a str, name: &str) -> Vec<&'a str> {
 }
 
 #[test]
+fn an_answer_that_is_old_says_so() {
+    let mut runs = real().history;
+    let page = |runs: &_| history::page(&view(), &history::Asked::default(), runs).into_string();
+    assert!(!page(&runs).contains(" is from "));
+    runs.at = Some(now() - jiff::SignedDuration::from_mins(2));
+    assert!(page(&runs).contains("The answer about the runs is from 2 min ago."));
+}
+
+#[test]
 fn every_page_is_a_whole_document() {
     for (what, html) in pages(&view(), &real()) {
         assert!(

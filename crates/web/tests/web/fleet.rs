@@ -76,6 +76,34 @@ fn twenty_who_look_ask_no_more_than_one() {
 }
 
 #[test]
+fn those_who_look_at_many_pages_ask_for_each_once_and_then_for_few_of_them_again() {
+    let fleet = Fleet::new();
+    let web = fleet.serve(&["--refresh", "1s"]).enter();
+    let look_at_all = || {
+        for hours in 1..=20 {
+            web.get(&format!("/history?since={hours}h")).expect(200);
+        }
+    };
+    let asked = || {
+        let calls = fleet.calls();
+        let of_pages = calls
+            .iter()
+            .filter(|call| call.iter().any(|word| word.starts_with("--since=")));
+        of_pages.count()
+    };
+    look_at_all();
+    assert_eq!(asked(), 20);
+    // Some refreshes later all of them are old.
+    let start = Instant::now();
+    until("some seconds are over", || {
+        look_at_all();
+        start.elapsed() > Duration::from_secs(8)
+    });
+    let few = usize::try_from(start.elapsed().as_secs()).unwrap() / 30 + 1;
+    assert!(asked() <= 20 + few, "{}", asked());
+}
+
+#[test]
 fn a_page_shows_what_is_new_without_being_opened_anew() {
     let fleet = Fleet::new();
     let web = fleet.serve(&["--refresh", "1s"]).enter();
