@@ -12,6 +12,7 @@ use std::time::Duration;
 use nix::unistd::getpid;
 
 use super::Spec;
+use super::mail;
 use super::message::ToScheduler;
 use super::notify::Manager;
 use super::scheduler::{self, Kept, Publishes, Resumed};
@@ -94,6 +95,7 @@ pub fn run(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
         left: None,
         answered: None,
     };
+    coordinator.warn_of_mails();
     coordinator.run()
 }
 
@@ -141,10 +143,19 @@ impl Coordinator<'_> {
                 self.runner
                     .log
                     .warning(format_args!("read {file} again: {count}"));
+                self.warn_of_mails();
                 self.publishes = Publishes::All;
                 self.runner.peer.restarts.start_now();
                 self.replace_due_peer();
             }
+        }
+    }
+
+    /// Says where the output of jobs goes that is to be mailed and cannot be.
+    fn warn_of_mails(&self) {
+        if mail::is_missing(self.jobs.iter().map(Rc::as_ref)) {
+            let line = "MAILTO is set, and this host has no sendmail: output goes to stdout and stderr instead; DBLOCK_SENDMAIL names a sendmail";
+            self.runner.log.warning(line);
         }
     }
 

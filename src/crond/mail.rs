@@ -30,10 +30,14 @@ const CUT: &[u8] = b"\n[dblock: the output is longer than 10 MiB; the rest is le
 /// A variable with the path of sendmail, for hosts that have it elsewhere.
 pub const SENDMAIL_VARIABLE: &str = "DBLOCK_SENDMAIL";
 
-/// The recipient of a job's output, and sendmail's path; `None`: there is no recipient, or no sendmail.
-fn recipient(job: &Job) -> Option<(&str, PathBuf)> {
-    let to = variable(job, "MAILTO").filter(|to| !to.trim().is_empty())?;
-    Some((to, sendmail()?))
+/// The recipient of a job's output; `None`: it goes to dblock's own.
+fn recipient(job: &Job) -> Option<&str> {
+    variable(job, "MAILTO").filter(|to| !to.trim().is_empty())
+}
+
+/// Whether some of these jobs want mails, and this host has no sendmail.
+pub fn is_missing<'a>(mut jobs: impl Iterator<Item = &'a Job>) -> bool {
+    sendmail().is_none() && jobs.any(|job| recipient(job).is_some())
 }
 
 fn sendmail() -> Option<PathBuf> {
@@ -61,7 +65,7 @@ impl Mail {
     /// # Errors
     /// As `memfd_create(2)` and `write(2)`.
     pub fn begin(job: &Job) -> io::Result<Option<(Self, Kept)>> {
-        let Some((to, sendmail)) = recipient(job) else {
+        let Some((to, sendmail)) = recipient(job).zip(sendmail()) else {
             return Ok(None);
         };
         let text = Kept::begin(&headers(job, to, &local_user(), &own_host()), LONGEST_MAIL)?;

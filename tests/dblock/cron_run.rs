@@ -95,6 +95,19 @@ both_servers! {
         }
         // Nothing of it elsewhere.
         assert!(!host.stdout().contains("out"));
+        assert!(!host.stderr().contains("sendmail"), "{}", host.stderr());
+    }
+
+    fn a_host_that_cannot_send_the_mails_of_its_file_says_so_and_shows_the_output(server on mysql) {
+        let crontab = Crontab::new(server, "MAILTO=ops@example.org\n#: job\n0 0 1 1 * echo out");
+        // Where this machine has one, the daemon does not see it.
+        let hidden = ["unshare", "--mount", "sh", "-ec", "mount -t tmpfs tmpfs /usr/sbin; exec \"$@\"", "sh"];
+        let mut host = crontab.daemon(&[]).under(hidden).spawn();
+        host.wait_stderr("dblock: ready: ", SOON);
+        crontab.due("job");
+        host.wait_line("job: out", SOON);
+        let told = "dblock: MAILTO is set, and this host has no sendmail: output goes to stdout and stderr instead; DBLOCK_SENDMAIL names a sendmail\n";
+        assert_eq!(host.stderr().matches(told).count(), 1, "{}", host.stderr());
     }
 }
 
