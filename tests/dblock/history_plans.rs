@@ -1,4 +1,4 @@
-//! However long the history is, each option of `dblock history` has the server read a few runs: by the key that is meant for it, and in the
+//! However long the history is, each option of `dblock history`, and the crontab's list, have the server read a few runs: by the key that is meant for it, and in the
 //! order in which they are shown.
 
 use mysql::prelude::Queryable;
@@ -9,7 +9,7 @@ use crate::harness::{Packet, Proxy, Tables, both_servers};
 /// Runs of the history, a second apart.
 const RUNS: u32 = 50_000;
 
-/// Rows that a page of 20 runs may take to read, with what is looked up for each of them.
+/// Rows that a page of 20 runs, or a list of 50 jobs, may take to read, with what is looked up for each of them.
 const READ: u64 = 1000;
 
 /// Fills the history. What is rare is old: whoever went by the time alone would read all.
@@ -17,9 +17,9 @@ fn fill(tables: &Tables) {
     let digits = "(SELECT 0 n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL SELECT 6 \
                   UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)";
     tables.sql(&format!(
-        "INSERT INTO dblock_runs (run, name, host, requested_at, ended_at, outcome, exit_code) SELECT LPAD(HEX(n), 32, '0'), \
+        "INSERT INTO dblock_runs (run, name, host, requested_at, acquired_at, ended_at, outcome, exit_code) SELECT LPAD(HEX(n), 32, '0'), \
          IF(n > {RUNS} - 100, 'rare', CONCAT('job', n % 50)), IF(n > {RUNS} - 100, 'rare', CONCAT('web', n % 5)), \
-         UTC_TIMESTAMP(6) - INTERVAL n SECOND, UTC_TIMESTAMP(6) - INTERVAL n SECOND, IF(n > {RUNS} - 100, 'timed_out', 'ran'), 0 \
+         UTC_TIMESTAMP(6) - INTERVAL n SECOND, UTC_TIMESTAMP(6) - INTERVAL n SECOND, UTC_TIMESTAMP(6) - INTERVAL n SECOND, IF(n > {RUNS} - 100, 'timed_out', 'ran'), 0 \
          FROM (SELECT a.n + 10 * b.n + 100 * c.n + 1000 * d.n + 10000 * e.n AS n FROM {digits} a, {digits} b, {digits} c, {digits} d, {digits} e) numbers \
          WHERE n < {RUNS}"
     ));
@@ -114,6 +114,25 @@ both_servers! {
             let is_shown = key == "PRIMARY" && text(row, "type") == "eq_ref";
             assert!(is_shown || key == "by_outcome" && how.contains("Using index") && !how.contains("filesort"), "{key}: {how}");
         }
+    }
+
+    fn the_last_run_of_each_job_of_the_crontab_is_found_by_its_key(server) {
+        let tables = Tables::new(server);
+        fill(&tables);
+        tables.sql(
+            "INSERT INTO dblock_cron_jobs (name, schedule, zone, definition, changed_at, seen_at) \
+             SELECT DISTINCT name, '0 0 1 1 *', 'UTC', '', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) FROM dblock_runs WHERE name LIKE 'job%'",
+        );
+        let proxy = Proxy::to(server);
+        let list = tables.at("cron").args(["list", "--json"]).env("DBLOCK_URL", proxy.url());
+        let json = list.output().expect_code(0).json();
+        let jobs = json["jobs"].as_array().unwrap();
+        assert_eq!(jobs.len(), 50);
+        assert!(jobs.iter().all(|job| job["last"]["exit_code"] == 0), "{jobs:?}");
+        let packets = proxy.packets();
+        let sql = packets.iter().filter_map(Packet::statements).find(|sql| sql.contains("AS last_run"));
+        let rows = read(&mut tables.admin(), &sql.unwrap());
+        assert!(rows <= READ, "{rows} rows");
     }
 
     fn tables_without_these_keys_answer_too(server) {

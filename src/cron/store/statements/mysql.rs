@@ -315,9 +315,11 @@ impl CronText for MySqlCron {
 
     fn listed_jobs(&self) -> String {
         let Names { jobs, runs, .. } = &self.0;
+        // In the order of the whole key, or MySQL sorts all runs of the name; and by itself, or it looks for the run several times.
         format!(
-            "SELECT {} FROM {jobs} j LEFT JOIN {runs} r ON r.run = (SELECT x.run FROM {runs} x WHERE x.name = j.name \
-             AND x.acquired_at IS NOT NULL ORDER BY x.requested_at DESC LIMIT 1) ORDER BY j.name",
+            "SELECT {} FROM (SELECT listed.*, (SELECT x.run FROM {runs} x WHERE x.name = listed.name AND x.acquired_at IS NOT NULL \
+             ORDER BY x.name DESC, x.requested_at DESC LIMIT 1) AS last_run FROM {jobs} listed) j \
+             LEFT JOIN {runs} r ON r.run = j.last_run ORDER BY j.name",
             self.listed_columns()
         )
     }
