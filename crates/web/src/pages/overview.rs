@@ -66,7 +66,7 @@ fn headline(seen: &Seen, troubles: usize) -> (String, Markup) {
     }
     match troubles {
         0 => ("Nothing is wrong".to_owned(), sign("g", "✓")),
-        1 => ("One thing is wrong".to_owned(), sign("f", "✗")),
+        1 => ("Something is wrong".to_owned(), sign("f", "✗")),
         more => (format!("{more} things are wrong"), sign("f", "✗")),
     }
 }
