@@ -596,7 +596,7 @@ both_servers! {
     fn a_terminal_shows_how_far_it_is(server on mariadb) {
         let tables = with_queue(server, &[]);
         let mut shell = Shell::start(server);
-        shell.enter(&format!("export DBLOCK_DATABASE='{}'", tables.database));
+        shell.enter(&format!("export TERM=xterm DBLOCK_DATABASE='{}'", tables.database));
         shell.enter("(echo a; sleep 3; echo b) | dblock queue put q --lines >/dev/null; echo code=$?");
         shell.wait_for("1 job put");
         shell.wait_for("code=0");
