@@ -153,7 +153,7 @@ impl Coordinator<'_> {
 
     /// Says where the output of jobs goes that is to be mailed and cannot be.
     fn warn_of_mails(&self) {
-        if mail::is_missing(self.jobs.iter().map(Rc::as_ref)) {
+        if mail::lacks_sendmail(self.jobs.iter().map(Rc::as_ref)) {
             let line = "MAILTO is set, and this host has no sendmail: output goes to stdout and stderr instead; DBLOCK_SENDMAIL names a sendmail";
             self.runner.log.warning(line);
         }
@@ -190,7 +190,7 @@ impl Coordinator<'_> {
         }
         let limit = self.spec.connection.connect_timeout;
         if let Some(begun) = self.seeks_since() {
-            if is_over(Some(begun + limit)) {
+            if self.runner.has_passed(Some(begun + limit)) {
                 let line = format!(
                     "no server could be reached within {}: {}",
                     shown(limit),

@@ -35,8 +35,8 @@ fn recipient(job: &Job) -> Option<&str> {
     variable(job, "MAILTO").filter(|to| !to.trim().is_empty())
 }
 
-/// Whether some of these jobs want mails, and this host has no sendmail.
-pub fn is_missing<'a>(mut jobs: impl Iterator<Item = &'a Job>) -> bool {
+/// Whether this host has no sendmail, and some of these jobs are to have their output mailed.
+pub fn lacks_sendmail<'a>(mut jobs: impl Iterator<Item = &'a Job>) -> bool {
     sendmail().is_none() && jobs.any(|job| recipient(job).is_some())
 }
 

@@ -133,12 +133,7 @@ impl Plan for Supervisor<'_> {
         loop {
             let before = discriminant(&self.phase);
             self.step(|this, phase| match phase {
-                // A dblock that was stopped has not seen yet what was answered meanwhile.
-                Phase::Acquiring(acquiring)
-                    if acquiring
-                        .deadline
-                        .is_some_and(|deadline| deadline <= this.runner.looked) =>
-                {
+                Phase::Acquiring(acquiring) if this.runner.has_passed(acquiring.deadline) => {
                     let decision = this.too_late(&acquiring);
                     this.end_acquiring(decision)
                 }

@@ -47,7 +47,7 @@ pub struct Runner<Purpose, Rest, Sent, Received> {
     /// Since when the first server is looked for; `None`: the work has begun.
     pub begun: Option<Moment>,
     /// When this process last looked for signals and messages. All that had arrived by then is handled.
-    pub looked: Moment,
+    pub(super) looked: Moment,
     /// Whether it was logged that no server answers.
     pub is_silent: bool,
     /// The last step that was logged.
@@ -90,6 +90,12 @@ where
         if level == Level::Info {
             self.last_note = text;
         }
+    }
+
+    /// Whether this moment had passed when the process last looked for signals and messages. One that was stopped has not looked yet, and
+    /// what came meanwhile may be the very answer that it waits for.
+    pub fn has_passed(&self, deadline: Option<Moment>) -> bool {
+        deadline.is_some_and(|deadline| deadline <= self.looked)
     }
 
     /// Takes out the next command that is over, from this place on. If dblock has ended it, its whole group is gone.

@@ -304,7 +304,7 @@ impl<'a> Page<'a> {
         })
     }
 
-    /// Does something while so many browsers have the page open: one has the overview, and of more each has another one.
+    /// Does something while so many browsers show a page and refresh it: the first the overview, the others the other pages in turn.
     fn looked_at<T>(&self, viewers: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -313,7 +313,6 @@ impl<'a> Page<'a> {
                 scope.spawn(move || {
                     let path = PAGES[viewer % PAGES.len()];
                     while !is_over.load(Ordering::Relaxed) {
-                        // A failure is one of the figures: the page would be empty.
                         if let Err(error) = self.fetch(path, true) {
                             eprintln!("  {error}");
                         }

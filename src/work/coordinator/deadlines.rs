@@ -28,7 +28,7 @@ impl Coordinator<'_> {
         }
         self.check_lease();
         self.check_end();
-        if is_over(self.reach_by()) {
+        if self.runner.has_passed(self.reach_by()) {
             let failure = self.unreachable();
             self.stop(Duration::ZERO, Err(failure.into()));
         }

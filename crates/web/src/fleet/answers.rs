@@ -14,8 +14,9 @@ use super::pace::Allowance;
 /// How many different answers are kept.
 const MOST: usize = 32;
 
-/// The longest answer that is kept, and all of them together, in bytes. A day of a large fleet has half a megabyte.
-const LARGEST: usize = 1024 * 1024;
+/// The longest answer that is kept, and all of them together, in bytes. A day of a large fleet has half a megabyte, and more where many runs
+/// have a long message.
+const LARGEST: usize = 2 * 1024 * 1024;
 const ALL: usize = 4 * 1024 * 1024;
 
 /// How many dblocks are run for pages at once.
@@ -70,15 +71,18 @@ impl Answers {
         let slot = self.slot(words);
         let mut kept = slot.lock().await;
         if let Some((at, ended)) = &*kept
-            && (at.elapsed() < oldest || !self.allowance().is_there())
+            && (at.elapsed() < oldest || !self.allowance().allows_one())
         {
             return ended.clone();
         }
         let ended = Arc::new(self.ended_now(dblock, words).await);
         let length = ended.answer.len();
-        *kept = (length <= LARGEST).then(|| (Instant::now(), ended.clone()));
+        let is_kept = length <= LARGEST;
+        *kept = is_kept.then(|| (Instant::now(), ended.clone()));
         drop(kept);
-        self.make_room(words, length);
+        if is_kept {
+            self.make_room(words, length);
+        }
         ended
     }
 

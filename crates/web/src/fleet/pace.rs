@@ -126,7 +126,7 @@ impl Default for Allowance {
 
 impl Allowance {
     /// Whether one answer may be asked for again.
-    pub fn is_there(&mut self) -> bool {
+    pub fn allows_one(&mut self) -> bool {
         let earned = self.since.elapsed().as_secs_f64() * OF_PAGES;
         self.since = Instant::now();
         self.saved = (self.saved + earned).min(SAVED);
@@ -150,7 +150,7 @@ mod tests {
         // An hour, in which somebody looks each second.
         for _ in 0..3600 {
             allowance.since = Instant::now().checked_sub(Duration::from_secs(1)).unwrap();
-            if allowance.is_there() {
+            if allowance.allows_one() {
                 allowance.take();
                 asked += OF_AN_ANSWER;
             }
