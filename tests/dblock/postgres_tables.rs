@@ -2,7 +2,7 @@
 //! in `durable`, `tokens`, `once`, `history` and beside them.
 
 use crate::harness::schema::follows;
-use crate::harness::{Kind, SOON, Server, Tables, eventually, unique, works};
+use crate::harness::{Crontab, Dblock, Kind, SOON, Server, Tables, eventually, unique, works};
 
 #[test]
 fn init_is_needed_may_run_many_times_at_once_and_refuses_newer_tables() {
@@ -140,4 +140,58 @@ fn the_history_is_read_by_its_keys() {
             "{options:?}: {plan}"
         );
     }
+}
+
+/// A server that keeps what it has committed when it is killed. What was not to be kept it writes to its log at long last.
+fn careful() -> Server {
+    let options = ["-c", "synchronous_commit=on", "-c", "wal_writer_delay=10s"];
+    let server = Server::private_with(Kind::Postgres, &options);
+    server.postgres().run("CREATE TABLE kept (number int)");
+    server
+}
+
+/// Kills the server, and starts it again. It has lost what was written after all that dblock did, and was not to be kept.
+#[track_caller]
+fn crash(server: &Server) {
+    let mut admin = server.postgres();
+    admin.run("SET synchronous_commit = off");
+    admin.run("INSERT INTO kept VALUES (1)");
+    server.kill();
+    server.start();
+    let is_lost = server.postgres().is("NOT EXISTS (SELECT FROM kept)");
+    assert!(is_lost, "it had time to write it");
+}
+
+#[test]
+fn the_end_of_a_run_outlives_the_server() {
+    let server = careful();
+    server.make_tables();
+    for lock in [&[][..], &["--durable"]] {
+        let name = unique("kept");
+        let run = || {
+            let run = Dblock::run(&server, &name).args(lock);
+            run.args(["--once-per", "1h"]).command(["true"])
+        };
+        run().output().expect_code(0);
+        crash(&server);
+        run()
+            .output()
+            .expect_code(75)
+            .expect_one_line("and runs once per 1h");
+    }
+}
+
+#[test]
+fn the_end_of_a_tick_outlives_the_server() {
+    let server = careful();
+    let crontab = Crontab::alone(&server, "#: job\n0 0 1 1 * true");
+    let _daemon = crontab.start(&[]);
+    crontab.due("job");
+    crontab.eventually_row("dblock_runs WHERE ended_at IS NOT NULL");
+    crash(&server);
+    assert_eq!(
+        crontab.count("dblock_runs WHERE name = 'job' AND exit_code = 0"),
+        1
+    );
+    assert_eq!(crontab.count("dblock_cron_ticks"), 0);
 }

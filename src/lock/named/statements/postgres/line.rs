@@ -14,7 +14,7 @@ use crate::lock::Name;
 const BITS: u32 = 21;
 
 /// The column of a statement that notifies: its commit waits for no disk and no standby. A notification that is lost costs the next one in
-/// line a moment, as it looks by itself.
+/// line a moment, as it looks by itself. It holds for the whole transaction, so it is for those that write nothing.
 pub const NOT_SYNCED: &str = "set_config('synchronous_commit', 'off', true)";
 
 /// The line of those that wait for a lock and may use as many slots. Others wait in another one: they may wait for longer.
