@@ -443,10 +443,12 @@ fn wrong_tick(
 ) -> Option<String> {
     let job: usize = name[3..].parse().expect("a number");
     let (skips, runs): (Vec<&Run>, Vec<&Run>) = runs.iter().partition(|run| run.is_skip());
-    let starts = log.iter().filter(|line| {
+    let of_tick = log.iter().filter(|line| {
         let words: Vec<&str> = line.split(' ').collect();
-        words[0] == "start" && words[1] == name && is_tick(words[2], *tick)
+        words[1] == name && is_tick(words[2], *tick)
     });
+    let of_tick: Vec<&String> = of_tick.collect();
+    let starts = of_tick.iter().filter(|line| line.starts_with("start "));
     let starts = starts.count();
     if runs.is_empty() {
         let [skip] = skips[..] else {
@@ -469,7 +471,9 @@ fn wrong_tick(
     }
     let attempts: Vec<u64> = runs.iter().map(|run| run.attempt).collect();
     if starts > runs.len() || !attempts.is_sorted_by(|one, next| one < next) {
-        return Some(format!("{starts} starts, attempts {attempts:?}"));
+        return Some(format!(
+            "{starts} starts, attempts {attempts:?}: {of_tick:#?}"
+        ));
     }
     let is_again = |pair: &&[&Run]| {
         let (run, next) = (pair[0], pair[1]);
