@@ -131,7 +131,11 @@ impl<'a> Connection<'a> {
             Err(fault) => self.tables.explain(fault),
         };
         match fault {
-            Fault::Final(failure) => Err(NoAnswer::Refused(failure)),
+            Fault::Final(failure) => {
+                // Whoever goes on all the same is in no transaction.
+                let _ = session.run(&roll_back());
+                Err(NoAnswer::Refused(failure))
+            }
             Fault::Conflict(_) | Fault::Interrupted(_) | Fault::NoRoom(_)
                 if session.run(&roll_back()).is_ok() =>
             {

@@ -9,7 +9,9 @@ use super::statements::{
     ask_columns, ask_database, ask_first_member, ask_other_engines, execute, take_turn,
 };
 use super::tables::Table;
-use super::{TABLES, Tables, USABLE_FROM, VERSION, Version, ask_version, postgres, prepare};
+use super::{
+    TABLES, Tables, USABLE_FROM, VERSION, Version, ask_version, postgres, prepare, refuse_encoding,
+};
 use crate::base::clock::{Moment, by_chance};
 use crate::base::exit::{Failure, Reason};
 use crate::db::cluster::{NOT_JOINED, ask_has_not_joined, ask_multi_primary};
@@ -180,6 +182,7 @@ impl Installer {
     /// [`Reason::Configuration`] if the tables belong to a newer dblock or another program; [`Reason::AccountRefused`] with the missing
     /// privileges.
     pub fn install(&self, session: &mut Session) -> Result<Installed, Fault> {
+        refuse_encoding(session)?;
         if !self.only_checks && !self.take_turn(session)? {
             let line = format!("another dblock init is at work on {session}; try again");
             return Err(Fault::Final(Failure::new(Reason::Unreachable, line)));

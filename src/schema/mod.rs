@@ -278,6 +278,7 @@ impl Tables {
         found: Result<Option<Version>, Fault>,
         session: &Session,
     ) -> Result<(), Fault> {
+        refuse_encoding(session)?;
         let place = self.place();
         let wrong = |line: String| Err(Fault::Final(Failure::new(Reason::Configuration, line)));
         if let Ok(Some(found)) = found {
@@ -355,6 +356,22 @@ pub fn prepare(session: &mut Session) -> Result<Node, Fault> {
 /// Those of a statement.
 pub fn prepare_for_transactions(session: &mut Session) -> Result<Node, Fault> {
     prepare_as(session, true)
+}
+
+/// Refuses a database that cannot keep every name and message, or counts their bytes.
+///
+/// # Errors
+/// [`Reason::Configuration`]: it is on PostgreSQL, and its encoding is not UTF8.
+fn refuse_encoding(session: &Session) -> Result<(), Fault> {
+    match session.parameter("server_encoding") {
+        Some(encoding) if encoding != "UTF8" => {
+            let line = format!(
+                "the encoding of the database on {session} is {encoding}; dblock's tables need one with ENCODING 'UTF8'"
+            );
+            Err(Fault::Final(Failure::new(Reason::Configuration, line)))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn prepare_as(session: &mut Session, ends_when_idle: bool) -> Result<Node, Fault> {

@@ -1,10 +1,11 @@
 //! Durable locks on PostgreSQL over a fail-over to a standby, one that has all commits and one that lacks some; and through a pooler.
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use crate::harness::{
     Crontab, Dblock, Kind, PgBouncer, Running, SOON, Server, Tables, Watcher, eventually,
-    eventually_gone, unique, works,
+    eventually_gone, unique, within, works,
 };
 use crate::postgres_servers::{both, standby_of};
 
@@ -148,6 +149,76 @@ fn a_durable_lock_is_held_through_a_pooler_of_sessions_and_outlives_its_session(
     drop(run.take_stdin());
     run.wait().expect_code(3).expect_silence();
     works(Dblock::run(server, &name));
+}
+
+#[test]
+fn a_durable_lock_is_not_renewed_on_the_primary_of_before() {
+    let primary = Server::private_with(Kind::Postgres, &SYNCHRONOUS);
+    primary.make_tables();
+    let (standby, name) = (standby_of(&primary), unique("before"));
+    let run = Dblock::run_at(&both(&primary, &standby), &name).stdin(Stdio::piped());
+    let run = run.args(["--durable", "--ttl", "8", "--kill-after", "1"]);
+    let mut run = run.sh("echo held; read x; exit 5").spawn();
+    run.wait_line("held", SOON);
+    let expires = |server: &Server| {
+        let row = format!("dblock.dblock_locks WHERE name = '{name}' AND owner IS NOT NULL");
+        let query = format!("SELECT (extract(epoch FROM expires_at) * 1000)::bigint FROM {row}");
+        server.postgres().value::<i64>(&query)
+    };
+    eventually("the standby has the grant", SOON, || {
+        expires(&standby).is_some()
+    });
+    primary.stop_immediately();
+    let mut admin = standby.postgres();
+    assert!(admin.is("pg_promote()"));
+    // From here on the server says that there was a fail-over.
+    admin.run("CHECKPOINT");
+    let renewed_after = |before| {
+        eventually("it is renewed there", SOON, || expires(&standby) > before);
+        expires(&standby)
+    };
+    let last = renewed_after(expires(&standby));
+    primary.start();
+    let left = expires(&primary);
+    let mut watcher = standby.watcher();
+    for (session, _) in watcher.sessions() {
+        watcher.end_session(session);
+    }
+    renewed_after(last);
+    assert_eq!(expires(&primary), left, "nobody has renewed it there");
+    drop(run.take_stdin());
+    run.wait_within(SOON).expect_code(5);
+}
+
+#[test]
+fn who_is_next_reads_what_the_one_before_has_recorded_however_long_that_takes() {
+    let server = Server::private_with(Kind::Postgres, &SYNCHRONOUS);
+    server.make_tables();
+    let name = unique("recorded");
+    let run = || Dblock::run(&server, &name).args(["--once-per", "1h"]);
+    let first = run().arg("--durable").stdin(Stdio::piped());
+    let mut first = first.sh("echo held; cat").spawn();
+    first.wait_line("held", SOON);
+    let mut next = run().args(["--wait", "1m"]).sh("echo began").spawn();
+    eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+    let mut admin = server.postgres();
+    admin.run("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+    admin.run("SELECT pg_reload_conf()");
+    drop(first.take_stdin());
+    let waits = "EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep')";
+    eventually("its commit waits for a standby", SOON, || admin.is(waits));
+    // The first in line asks each second.
+    assert!(!within(Duration::from_secs(3), || !next
+        .stdout()
+        .is_empty()));
+    assert!(admin.is(waits));
+    admin.run("ALTER SYSTEM RESET synchronous_standby_names");
+    admin.run("SELECT pg_reload_conf()");
+    first.wait_within(SOON).expect_code(0);
+    let skipped = next.wait_within(SOON);
+    skipped
+        .expect_code(75)
+        .expect_one_line("and runs once per 1h");
 }
 
 #[test]

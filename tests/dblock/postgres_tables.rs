@@ -2,7 +2,9 @@
 //! in `durable`, `tokens`, `once`, `history` and beside them.
 
 use crate::harness::schema::follows;
-use crate::harness::{Crontab, Dblock, Kind, SOON, Server, Tables, eventually, unique, works};
+use crate::harness::{
+    Client, Crontab, Dblock, Kind, PASSWORD, SOON, Server, Tables, eventually, unique, works,
+};
 
 #[test]
 fn init_is_needed_may_run_many_times_at_once_and_refuses_newer_tables() {
@@ -54,19 +56,58 @@ fn a_locked_row_is_waited_for() {
     works(run());
     let mut locker = tables.lock(&format!("dblock_locks WHERE name = '{name}'"));
     let waiter = run().args(["--wait", "30"]).sh("true").spawn();
+    waits_twice(&tables, &mut locker);
+    locker.query_drop("COMMIT").unwrap();
+    waiter.wait().expect_code(0);
+}
+
+#[test]
+fn kill_waits_for_a_locked_row() {
+    let (tables, name) = (
+        Tables::new(Server::shared(Kind::Postgres)),
+        unique("killed"),
+    );
+    let acquire = tables.at("acquire").args(["--name", &name, "--ttl", "5m"]);
+    acquire.output().expect_code(0);
+    let mut locker = tables.lock(&format!("dblock_locks WHERE name = '{name}'"));
+    let kill = tables.at("kill").arg(&name).spawn();
+    waits_twice(&tables, &mut locker);
+    locker.query_drop("COMMIT").unwrap();
+    kill.wait().expect_code(0);
+}
+
+/// Waits until somebody waits for what this session has locked, gives up, and waits again.
+#[track_caller]
+fn waits_twice(tables: &Tables, locker: &mut Client) {
     let mut watcher = tables.postgres();
     let waits = format!(
         "EXISTS (SELECT 1 FROM pg_stat_activity WHERE {} = ANY (pg_blocking_pids(pid)))",
         locker.connection_id()
     );
-    // Its first wait comes to an end, and it waits again.
     for does_wait in [true, false, true] {
         eventually("it waits, gives up, waits again", SOON, || {
             watcher.is(&waits) == does_wait
         });
     }
-    locker.query_drop("COMMIT").unwrap();
-    waiter.wait().expect_code(0);
+}
+
+#[test]
+fn a_database_that_cannot_keep_every_name_has_no_tables() {
+    let server = Server::private(Kind::Postgres);
+    server
+        .postgres()
+        .run("CREATE DATABASE latin OWNER dblock ENCODING LATIN1 LOCALE 'C' TEMPLATE template0");
+    let url = server.url().replace("/app", "/latin");
+    let init = Dblock::bare().arg("init").env("DBLOCK_URL", &url);
+    let init = init.env("DBLOCK_PASSWORD", PASSWORD).output();
+    init.expect_code(78).expect_one_line("encoding");
+    init.expect_said(["LATIN1", "ENCODING 'UTF8'"]);
+    let name = unique("latin");
+    works(Dblock::run_at(&url, &name));
+    let durable = Dblock::run_at(&url, &name)
+        .arg("--durable")
+        .command(["true"]);
+    durable.output().expect_code(78).expect_one_line("LATIN1");
 }
 
 #[test]

@@ -242,6 +242,11 @@ impl OwnTicks {
 
     /// Whether a run is under way here, or has ended.
     pub fn knows(&self, run: &str) -> bool {
-        self.by_run.contains_key(run) || self.over.iter().any(|over| over[..] == *run.as_bytes())
+        self.by_run.contains_key(run) || self.is_over(run)
+    }
+
+    /// Whether the end of a run is recorded.
+    pub fn is_over(&self, run: &str) -> bool {
+        self.over.iter().any(|over| over[..] == *run.as_bytes())
     }
 }

@@ -13,8 +13,16 @@ use crate::lock::rows::release_together;
 impl Scheduler<'_> {
     /// Records the ends of attempts, and releases their locks. What cannot be recorded now is retried soon.
     pub(super) fn record_ends(&mut self) -> Result<(), Failure> {
-        let mut later = Vec::new();
         let (tried, new) = self.own.take_ended();
+        let recorded = self.record_all(&tried, &new);
+        let all = tried.into_iter().chain(new);
+        let later = all.filter(|ended| !self.own.is_over(&ended.run)).collect();
+        self.own.record_later(later);
+        recorded
+    }
+
+    /// Records those that were tried before, each alone, and the new ones together, as far as that is possible now.
+    fn record_all(&mut self, tried: &[EndedAttempt], new: &[EndedAttempt]) -> Result<(), Failure> {
         let alone = tried.chunks(1).map(|part| (part, false));
         let together = new.chunks(LOCKS_AT_ONCE).map(|part| (part, true));
         for (part, is_together) in alone.chain(together) {
@@ -31,13 +39,10 @@ impl Scheduler<'_> {
                     let run = ended.run.clone();
                     self.coordinator.say(FromScheduler::Recorded(ended.run));
                     self.keep_output(&run)?;
-                } else {
-                    later.push(ended);
                 }
                 self.renew_if_due()?;
             }
         }
-        self.own.record_later(later);
         Ok(())
     }
 

@@ -133,13 +133,24 @@ pub fn number_of_shared(
         let line = format!("{session} {}", Unfit::Pooler);
         return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
     }
+    follow(timeline, session)?;
+    Ok(number)
+}
+
+/// Goes from the `latest` timeline to that of this session's PostgreSQL. This comes before anything is written there.
+///
+/// # Errors
+/// As [`advance`]; any fault of a statement.
+pub fn follow(latest: &mut Option<Timeline>, session: &mut Session) -> Result<(), Fault> {
+    if session.kind() != Kind::Postgres {
+        return Ok(());
+    }
     let found = match session.run(&ask_timeline()) {
         // Not every server tells it.
         Err(Fault::NoSuchVariable(_)) => None,
         found => found?,
     };
-    advance(timeline, found)?;
-    Ok(number)
+    advance(latest, found)
 }
 
 /// Goes from the `latest` timeline to the one that was `found`.

@@ -49,7 +49,7 @@ impl Request {
         let (mut releasing, mut ask) = (Releasing::default(), Ask::Release);
         loop {
             let answer = match ask {
-                Ask::Release => match session.run(&self.statements.release_alone(slot, mark)) {
+                Ask::Release => match session.run(&self.statements.release(slot, mark)) {
                     Ok(released) => Answer::Released {
                         was_held: released.was_held,
                         queue_head: released.queue_head,
@@ -70,8 +70,8 @@ impl Request {
         }
     }
 
-    /// The statement that releases a slot, and a mark that came with it, for callers that send it together with others, maybe in one
-    /// transaction. The second column of its answer is the head of the queue, which the caller must wake.
+    /// The statement that releases a slot, and a mark that came with it, for callers that send it after a commit. The second column of its
+    /// answer is the head of the queue, which the caller must wake.
     pub fn release_statement(&self, slot: u32, mark: Option<&str>) -> String {
         self.statements.release(slot, mark).sql().to_owned()
     }

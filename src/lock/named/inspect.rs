@@ -9,7 +9,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::db::server_facts::{READ_ONLY, Role, role};
-use crate::db::{Ask, Batch, Connector, Fault, Kind, Session};
+use crate::db::{Ask, Batch, Connector, Fault, Kind, Session, roll_back};
 use crate::lock::Name;
 
 /// The warning about a node of a cluster.
@@ -66,14 +66,17 @@ impl Inspector {
         Ok(())
     }
 
-    /// Runs a write, however often it is interrupted or in conflict with another one.
+    /// Runs a transaction, however often it is interrupted or in conflict with another one.
     ///
     /// # Errors
     /// Any other fault of a statement.
     pub fn run_batch<T>(&mut self, batch: &Batch<T>) -> Result<T, Fault> {
         loop {
             match self.session.run_batch(batch) {
-                Err(Fault::Interrupted(_) | Fault::Conflict(_)) => sleep(PAUSE),
+                Err(Fault::Interrupted(_) | Fault::Conflict(_)) => {
+                    self.session.run(&roll_back())?;
+                    sleep(PAUSE);
+                }
                 answer => return answer,
             }
         }

@@ -23,7 +23,7 @@ mod statements;
 
 pub use acquire::{Decision, First, FirstAnswer, Opening, Turns, Waited};
 pub use census::{Census, Found, Holding, Reported, Waiter};
-pub use fitness::{Unfit, number_of_shared};
+pub use fitness::{Unfit, follow, number_of_shared};
 pub use inspect::{Inspector, reach};
 pub use kill::{KillOutcome, Killed, Killing, Victim};
 pub use named_lock::NamedLock;

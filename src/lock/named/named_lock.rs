@@ -6,6 +6,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::acquire::{Decision, Opening};
+use super::fitness::follow;
 use super::reacquire::Retake;
 use super::request::{PAUSE, Request, Verbosity, carry_out};
 use crate::base::clock::Moment;
@@ -164,7 +165,9 @@ impl NamedLock {
     /// Runs the statements of others on a new session, on a server that takes writes. Some accounts may write to a replica, but nobody
     /// reads those records.
     fn carry_out_anew(&self, statements: &[String]) -> Result<(), Fault> {
+        let mut timeline = self.request.timeline;
         let carried_out = self.connector.connect(|session| {
+            follow(&mut timeline, session)?;
             schema::prepare(session)?;
             if is_read_only(session)? {
                 return Err(Fault::ReadOnly(READ_ONLY.to_owned()));

@@ -56,7 +56,7 @@ pub struct Request {
     /// Notifies the next one in line, which this one has left; `None`: that is done.
     pub(super) waking: Option<Ask<'static, ()>>,
     /// The latest timeline of a PostgreSQL that it was on; `None`: none is known.
-    timeline: Option<Timeline>,
+    pub timeline: Option<Timeline>,
     /// Whether an earlier session may hold the run id lock.
     pub(super) may_have_ghost: bool,
     pub(super) verbosity: Verbosity,

@@ -19,7 +19,7 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::db::{Client, Connector, Fault, Session, roll_back};
-use crate::lock::named::{Request, Verbosity};
+use crate::lock::named::{Request, Verbosity, follow};
 use crate::lock::{
     Attempt, Backend, Caller, Grant, Holder, HolderKind, Holders, Lease, LockSpec, MOST_NAMED,
     Name, Reattempt, Refusal, Release, Renewal,
@@ -303,7 +303,9 @@ impl RowLock {
         let connector = Rc::clone(&self.connector);
         self.server.named_slot = None;
         let until = self.renew_until;
+        let mut timeline = self.request.timeline;
         let open = |session: &mut Session| {
+            follow(&mut timeline, session)?;
             self.prepare(session)?;
             session.answer_within(self.limit()).map_err(gone)
         };
@@ -311,6 +313,7 @@ impl RowLock {
             Some(limit) => connector.connect_within(limit, open)?,
             None => connector.connect(open)?,
         };
+        self.request.timeline = timeline;
         Ok(session)
     }
 }

@@ -70,14 +70,9 @@ pub trait Statements {
     /// The renewal: asks whether the slot is held, as [`Step::Confirm`] does, but releases nothing.
     fn renew(&self, slot: u32) -> Ask<'static, Option<Asked>>;
 
-    /// Releases a slot, and the `mark` that came with it. Asks who is the head of the queue, where the caller has to wake it. It may stand in
-    /// a transaction with other writes.
+    /// Releases a slot, and the `mark` that came with it. Asks who is the head of the queue, where the caller has to wake it. It never stands
+    /// in a transaction with writes, whose commit would wait for nothing on PostgreSQL.
     fn release(&self, slot: u32, mark: Option<&str>) -> Ask<'static, Released>;
-
-    /// As [`Statements::release`], in a transaction of its own, where nothing is to be kept.
-    fn release_alone(&self, slot: u32, mark: Option<&str>) -> Ask<'static, Released> {
-        self.release(slot, mark)
-    }
 
     /// The connection id of a slot's holder, and its address as `user@host:port`, as far as this account may see them.
     fn holder(&self, slot: u32) -> Ask<'static, (Option<u64>, Option<String>)>;

@@ -452,20 +452,13 @@ impl Write {
         self
     }
 
-    /// Adds a statement that releases a named lock. In a transaction it comes right after the update, which has locked the row: whoever
-    /// acquires the named lock waits for the row until the commit, and no longer. If the commit fails, the row is still held, and the
-    /// next owner of the named lock sees that.
+    /// Adds a statement that releases a named lock, after the commit: whoever acquires the named lock finds the row free, and reads what this
+    /// transaction has recorded. If the commit fails, the rest of the packet is not carried out.
     pub fn and_release(mut self, release: Option<String>) -> Self {
-        let Some(release) = release else { return self };
-        let at = match self.look {
-            None => {
-                self.in_transaction.end += 1;
-                self.update + 1
-            }
-            Some(_) => self.statements.len(),
-        };
-        self.statements.insert(at, release);
-        self.release = Some(at);
+        if let Some(release) = release {
+            self.release = Some(self.statements.len());
+            self.statements.push(release);
+        }
         self
     }
 
@@ -488,28 +481,23 @@ impl Write {
         })
     }
 
-    /// Several writes without looks in one transaction, and the reader of the answers to all of them. The named locks are released last:
-    /// before that the server may refuse any of the writes, and roll back all.
+    /// Several writes without looks in one transaction, and the reader of the answers to all of them. The named locks are released after the
+    /// commit: before that the server may refuse any of the writes, and roll back all.
     pub fn together(writes: &[Self]) -> Batch<'_, Vec<Written>> {
-        let of_write = |write: &Self| {
-            let own = write.in_transaction.clone();
-            let own = own.filter(|at| Some(*at) != write.release);
-            own.map(|at| write.statements[at].clone())
-                .collect::<Vec<_>>()
-        };
+        let of_write = |write: &Self| write.statements[write.in_transaction.clone()].to_vec();
         let release_of = |write: &Self| write.release.map(|at| write.statements[at].clone());
         let all = writes.iter().flat_map(of_write);
-        let all = all.chain(writes.iter().filter_map(release_of));
-        let all = Self::in_transaction("write rows", all.collect(), 0);
+        let mut all = Self::in_transaction("write rows", all.collect(), 0);
         let first = all.in_transaction.start;
+        all.statements.extend(writes.iter().filter_map(release_of));
         Batch::written(all.statements).read_all(move |replies| {
             let mut own = first;
-            let mut release = replies.len() - 1 - writes.iter().filter_map(release_of).count();
+            let mut release = replies.len() - writes.iter().filter_map(release_of).count();
             let written = writes.iter().map(|write| {
                 let released = write.release.map(|_| &replies[release]);
                 release += usize::from(released.is_some());
                 let update = &replies[own + write.update - write.in_transaction.start];
-                own += write.in_transaction.len() - usize::from(released.is_some());
+                own += write.in_transaction.len();
                 Written::read(update, None, released)
             });
             written.collect()

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::Statements;
 use super::answers::{Asked, KILLED, KillMarker, Opened, ReacquireAnswer, Released};
-use crate::db::{Ask, Fault, Row, Rows, TIMELINE, ask, command, postgres_sql};
+use crate::db::{Ask, Fault, Row, TIMELINE, ask, command, postgres_sql};
 use crate::lock::named::queue::Step;
 use crate::lock::{Key, Name, kill_ack_lock, kill_request_lock, session_marker_lock};
 pub use line::Line;
@@ -184,17 +184,6 @@ impl PostgresStatements {
         all.collect::<Vec<_>>().join(" + ")
     }
 
-    /// Releases a slot and this mark, and wakes the head of each line.
-    fn releasing(&self, slot: u32, mark: Option<&str>) -> String {
-        let unlocked = unlock(self.slots[slot as usize]);
-        let mark = mark.map_or_else(String::new, |mark| format!(", {}", unlock(Key::of(mark))));
-        // In this order: who is woken finds the slot free.
-        let wake = self.line.wake();
-        format!(
-            "SELECT CASE WHEN {unlocked} THEN CASE WHEN {wake} IS NULL THEN 1 ELSE 1 END ELSE 0 END, NULL{mark}"
-        )
-    }
-
     fn step_sql(&self, step: Step) -> String {
         let slot = match step {
             // After an unclear answer it may have taken one, without a look at who ends its holder.
@@ -228,15 +217,6 @@ fn is_own(login: u64, own: impl FnOnce() -> String) -> String {
     } else {
         format!("pg_backend_pid() = {login}")
     }
-}
-
-/// Reads the answer to a release.
-fn read_released(rows: Rows) -> Result<Released, Fault> {
-    let was_held = rows.optional(|row| row.at::<u8>(0))?;
-    Ok(Released {
-        was_held: was_held == Some(1),
-        queue_head: None,
-    })
 }
 
 impl Statements for PostgresStatements {
@@ -346,12 +326,20 @@ impl Statements for PostgresStatements {
     }
 
     fn release(&self, slot: u32, mark: Option<&str>) -> Ask<'static, Released> {
-        ask("release", self.releasing(slot, mark), read_released)
-    }
-
-    fn release_alone(&self, slot: u32, mark: Option<&str>) -> Ask<'static, Released> {
-        let sql = format!("{}, {NOT_SYNCED}", self.releasing(slot, mark));
-        ask("release", sql, read_released)
+        let unlocked = unlock(self.slots[slot as usize]);
+        let mark = mark.map_or_else(String::new, |mark| format!(", {}", unlock(Key::of(mark))));
+        // In this order: who is woken finds the slot free.
+        let wake = self.line.wake();
+        let sql = format!(
+            "SELECT CASE WHEN {unlocked} THEN CASE WHEN {wake} IS NULL THEN 1 ELSE 1 END ELSE 0 END, NULL{mark}, {NOT_SYNCED}"
+        );
+        ask("release", sql, |rows| {
+            let was_held = rows.optional(|row| row.at::<u8>(0))?;
+            Ok(Released {
+                was_held: was_held == Some(1),
+                queue_head: None,
+            })
+        })
     }
 
     fn holder(&self, slot: u32) -> Ask<'static, (Option<u64>, Option<String>)> {
