@@ -43,7 +43,7 @@ pub fn json_printable(json: &str) -> String {
 }
 
 /// Whether a character is invisible, or changes the direction or look of others.
-fn is_unseen(c: char) -> bool {
+pub fn is_unseen(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{61c}' | '\u{180e}'
         // Zero width; directions.

@@ -2,13 +2,13 @@
 //! alone cannot take all of them.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::{Form, Query, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
 use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -18,7 +18,7 @@ use crate::base::say;
 use crate::pages::{View, gate, links};
 
 use super::secret::Digest;
-use super::{Access, Gate, LOGIN, Peer, local};
+use super::{Access, Gate, LOGIN, Peer, local, network};
 
 /// How many attempts are under way at once, how many of them are of one peer, and how long each lasts that fails.
 const AT_ONCE: usize = 4;
@@ -71,14 +71,6 @@ impl Attempts {
 
     fn of_peers(&self) -> MutexGuard<'_, HashMap<Option<IpAddr>, usize>> {
         self.of_peers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What one client has at its disposal: an address, or the /64 of IPv6 that a host usually gets.
-fn network(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
     }
 }
 
@@ -142,6 +134,7 @@ pub async fn check(
     State(login): State<Login>,
     Extension(peer): Extension<Peer>,
     Query(asked): Query<Asked>,
+    headers: HeaderMap,
     Form(typed): Form<Typed>,
 ) -> Response {
     let Some(attempt) = login.access.attempts.begin(peer).await else {
@@ -155,7 +148,7 @@ pub async fn check(
     let is_right =
         matches!(&*login.access.gate(), Gate::Password { password, .. } if *password == digest);
     if is_right {
-        return login.access.let_in(local(&asked.to));
+        return login.access.let_in(&headers, local(&asked.to));
     }
     say(&format!("a wrong password for the page was typed {peer}"));
     // It lasts as long for a client that closes the connection at once.

@@ -7,7 +7,7 @@ mod origin;
 mod secret;
 
 use std::fmt::{self, Display, Formatter};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -32,6 +32,9 @@ const ASSETS: &str = "/assets/";
 /// Where the password is asked for.
 const LOGIN: &str = "/login";
 
+/// The cookie's name, or how it begins.
+const COOKIE: &str = "dblock-web";
+
 /// The parameter of the first URL.
 const TOKEN: &str = "token";
 
@@ -48,14 +51,20 @@ impl Display for Peer {
     }
 }
 
+/// What one client has at its disposal: an address, or the /64 of IPv6 that a host usually gets.
+pub fn network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
+    }
+}
+
 /// Who may look.
 #[derive(Debug)]
 pub struct Access {
     hosts: Hosts,
     gate: Mutex<Gate>,
     attempts: Attempts,
-    /// A browser keeps one for all ports of a host: its name has the port.
-    cookie: String,
     /// Whether the cookie is for TLS alone.
     is_secure: bool,
 }
@@ -81,11 +90,11 @@ impl Gate {
 }
 
 impl Access {
-    /// As the options say. The port is the one that is listened on; None: there is none.
+    /// As the options say.
     ///
     /// # Errors
     /// The password's file cannot be used.
-    pub fn new(options: &Options, port: Option<u16>) -> Result<Self, Failure> {
+    pub fn new(options: &Options) -> Result<Self, Failure> {
         let gate = match (&options.password_file, &options.listen) {
             (Some(file), _) => Gate::Password {
                 password: secret::password_in(file)?,
@@ -97,15 +106,10 @@ impl Access {
                 cookie: Secret::new()?,
             },
         };
-        let cookie = match port {
-            Some(port) => format!("dblock-web-{port}"),
-            None => "dblock-web".to_owned(),
-        };
         Ok(Self {
             hosts: Hosts::new(&options.host_names),
             gate: Mutex::new(gate),
             attempts: Attempts::default(),
-            cookie,
             is_secure: options.tls.is_some() || options.behind_proxy,
         })
     }
@@ -150,24 +154,34 @@ impl Access {
         let mut cookies = cookies
             .flat_map(|line| line.split(';'))
             .filter_map(|cookie| cookie.trim().split_once('='));
-        cookies.any(|(name, value)| name == self.cookie && expected.is(value))
+        cookies.any(|(name, value)| name.starts_with(COOKIE) && expected.is(value))
     }
 
-    /// Sends somebody who is known now to a page.
-    fn let_in(&self, to: &str) -> Response {
+    /// Sends somebody who is known now, and has sent these headers, to a page.
+    fn let_in(&self, headers: &HeaderMap, to: &str) -> Response {
         let mut response = see_other(to);
         if let Some(cookie) = self.gate().cookie() {
             let secure = if self.is_secure { "; Secure" } else { "" };
             let cookie = format!(
                 "{}={}; Path=/; HttpOnly; SameSite=Strict{secure}",
-                self.cookie,
+                cookie_name(headers),
                 cookie.text()
             );
-            let cookie = HeaderValue::try_from(cookie).expect("hexadecimal digits");
+            let cookie = HeaderValue::try_from(cookie).expect("letters and digits");
             response.headers_mut().insert(header::SET_COOKIE, cookie);
         }
         response
     }
+}
+
+/// A browser keeps one cookie for all ports of a host, so its name has the port that the browser knows: several pages may be at the ends of
+/// several `ssh -L`.
+fn cookie_name(headers: &HeaderMap) -> String {
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
+    let port = host.and_then(|host| host.rsplit_once(':')?.1.parse::<u16>().ok());
+    port.map_or(COOKIE.to_owned(), |port| format!("{COOKIE}-{port}"))
 }
 
 fn see_other(to: &str) -> Response {
@@ -237,6 +251,10 @@ impl Guard {
             let words = "This was not sent by a page of this server.";
             return Some(self.message(StatusCode::FORBIDDEN, "Not from here", words));
         }
+        if request.method() != Method::POST && origin::is_elsewhere(headers) {
+            let words = "A page of another server asked for this.";
+            return Some(self.message(StatusCode::FORBIDDEN, "Not from here", words));
+        }
         if path.starts_with(ASSETS) || path == LOGIN || self.access.is_known(headers) {
             return self.without_token(request);
         }
@@ -261,7 +279,7 @@ impl Guard {
             if !query.is_empty() {
                 to = format!("{to}?{query}");
             }
-            self.access.let_in(local(&to))
+            self.access.let_in(request.headers(), local(&to))
         })
     }
 
@@ -349,5 +367,20 @@ mod tests {
         for own in ["/", "/jobs/a%2Fb", "/history?name=//a&on=%09"] {
             assert_eq!(local(own), own);
         }
+    }
+
+    #[test]
+    fn each_end_of_an_ssh_l_has_its_own_cookie() {
+        let named = |host: &'static str| {
+            cookie_name(
+                &[(header::HOST, HeaderValue::from_static(host))]
+                    .into_iter()
+                    .collect(),
+            )
+        };
+        assert_eq!(named("localhost:8080"), "dblock-web-8080");
+        assert_eq!(named("[::1]:8081"), "dblock-web-8081");
+        assert_eq!(named("fleet.example"), "dblock-web");
+        assert_eq!(named("[::1]"), "dblock-web");
     }
 }

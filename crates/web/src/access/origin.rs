@@ -24,6 +24,16 @@ pub fn is_own(headers: &HeaderMap) -> bool {
     }
 }
 
+/// Whether a page of another server asks for a part of this one. A link to it is no such thing: whoever follows it wants to look.
+pub fn is_elsewhere(headers: &HeaderMap) -> bool {
+    let is = |name: &str, values: &[&str]| {
+        let value = headers.get(name);
+        value.is_some_and(|value| values.iter().any(|one| value == one))
+    };
+    let is_link = is("sec-fetch-mode", &["navigate"]) && is("sec-fetch-dest", &["document"]);
+    is("sec-fetch-site", &["cross-site", "same-site"]) && !is_link
+}
+
 #[cfg(test)]
 mod tests {
     use axum::http::HeaderValue;
@@ -60,5 +70,34 @@ mod tests {
         ] {
             assert!(!check(wrong), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn a_page_of_another_server_may_link_here_and_no_more() {
+        let check = |site: &'static str, mode: &'static str, dest: &'static str| {
+            let all = [
+                ("sec-fetch-site", site),
+                ("sec-fetch-mode", mode),
+                ("sec-fetch-dest", dest),
+            ];
+            let all =
+                all.map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value)));
+            is_elsewhere(&all.into_iter().collect())
+        };
+        for (site, mode, dest) in [
+            ("cross-site", "no-cors", "image"),
+            ("same-site", "no-cors", "script"),
+            ("cross-site", "navigate", "iframe"),
+        ] {
+            assert!(check(site, mode, dest), "{site} {mode} {dest}");
+        }
+        for (site, mode, dest) in [
+            ("cross-site", "navigate", "document"),
+            ("same-origin", "cors", "empty"),
+            ("none", "navigate", "document"),
+        ] {
+            assert!(!check(site, mode, dest), "{site} {mode} {dest}");
+        }
+        assert!(!is_elsewhere(&HeaderMap::new()), "no browser");
     }
 }

@@ -1,7 +1,8 @@
 //! What the page in between says: what an action is about, where that is, and how many are concerned.
 
+use crate::base::text::printable;
 use crate::fleet::ask::Words;
-use crate::fleet::data::{Holder, QueueList, Status};
+use crate::fleet::data::{Holder, QueueList, QueueStatus, Status};
 use crate::fleet::{Fleet, Seen};
 
 use super::act::{Act, MOST, Switch};
@@ -32,7 +33,7 @@ pub async fn of(act: &Act, fleet: &Fleet) -> Result<Plan, String> {
     let mut plan = match act {
         Act::Job(switch, name) => of_job(act, *switch, name, &seen),
         Act::Queue(switch, name) => of_queue(act, *switch, name, &seen),
-        Act::Retry(queue, ids, asked) => of_retry(act, queue, (ids, asked), &seen)?,
+        Act::Retry(queue, ids, asked) => of_retry(act, queue, (ids, asked), &seen, fleet).await?,
         Act::Cancel(queue, ids) => of_cancel(queue, ids, &seen, fleet).await?,
         Act::Kill(lock, slot, asked) => of_kill(lock, *slot, asked, fleet).await?,
     };
@@ -88,16 +89,17 @@ fn of_queue(act: &Act, switch: Switch, name: &str, seen: &Seen) -> Plan {
     }
 }
 
-fn of_retry(
+async fn of_retry(
     act: &Act,
     queue: &str,
     (ids, asked): (&[u64], &str),
     seen: &Seen,
+    fleet: &Fleet,
 ) -> Result<Plan, String> {
     let mut fields = vec![("queue", queue.to_owned())];
     let mut objection = None;
     let (title, consequence) = if ids.is_empty() {
-        let dead = dead(seen, queue)?;
+        let dead = dead(fleet, queue).await?;
         objection = differs(
             asked,
             &dead,
@@ -130,7 +132,8 @@ fn of_retry(
 async fn of_cancel(queue: &str, ids: &[u64], seen: &Seen, fleet: &Fleet) -> Result<Plan, String> {
     let (what, named) = if ids.is_empty() {
         let named = latest_dead(fleet, queue).await?;
-        let what = format!("the {} dead jobs of {}", named.len(), dead(seen, queue)?);
+        let dead = dead(fleet, queue).await?;
+        let what = format!("the {} dead jobs of {dead}", named.len());
         (what, named)
     } else {
         (counted(ids), ids.to_vec())
@@ -242,9 +245,16 @@ fn jobs_of_queue(seen: &Seen, name: &str) -> String {
     counted.unwrap_or_else(|| UNKNOWN.to_owned())
 }
 
-fn dead(seen: &Seen, name: &str) -> Result<String, String> {
-    let queue = queue(seen, name)
-        .ok_or("It is not known how many jobs are dead: the server did not say.")?;
+/// How many jobs of a queue are dead now, all of them counted.
+async fn dead(fleet: &Fleet, name: &str) -> Result<String, String> {
+    let words = Words::of(["queue", "status", "--json", "--exact"]).about(name);
+    let status = fleet.answer_now::<QueueStatus>(&words).await;
+    if let Some(error) = status.error {
+        return Err(error);
+    }
+    let queues = status.value.map(|status| status.queues);
+    let queue = queues.and_then(|queues| queues.into_iter().next());
+    let queue = queue.ok_or("There is no such queue.")?;
     Ok(queue.counted("dead"))
 }
 
@@ -335,9 +345,15 @@ fn shown(holder: &Holder) -> Option<String> {
     }
     // Another process may have the number of one that has ended.
     all.extend(holder.owner.as_ref().map(|owner| format!("owner {owner}")));
-    all.extend(process.started.map(|at| format!("started at {at}")));
+    all.extend(
+        process
+            .started
+            .as_ref()
+            .map(|at| format!("started at {at}")),
+    );
     all.extend(process.connection.map(|id| format!("connection {id}")));
-    Some(all.join(", "))
+    // What a browser sends back is the same: it would change line breaks.
+    Some(printable(&all.join(", ")))
 }
 
 fn joined(ids: &[u64]) -> String {

@@ -39,6 +39,7 @@ pub fn known<T>(value: T) -> Part<T> {
         value: Some(value),
         at: Some(now()),
         error: None,
+        is_away: false,
     }
 }
 

@@ -215,6 +215,7 @@ impl Fleet {
                 let part = &mut seen.runs;
                 let runs_of_all = part.value.get_or_insert_default();
                 part.error = runs.learn(&question, &history, runs_of_all, now).err();
+                part.is_away = history.is_away();
                 if part.error.is_none() {
                     part.at = Some(history.at);
                 }
@@ -249,6 +250,7 @@ impl<T> Part<T> {
             value: Some(value),
             at: Some(at),
             error: None,
+            is_away: false,
         }
     }
 }
@@ -256,6 +258,7 @@ impl<T> Part<T> {
 impl<T: DeserializeOwned> Part<T> {
     /// Takes over what a dblock answered; where it failed, what was known stays.
     pub fn learn(&mut self, ended: &Ended) {
+        self.is_away = ended.is_away();
         if !ended.is_success() {
             self.error = Some(ended.line.clone());
             return;
@@ -269,14 +272,13 @@ impl<T: DeserializeOwned> Part<T> {
 
 impl Seen {
     /// No server answers: what is known of it stays.
-    fn is_away(&mut self, line: &str) {
-        for error in [
-            &mut self.locks.error,
-            &mut self.cron.error,
-            &mut self.queues.error,
-            &mut self.runs.error,
-        ] {
-            *error = Some(line.to_owned());
+    pub fn is_away(&mut self, line: &str) {
+        fn note<T>(part: &mut Part<T>, line: &str) {
+            (part.error, part.is_away) = (Some(line.to_owned()), true);
         }
+        note(&mut self.locks, line);
+        note(&mut self.cron, line);
+        note(&mut self.queues, line);
+        note(&mut self.runs, line);
     }
 }

@@ -9,21 +9,37 @@ use super::{Fleet, Part, runs};
 /// A day has more runs than anybody looks at: the newest are shown.
 const RUNS_OF_A_DAY: &str = "--limit=1000";
 
+/// Of those that failed, too: a page of the history has the others.
+const FAILURES_OF_A_DAY: &str = "--limit=200";
+
 /// What `dblock output` exits with when none is kept.
 const NO_OUTPUT: i32 = 75;
 
 /// The runs of the day that ends then; empty, or no moment: now.
 pub fn of_a_day(until: &str) -> Words {
-    let words = Words::of(["history", "--json", RUNS_OF_A_DAY]);
-    let Ok(until) = until.parse::<Timestamp>() else {
+    within_a_day(Words::of(["history", "--json", RUNS_OF_A_DAY]), until)
+}
+
+/// Those of them that failed: not only those that are among the newest of all.
+pub fn failed_of_a_day(until: &str) -> Words {
+    let words = ["history", "--json", "--failed", FAILURES_OF_A_DAY];
+    within_a_day(Words::of(words), until)
+}
+
+fn within_a_day(words: Words, until: &str) -> Words {
+    let Some([since, until]) = day_until(until) else {
         return words.with("--since", "24h");
     };
-    let since = until
-        .checked_sub(SignedDuration::from_hours(24))
-        .unwrap_or(Timestamp::MIN);
     words
         .with("--since", &since.to_string())
         .with("--until", &until.to_string())
+}
+
+/// The beginning and the end of the day that ends then; None: it ends now.
+pub fn day_until(until: &str) -> Option<[Timestamp; 2]> {
+    let until: Timestamp = until.parse().ok()?;
+    let since = until.checked_sub(SignedDuration::from_hours(24));
+    Some([since.unwrap_or(Timestamp::MIN), until])
 }
 
 /// The dead jobs of a queue, the latest first.
@@ -38,6 +54,7 @@ pub async fn run(fleet: &Fleet, id: &str) -> Part<Option<Run>> {
         value: found.value.map(|history| history.runs.into_iter().next()),
         at: found.at,
         error: found.error,
+        is_away: found.is_away,
     }
 }
 

@@ -15,6 +15,8 @@ pub struct Part<T> {
     pub at: Option<Timestamp>,
     /// The line of the command that failed since; None: the value is the latest there is.
     pub error: Option<String>,
+    /// Whether it failed because no server answered.
+    pub is_away: bool,
 }
 
 impl<T> Default for Part<T> {
@@ -23,6 +25,7 @@ impl<T> Default for Part<T> {
             value: None,
             at: None,
             error: None,
+            is_away: false,
         }
     }
 }

@@ -19,10 +19,27 @@ pub fn is_unknown(seen: &Seen) -> bool {
     seen.locks.value.is_none() && seen.cron.value.is_none() && seen.queues.value.is_none()
 }
 
-/// Whether the server does not answer: what every server answers is missing, too.
+/// Whether the server does not answer.
 pub fn is_away(seen: &Seen) -> bool {
-    seen.locks.error.is_some()
+    seen.locks.is_away
 }
+
+/// Whether all is known that there is.
+pub fn is_whole(seen: &Seen) -> bool {
+    is_told(&seen.locks) && is_told(&seen.cron) && is_told(&seen.queues) && is_told(&seen.runs)
+}
+
+/// Whether the latest is known, or that there is nothing: no tables, or no queues on such a server.
+fn is_told<T>(part: &Part<T>) -> bool {
+    let lacks = |line: &str| NOTHING_THERE.iter().any(|words| line.contains(words));
+    match &part.error {
+        None => part.value.is_some(),
+        Some(line) => part.value.is_none() && lacks(line),
+    }
+}
+
+/// What dblock says where nothing can be known.
+const NOTHING_THERE: [&str; 2] = ["has no tables of dblock's", "not yet on PostgreSQL"];
 
 /// What became of a question.
 struct Missing<'a> {
@@ -72,6 +89,7 @@ pub fn problems(seen: &Seen, now: Timestamp) -> Markup {
         @for alike in lacking.chunk_by(|one, next| one.error == next.error) {
             p.note { "Not shown: " (about(alike)) ". " code { (alike[0].error) } }
         }
+        (old(seen, now))
     }
 }
 
@@ -79,8 +97,29 @@ fn about(parts: &[&Missing]) -> String {
     words::listed(parts.iter().map(|one| one.about))
 }
 
-/// How old an answer is before its age is shown, in seconds.
+/// Answers that are old though none has failed: the fleet is asked one thing after another, and not while nobody looks.
+fn old(seen: &Seen, now: Timestamp) -> Markup {
+    let answers = [
+        (seen.locks.at, seen.locks.error.is_some(), "locks"),
+        (seen.cron.at, seen.cron.error.is_some(), "crontab"),
+        (seen.queues.at, seen.queues.error.is_some(), "queues"),
+        (seen.runs.at, seen.runs.error.is_some(), "runs"),
+    ];
+    let old = answers.into_iter().filter_map(|(at, has_failed, about)| {
+        let at = at.filter(|at| !has_failed && now.duration_since(*at).as_secs() > FRESH_OF_ALL)?;
+        Some((at, about))
+    });
+    let old: Vec<(Timestamp, &str)> = old.collect();
+    html! {
+        @if let Some((oldest, _)) = old.iter().min() {
+            p.note { "What is shown of " (words::listed(old.iter().map(|(_, about)| *about))) " is from up to " (words::relative(*oldest, now)) "." }
+        }
+    }
+}
+
+/// How old an answer is before its age is shown, in seconds: to what one page asks for, and to what is asked for all pages, in turn.
 const FRESH: i64 = 30;
+const FRESH_OF_ALL: i64 = 60;
 
 /// What became of the one answer that a page is made of, and how old it is. Nothing if it is of now.
 pub fn problem<T>(part: &Part<T>, about: &'static str, now: Timestamp) -> Markup {

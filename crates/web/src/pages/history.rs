@@ -9,6 +9,9 @@ use super::{View, answers, links, words};
 use crate::fleet::data::Run;
 use crate::fleet::{Part, data};
 
+/// A result that is any of those that are failures: the option `--failed`.
+pub const ANY_FAILURE: &str = "any_failure";
+
 /// What `--result` knows.
 const RESULTS: [&str; 9] = [
     "ran",
@@ -106,6 +109,7 @@ fn form(asked: &Asked) -> Markup {
                 label for="result" { "Result" }
                 select #result name="result" {
                     option value="" { "any" }
+                    option value=(ANY_FAILURE) selected[asked.result == ANY_FAILURE] { "any failure" }
                     @for word in RESULTS { option value=(word) selected[word == asked.result] { (word.replace('_', " ")) } }
                 }
             }

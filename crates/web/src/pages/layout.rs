@@ -3,6 +3,7 @@
 use maud::{DOCTYPE, Markup, html};
 
 use super::View;
+use super::visible::visible;
 use crate::assets;
 
 /// Without the script a page is fetched again no more often than this, in seconds: it goes back to its top.
@@ -47,6 +48,10 @@ pub struct Page<'a> {
 impl Page<'_> {
     /// The page around its contents, or these alone where no more is wanted.
     pub fn around(&self, view: &View, contents: &Markup) -> Markup {
+        visible(self.whole(view, contents))
+    }
+
+    fn whole(&self, view: &View, contents: &Markup) -> Markup {
         if view.main_only {
             return html! { title { (self.title) " – dblock" } (contents) };
         }

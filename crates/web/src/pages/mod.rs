@@ -13,6 +13,7 @@ pub mod run;
 pub mod timeline;
 mod trouble;
 mod view;
+mod visible;
 mod why;
 mod words;
 

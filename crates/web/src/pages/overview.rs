@@ -65,6 +65,10 @@ fn headline(seen: &Seen, troubles: usize) -> (String, Markup) {
         return ("The server does not answer".to_owned(), sign("f", "✗"));
     }
     match troubles {
+        0 if !answers::is_whole(seen) => (
+            "Nothing is wrong in what is known".to_owned(),
+            sign("d", "?"),
+        ),
         0 => ("Nothing is wrong".to_owned(), sign("g", "✓")),
         1 => ("Something is wrong".to_owned(), sign("f", "✗")),
         more => (format!("{more} things are wrong"), sign("f", "✗")),
@@ -77,16 +81,16 @@ fn recovered(seen: &Seen, now: Timestamp) -> Markup {
     html! {
         @if !found.is_empty() {
             section #recovered aria-labelledby="recovered-title" {
-                h2 #recovered-title { "Failed in the last 24 hours, succeeded since" }
+                h2 #recovered-title { "Failed lately, succeeded since" }
                 ul.plain {
                     @for (name, bad, all, latest) in found.iter().take(MOST) {
                         li {
-                            a href=(links::job(name)) { (name) } ": " (bad) " of " (words::counted(*all, "run")) " failed, the last one "
+                            a href=(links::job(name)) { (name) } ": " (bad) " of the last " (words::counted(*all, "run")) " failed, the last one "
                             (words::brief(latest.at, now)) ": " a href=(links::run(&latest.run)) { (latest.ending.words()) } ". "
                         }
                     }
-                    @if found.len() > MOST { li { a href="/history?result=failed" { (found.len() - MOST) " more" } } }
                 }
+                p.pages { a href="/timeline#failures" { @if found.len() > MOST { (found.len() - MOST) " more jobs: all" } @else { "All" } " that failed in the last 24 hours" } }
             }
         }
     }

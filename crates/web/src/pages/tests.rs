@@ -11,7 +11,7 @@ use percent_encoding::percent_decode_str;
 use super::{View, gate, history, job, layout, links, locks, overview, queue, run, timeline};
 use crate::assets::{ICON, SCRIPT, STYLE};
 use crate::fleet::data::{Kind, Run};
-use crate::fleet::fixture::{Fleet, HOSTILE, hostile, known, now, of_jobs, real};
+use crate::fleet::fixture::{Fleet, HOSTILE, hostile, known, now, of_jobs, real, runs};
 use crate::fleet::{Part, Seen};
 
 fn view() -> View {
@@ -75,11 +75,17 @@ fn pages(view: &View, fleet: &Fleet) -> Vec<(&'static str, String)> {
         ),
         (
             "timeline",
-            timeline::page(view, seen, &timeline::Asked::default(), &fleet.history),
+            timeline::page(
+                view,
+                seen,
+                &timeline::Asked::default(),
+                &fleet.history,
+                &fleet.history,
+            ),
         ),
         (
             "timeline by job",
-            timeline::page(view, seen, &by_job, &fleet.history),
+            timeline::page(view, seen, &by_job, &fleet.history, &fleet.history),
         ),
         ("job", job::page(view, seen, &a_job.name, &[now()])),
         (
@@ -391,14 +397,55 @@ fn what_failed_last_night_and_succeeded_since_is_said_too() {
     assert!(text.contains("4 jobs failed"), "{text}");
     assert!(
         text.contains(
-            "nightly-job-002: 1 of 12 runs failed, the last one 08:57:42 6 h ago: exit 1."
+            "nightly-job-002: 1 of the last 12 runs failed, the last one 08:57:42 6 h ago: exit 1."
         ),
         "{text}"
     );
 }
 
+/// The overview of three jobs without a trouble, whose last runs ended so; `is_job` if they are of a crontab.
+fn overview_after(ends: &[&str], is_job: bool) -> String {
+    let mut seen = well();
+    let cron = seen.cron.value.as_mut().unwrap();
+    let mut ended = runs(ends);
+    cron.jobs.truncate(1);
+    let job = cron.jobs[0].name.to_string();
+    let last = ended.last().unwrap();
+    let known = cron.jobs[0].last.as_mut().unwrap();
+    known.ending = last.ending.clone();
+    if !is_job {
+        cron.jobs.clear();
+    }
+    for (at, run) in ended.iter_mut().enumerate() {
+        run.run = format!("run {at}").into();
+    }
+    *seen.runs.value.as_mut().unwrap() = [(job, ended)].into();
+    text(&overview::page(&view(), &seen, &overview::Asked::default()).into_string())
+}
+
 #[test]
-fn nothing_is_wrong_is_said() {
+fn a_job_fails_until_a_run_of_it_succeeds() {
+    for is_job in [true, false] {
+        for ends in [
+            &["ran 0", "ran 1", "running"][..],
+            &["ran 0", "ran 1", "skipped", "skipped"],
+            &["ran 0", "lost", "unknown"],
+        ] {
+            let text = overview_after(ends, is_job);
+            assert!(text.contains("Something is wrong"), "{ends:?}: {text}");
+            assert!(!text.contains("succeeded since"), "{ends:?}: {text}");
+        }
+        let text = overview_after(&["ran 1", "ran 0", "skipped"], is_job);
+        assert!(text.contains("✓ Nothing is wrong"), "{text}");
+        assert!(text.contains("1 of the last 3 runs failed"), "{text}");
+    }
+    let text = overview_after(&["ran 1", "running"], true);
+    assert!(text.contains("exit 1 on web2"), "{text}");
+    assert!(text.contains("; it runs again now."), "{text}");
+}
+
+/// Three jobs, and nothing that is wrong.
+fn well() -> Seen {
     let mut seen = of_jobs(3).seen;
     let cron = seen.cron.value.as_mut().unwrap();
     cron.daemons.truncate(1);
@@ -406,6 +453,125 @@ fn nothing_is_wrong_is_said() {
     cron.daemons[0].differs.clear();
     seen.queues.value.as_mut().unwrap().queues.clear();
     seen.locks.value.as_mut().unwrap().locks.clear();
+    seen
+}
+
+#[test]
+fn what_is_not_known_is_not_said_to_be_right() {
+    let headline = |change: fn(&mut Seen)| {
+        let mut seen = well();
+        change(&mut seen);
+        text(&overview::page(&view(), &seen, &overview::Asked::default()).into_string())
+    };
+    let in_what_is_known = "? Nothing is wrong in what is known";
+    for change in [
+        (|seen| seen.runs = Part::default()) as fn(&mut Seen),
+        |seen| seen.cron.error = Some("SELECT command denied".to_owned()),
+        |seen| {
+            seen.queues = Part {
+                error: Some("the answer is too long".to_owned()),
+                ..Part::default()
+            };
+        },
+        |seen| seen.locks.error = Some("dblock's answer is not understood".to_owned()),
+    ] {
+        let text = headline(change);
+        assert!(text.contains(in_what_is_known), "{text}");
+    }
+    // What is not there is known to be well.
+    let text = headline(|seen| {
+        seen.queues = Part {
+            error: Some("the database \"dblock\" of db has no tables of dblock's; create them with dblock init".to_owned()),
+            ..Part::default()
+        };
+    });
+    assert!(text.contains("✓ Nothing is wrong"), "{text}");
+}
+
+#[test]
+fn what_is_shown_says_its_age_when_it_is_old() {
+    let mut seen = real().seen;
+    let page = |seen: &Seen| {
+        text(&overview::page(&view(), seen, &overview::Asked::default()).into_string())
+    };
+    assert!(!page(&seen).contains("What is shown of"));
+    seen.queues.at = Some(now() - jiff::SignedDuration::from_secs(90));
+    seen.runs.at = Some(now() - jiff::SignedDuration::from_mins(3));
+    let text = page(&seen);
+    assert!(
+        text.contains("What is shown of queues, runs is from up to 3 min ago."),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_day_has_all_that_failed_though_more_ran_than_is_drawn() {
+    let mut fleet = real();
+    let mut failed = fleet.history.clone();
+    let newest = fleet.history.value.as_mut().unwrap();
+    newest.cursor = Some("1-x".to_owned());
+    newest.runs.retain(|run| !run.ending.kind().is_bad());
+    let all = failed.value.as_mut().unwrap();
+    all.runs.retain(|run| run.ending.kind().is_bad());
+    let count = all.runs.len();
+    let page = |asked: &str, failed: &_| {
+        let asked = timeline::Asked {
+            until: asked.to_owned(),
+            ..timeline::Asked::default()
+        };
+        timeline::page(&view(), &fleet.seen, &asked, &fleet.history, failed).into_string()
+    };
+    let html = page("", &failed);
+    let text = text(&html);
+    assert!(
+        count > 2 && text.contains(&format!("Failed {count}")),
+        "{text}"
+    );
+    assert!(!text.contains("Nothing failed"), "{text}");
+    failed.value.as_mut().unwrap().cursor = Some("1-y".to_owned());
+    for (until, bounds) in [
+        ("", "since=24h\""),
+        (
+            "2026-11-26T12:00:00Z",
+            "since=2026-11-25T12%3A00%3A00Z&amp;until=2026-11-26T12%3A00%3A00Z\"",
+        ),
+    ] {
+        let html = page(until, &failed);
+        assert!(
+            html.contains(&format!("/history?result=any_failure&amp;{bounds}")),
+            "{html}"
+        );
+        assert!(
+            html.contains(&format!("/history?on=web2&amp;{bounds}")),
+            "{html}"
+        );
+    }
+    let text = self::text(&page("", &Part::default()));
+    assert!(!text.contains("Nothing failed"), "nobody knows: {text}");
+}
+
+#[test]
+fn what_nobody_sees_is_shown_and_sent_as_it_is() {
+    let name = "back\u{202e}up\u{200b}";
+    let question = gate::Question {
+        title: &format!("Pause the job {name}?"),
+        facts: &[("job", name)],
+        consequence: "",
+        command: name,
+        url: "/actions/pause",
+        fields: &[("job", name)],
+        verb: "Pause",
+        back: &links::job(name),
+    };
+    let html = gate::question(&view(), &question).into_string();
+    assert!(text(&html).contains(r"Pause the job back\u{202e}up\u{200b}?"));
+    assert!(!text(&html).contains(['\u{202e}', '\u{200b}']));
+    assert_eq!(attributes(&html, "value"), [name]);
+}
+
+#[test]
+fn nothing_is_wrong_is_said() {
+    let mut seen = well();
     let html = overview::page(&view(), &seen, &overview::Asked::default()).into_string();
     assert!(text(&html).contains("✓ Nothing is wrong"), "{html}");
     seen.cron.value.as_mut().unwrap().daemons.clear();
@@ -417,14 +583,7 @@ fn nothing_is_wrong_is_said() {
 fn a_server_that_is_away_is_said_with_the_age_of_what_is_shown() {
     let mut seen = real().seen;
     let line = "cannot reach db.example.com:3306: connection refused";
-    for error in [
-        &mut seen.cron.error,
-        &mut seen.queues.error,
-        &mut seen.locks.error,
-        &mut seen.runs.error,
-    ] {
-        *error = Some(line.to_owned());
-    }
+    seen.is_away(line);
     let later = View {
         now: now() + jiff::SignedDuration::from_mins(3),
         ..view()
@@ -434,11 +593,11 @@ fn a_server_that_is_away_is_said_with_the_age_of_what_is_shown() {
     assert!(text.contains("The server does not answer"));
     assert!(text.contains("No answer since 3 min ago: locks, crontab, queues, runs. What is shown is the state of 2026-11-26 14:57:42."), "{text}");
     assert_eq!(html.matches(line).count(), 1, "once");
-    // A server without tables has locks, and nothing is wrong.
+    // Where this account may not read the tables there are locks all the same.
     let seen = Seen {
         locks: real().seen.locks,
         cron: Part {
-            error: Some("no tables".to_owned()),
+            error: Some("no right".to_owned()),
             ..Part::default()
         },
         ..Seen::default()
@@ -446,7 +605,7 @@ fn a_server_that_is_away_is_said_with_the_age_of_what_is_shown() {
     let text =
         self::text(&overview::page(&view(), &seen, &overview::Asked::default()).into_string());
     assert!(
-        text.contains("Not shown: crontab. no tables") && !text.contains("does not answer"),
+        text.contains("Not shown: crontab. no right") && !text.contains("does not answer"),
         "{text}"
     );
 }

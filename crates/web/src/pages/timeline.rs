@@ -6,11 +6,13 @@ use jiff::{Timestamp, ToSpan};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::history::ANY_FAILURE;
 use super::layout::{Here, Page, scrolling, sign};
 use super::why::why;
 use super::{View, answers, links, words};
 use crate::charts::day::{self, Bar};
 use crate::fleet::data::{Kind, Run};
+use crate::fleet::questions::day_until;
 use crate::fleet::{Part, Seen, data};
 
 /// Rows of the day, and failures in words below it.
@@ -27,8 +29,14 @@ pub struct Asked {
     pub until: String,
 }
 
-/// The page. The runs are those of the day.
-pub fn page(view: &View, seen: &Seen, asked: &Asked, runs: &Part<data::History>) -> Markup {
+/// The page. The runs are those of the day, and those of them that failed.
+pub fn page(
+    view: &View,
+    seen: &Seen,
+    asked: &Asked,
+    runs: &Part<data::History>,
+    failed: &Part<data::History>,
+) -> Markup {
     let now = seen.server_now(view.now);
     let until = asked.until.parse().unwrap_or(now);
     let by_job = asked.by == "job";
@@ -38,10 +46,10 @@ pub fn page(view: &View, seen: &Seen, asked: &Asked, runs: &Part<data::History>)
         (choices(asked, until, now))
         section #away aria-label="Answers" { (answers::problem(runs, "runs", view.now)) }
         @if let Some(history) = found {
-            section #day aria-label="The day" { (rows(&history.runs, by_job, until, now)) }
-            @if history.cursor.is_some() { p.note { "There are more runs: the newest " (history.runs.len()) " are drawn." } }
-            (failures(view, &history.runs, now))
+            section #day aria-label="The day" { (rows(&history.runs, asked, until, now)) }
+            @if history.cursor.is_some() { p.note { "There are more runs: the newest " (history.runs.len()) " are drawn and counted. All that failed stand below." } }
         }
+        (failures(view, failed, asked, now))
     };
     let page = Page {
         here: Here::Timeline,
@@ -75,7 +83,8 @@ fn choices(asked: &Asked, until: Timestamp, now: Timestamp) -> Markup {
     }
 }
 
-fn rows(runs: &[Run], by_job: bool, until: Timestamp, now: Timestamp) -> Markup {
+fn rows(runs: &[Run], asked: &Asked, until: Timestamp, now: Timestamp) -> Markup {
+    let by_job = asked.by == "job";
     let mut rows: BTreeMap<&str, Vec<&Run>> = BTreeMap::new();
     for run in runs {
         let name = if by_job {
@@ -101,7 +110,7 @@ fn rows(runs: &[Run], by_job: bool, until: Timestamp, now: Timestamp) -> Markup 
                     tr {
                         th scope="row" {
                             @if by_job { a href=(links::job(name)) { (name) } }
-                            @else { a href=(links::with("/history", &[("on", name), ("since", "24h")])) { (name) } }
+                            @else { a href=(in_history(asked, ("on", name))) { (name) } }
                         }
                         td { (day::row(runs.iter().map(|run| bar(run, by_job, now)).collect(), until)) }
                         td.counts { (counts(runs)) }
@@ -166,17 +175,34 @@ fn counts(runs: &[&Run]) -> Markup {
     html! { @for (kind, count) in counts { @if count > 0 { span { (sign(kind.class(), kind.sign())) (count) " " (kind.word()) } " " } } }
 }
 
+/// The history of this day, with another parameter.
+fn in_history(asked: &Asked, (name, value): (&str, &str)) -> String {
+    let (since, until) = match day_until(&asked.until) {
+        Some([since, until]) => (words::machine(since), words::machine(until)),
+        None => ("24h".to_owned(), String::new()),
+    };
+    let parameters = [(name, value), ("since", &since), ("until", &until)];
+    links::with("/history", &parameters)
+}
+
 /// What failed, in words.
-fn failures(view: &View, runs: &[Run], now: Timestamp) -> Markup {
+fn failures(view: &View, found: &Part<data::History>, asked: &Asked, now: Timestamp) -> Markup {
+    let runs = found.value.as_ref().map_or(&[][..], |found| &found.runs);
     let failed: Vec<&Run> = runs
         .iter()
         .rev()
         .filter(|run| run.ending.kind().is_bad())
         .collect();
+    let has_more = found
+        .value
+        .as_ref()
+        .is_some_and(|found| found.cursor.is_some());
+    let all = in_history(asked, ("result", ANY_FAILURE));
     html! {
         section #failures aria-labelledby="failures-title" {
-            h2 #failures-title { "Failed " span.count { (failed.len()) } }
-            @if failed.is_empty() { p.note { (sign("g", "✓")) " Nothing failed." } }
+            h2 #failures-title { "Failed " span.count { (failed.len()) @if has_more { "+" } } }
+            (answers::problem(found, "runs that failed", view.now))
+            @if failed.is_empty() && found.value.is_some() && !has_more { p.note { (sign("g", "✓")) " Nothing failed." } }
             ul.plain {
                 @for run in failed.iter().take(FAILURES) {
                     li {
@@ -186,7 +212,7 @@ fn failures(view: &View, runs: &[Run], now: Timestamp) -> Markup {
                         @if let Some(why) = why(view, run) { ": " (why) }
                     }
                 }
-                @if failed.len() > FAILURES { li { a href="/history?result=failed" { (failed.len() - FAILURES) " more" } } }
+                @if has_more || failed.len() > FAILURES { li { a href=(all) { "All that failed" } } }
             }
         }
     }

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use super::{layout, links, words};
 use crate::charts::strip::strip;
 use crate::fleet::Seen;
-use crate::fleet::data::{CronList, Ended, Job, Queue};
+use crate::fleet::data::{CronList, Ended, Ending, Job, Kind, LastRun, Queue};
 
 /// What happened longer ago is no trouble of today.
 const DAY: SignedDuration = SignedDuration::from_hours(24);
@@ -130,36 +130,81 @@ fn are(number: usize, one: &str) -> String {
 }
 
 fn failed(cron: &CronList, seen: &Seen, now: Timestamp) -> Option<Trouble> {
-    let failed = cron.jobs.iter().filter(|job| is_failed(job));
+    let failed = cron
+        .jobs
+        .iter()
+        .filter_map(|job| Some((job, last_failure(job, seen)?)));
     let what = format!("{} failed", words::counted(failed.clone().count(), "job"));
     Trouble::new(
         FAILED,
         what,
-        "/history?result=failed",
-        failed.map(|job| failed_job(job, seen, now)),
+        "/timeline#failures",
+        failed.map(|(job, last)| failed_job(job, &last, seen, now)),
     )
 }
 
-/// Whether its last run is bad.
-fn is_failed(job: &Job) -> bool {
-    job.last
-        .as_ref()
-        .is_some_and(|last| last.ending.kind().is_bad())
+/// A run that failed.
+struct Failure<'a> {
+    run: &'a str,
+    ending: &'a Ending,
+    host: Option<&'a str>,
+    at: Option<Timestamp>,
+    ran_seconds: Option<f64>,
 }
 
-fn failed_job(job: &Job, seen: &Seen, now: Timestamp) -> Markup {
-    let last = job.last.as_ref();
+impl<'a> From<&'a LastRun> for Failure<'a> {
+    fn from(run: &'a LastRun) -> Self {
+        Failure {
+            run: &run.run,
+            ending: &run.ending,
+            host: run.host.as_deref(),
+            at: run.at(),
+            ran_seconds: run.ran_seconds,
+        }
+    }
+}
+
+impl<'a> From<&'a Ended> for Failure<'a> {
+    fn from(run: &'a Ended) -> Self {
+        Failure {
+            run: &run.run,
+            ending: &run.ending,
+            host: run.host.as_deref(),
+            at: Some(run.at),
+            ran_seconds: run.ran_seconds.map(f64::from),
+        }
+    }
+}
+
+/// The last run of a job that says how it does, if that failed. One that runs now says nothing yet: the one before it counts.
+fn last_failure<'a>(job: &'a Job, seen: &'a Seen) -> Option<Failure<'a>> {
+    let last = job.last.as_ref()?;
+    let last = if last.ending.kind().is_verdict() {
+        last.into()
+    } else {
+        latest_verdict(runs_of(seen, &job.name))?.into()
+    };
+    Some(last).filter(|last: &Failure| last.ending.kind().is_bad())
+}
+
+/// The latest of these runs that says how the job does. Where a job stands on several hosts, the others' skips come after it.
+fn latest_verdict(runs: &[Ended]) -> Option<&Ended> {
+    runs.iter().rfind(|run| run.ending.kind().is_verdict())
+}
+
+fn failed_job(job: &Job, last: &Failure, seen: &Seen, now: Timestamp) -> Markup {
     let again = job.under_way.iter().find_map(|tick| tick.retry);
+    let is_running = job.last.as_ref();
+    let is_running = is_running.is_some_and(|run| run.ending.kind() == Kind::Running);
     html! {
         span {
         (job_link(&job.name)) ": "
-        @if let Some(last) = last {
-            a href=(links::run(&last.run)) { (last.ending.words()) }
-            (host(last.host.as_deref()))
-            @if let Some(at) = last.at() { ", " (words::brief(at, now)) }
-            @if let Some(seconds) = last.ran_seconds { ", after " (words::span(seconds)) }
-        }
-        @if let Some(again) = again { "; it is tried again " (words::brief(again, now)) }
+        a href=(links::run(last.run)) { (last.ending.words()) }
+        (host(last.host))
+        @if let Some(at) = last.at { ", " (words::brief(at, now)) }
+        @if let Some(seconds) = last.ran_seconds { ", after " (words::span(seconds)) }
+        @if is_running { "; it runs again now" }
+        @else if let Some(again) = again { "; it is tried again " (words::brief(again, now)) }
         @else if let Some(next) = job.next { "; next " (words::brief(next, now)) }
         "."
         }
@@ -189,7 +234,7 @@ fn failed_elsewhere(seen: &Seen, now: Timestamp) -> Option<Trouble> {
     let names = other_names(seen);
     let failed: Vec<(&str, &Ended)> = names
         .iter()
-        .filter_map(|name| Some((*name, runs_of(seen, name).last()?)))
+        .filter_map(|name| Some((*name, latest_verdict(runs_of(seen, name))?)))
         .filter(|(_, last)| last.ending.kind().is_bad() && now.duration_since(last.at) < DAY)
         .collect();
     let what = format!(
@@ -202,7 +247,7 @@ fn failed_elsewhere(seen: &Seen, now: Timestamp) -> Option<Trouble> {
             (host(last.host.as_deref())) ", " (words::brief(last.at, now)) "." } (strip(runs_of(seen, name)))
         }
     });
-    Trouble::new(FAILED, what, "/history?result=failed", each)
+    Trouble::new(FAILED, what, "/timeline#failures", each)
 }
 
 fn dead(queues: &[Queue]) -> Option<Trouble> {
@@ -348,14 +393,15 @@ fn expired(seen: &Seen) -> Option<Trouble> {
     )
 }
 
-/// Jobs that failed in the last day, and have succeeded since: their names, and how many runs failed of how many, and the latest of these.
+/// Jobs that failed in the last day, and have succeeded since, as far as their last runs are known: their names, how many runs failed of how
+/// many, and the latest of these.
 pub fn recovered(seen: &Seen, now: Timestamp) -> Vec<(&str, usize, usize, &Ended)> {
     let all = seen.runs.value.iter().flatten();
     let mut found: Vec<_> = all
         .filter_map(|(name, runs)| {
             let today = || runs.iter().filter(|run| now.duration_since(run.at) < DAY);
             let bad = || today().filter(|run| run.ending.kind().is_bad());
-            let is_bad_now = runs.last()?.ending.kind().is_bad();
+            let is_bad_now = latest_verdict(runs)?.ending.kind().is_bad();
             let latest = bad().next_back().filter(|_| !is_bad_now)?;
             Some((&**name, bad().count(), today().count(), latest))
         })

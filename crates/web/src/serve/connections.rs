@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-/// The most connections, and the most of one address of another host. This host's own may be a proxy, or the end of an ssh -L.
+use crate::access::network;
+
+/// The most connections, and the most of one address or network of another host. This host's own may be a proxy, or the end of an ssh -L.
 const MOST: usize = 256;
 const MOST_OF_A_PEER: usize = 32;
 
@@ -23,7 +25,8 @@ struct Table {
 
 #[derive(Debug)]
 struct Open {
-    peer: Option<IpAddr>,
+    /// Of another host; None: it is of this one.
+    network: Option<IpAddr>,
     /// How many requests are being answered.
     answering: usize,
     /// Since when it is idle.
@@ -57,14 +60,15 @@ impl Connections {
         serve: impl FnOnce(Connection) -> F,
     ) {
         let mut table = self.table();
-        if peer.is_some() {
-            table.make_room(MOST_OF_A_PEER, |open| open.peer == peer);
+        let network = peer.map(network);
+        if network.is_some() {
+            table.make_room(MOST_OF_A_PEER, |open| open.network == network);
         }
         table.make_room(MOST, |_| true);
         let number = table.next;
         table.next += 1;
         let open = Open {
-            peer,
+            network,
             answering: 0,
             since: Instant::now(),
             task: None,

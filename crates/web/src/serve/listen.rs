@@ -53,14 +53,6 @@ impl Listener {
         }
     }
 
-    /// The port; None: it is a socket.
-    pub fn port(&self) -> Option<u16> {
-        match self {
-            Self::Tcp(_, address) => Some(address.port()),
-            Self::Unix(..) => None,
-        }
-    }
-
     /// Where it is opened.
     pub fn url(&self, has_tls: bool) -> String {
         let scheme = if has_tls { "https" } else { "http" };

@@ -66,7 +66,7 @@ async fn serve(options: &Options) -> Result<(), Failure> {
     let dblock = Dblock::find(options.dblock.clone(), options.handed_on.clone()).await?;
     let signals = Signals::new(options)?;
     let listener = Listener::bind(&options.listen).await?;
-    let access = Arc::new(Access::new(options, listener.port())?);
+    let access = Arc::new(Access::new(options)?);
     let fleet = Arc::new(Fleet::new(dblock, options.refresh));
     let tls = tls.map(Mutex::new);
     let server = Server {

@@ -102,7 +102,9 @@ async fn timeline(
 ) -> Html<String> {
     let seen = app.fleet.look().await;
     let runs = app.fleet.answer(&questions::of_a_day(&asked.until)).await;
-    html(pages::timeline::page(&view, &seen, &asked, &runs))
+    let failed = questions::failed_of_a_day(&asked.until);
+    let failed = app.fleet.answer(&failed).await;
+    html(pages::timeline::page(&view, &seen, &asked, &runs, &failed))
 }
 
 async fn job(
@@ -168,8 +170,18 @@ async fn history(
 /// The question of a page of the history: its URL has the options of `dblock history`.
 fn of_a_page(asked: &pages::history::Asked) -> Words {
     let mut words = Words::of(["history", "--json", "--limit=50"]);
+    let is_any_failure = asked.result == pages::history::ANY_FAILURE;
+    if is_any_failure {
+        words.options.push("--failed".to_owned());
+    }
+    let no_result = String::new();
+    let result = if is_any_failure {
+        &no_result
+    } else {
+        &asked.result
+    };
     let options = [
-        ("--result", &asked.result),
+        ("--result", result),
         ("--on", &asked.on),
         ("--since", &asked.since),
         ("--until", &asked.until),

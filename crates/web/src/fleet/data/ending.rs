@@ -46,6 +46,11 @@ impl Kind {
         matches!(self, Kind::Failed | Kind::Lost)
     }
 
+    /// Whether it says how the command does. One that was skipped, runs still, or is in doubt says nothing.
+    pub fn is_verdict(self) -> bool {
+        self == Kind::Good || self.is_bad()
+    }
+
     /// Its word, as counted: `2 failed`.
     pub fn word(self) -> &'static str {
         match self {

@@ -7,7 +7,7 @@ mod queue_list;
 mod queue_status;
 mod status;
 
-pub use cron_list::{CronList, Daemon, Job};
+pub use cron_list::{CronList, Daemon, Job, LastRun};
 pub use ending::{Ending, Kind};
 pub use history::{Ended, History, Run};
 pub use queue_list::{DeadJob, QueueList};

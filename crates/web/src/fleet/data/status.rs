@@ -1,6 +1,5 @@
 //! `dblock status --json`.
 
-use jiff::Timestamp;
 use serde::Deserialize;
 
 /// The answer.
@@ -44,8 +43,8 @@ pub struct Process {
     pub program: Option<Box<str>>,
     /// The OS user there.
     pub user: Option<Box<str>>,
-    /// When it was started, by its own clock.
-    pub started: Option<Timestamp>,
+    /// When it was started, by its own clock: what it says itself, which may be no moment.
+    pub started: Option<Box<str>>,
 }
 
 /// Who ends a holder.
