@@ -157,7 +157,7 @@ fn a_durable_lock_is_not_renewed_on_the_primary_of_before() {
     primary.make_tables();
     let (standby, name) = (standby_of(&primary), unique("before"));
     let run = Dblock::run_at(&both(&primary, &standby), &name).stdin(Stdio::piped());
-    let run = run.args(["--durable", "--ttl", "8", "--kill-after", "1"]);
+    let run = run.args(["--durable", "--ttl", "20", "--kill-after", "1"]);
     let mut run = run.sh("echo held; read x; exit 5").spawn();
     run.wait_line("held", SOON);
     let expires = |server: &Server| {

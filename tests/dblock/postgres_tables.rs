@@ -1,6 +1,9 @@
 //! What is PostgreSQL's alone where dblock's tables are: `init` and `check` there, a locked row, and keys. What holds on every server stands
 //! in `durable`, `tokens`, `once`, `history` and beside them.
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
 use crate::harness::schema::follows;
 use crate::harness::{
     Client, Crontab, Dblock, Kind, PASSWORD, SOON, Server, Tables, eventually, unique, works,
@@ -183,12 +186,24 @@ fn the_history_is_read_by_its_keys() {
     }
 }
 
-/// A server that keeps what it has committed when it is killed. What was not to be kept it writes to its log at long last.
+/// A server that keeps what it has committed when it is killed, and nothing else.
 fn careful() -> Server {
-    let options = ["-c", "synchronous_commit=on", "-c", "wal_writer_delay=10s"];
+    let options = ["-c", "synchronous_commit=on"];
     let server = Server::private_with(Kind::Postgres, &options);
     server.postgres().run("CREATE TABLE kept (number int)");
+    stop_writer(&server);
     server
+}
+
+/// Stops the process that soon writes what nobody waits for.
+#[track_caller]
+fn stop_writer(server: &Server) {
+    let query = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'";
+    let mut admin = server.postgres();
+    eventually("there is one", SOON, || {
+        let pid = admin.value(query).map(Pid::from_raw);
+        pid.is_some_and(|pid| kill(pid, Signal::SIGSTOP).is_ok())
+    });
 }
 
 /// Kills the server, and starts it again. It has lost what was written after all that dblock did, and was not to be kept.
@@ -201,6 +216,7 @@ fn crash(server: &Server) {
     server.start();
     let is_lost = server.postgres().is("NOT EXISTS (SELECT FROM kept)");
     assert!(is_lost, "it had time to write it");
+    stop_writer(server);
 }
 
 #[test]

@@ -21,8 +21,10 @@ impl Scheduler<'_> {
         recorded
     }
 
-    /// Records those that were tried before, each alone, and the new ones together, as far as that is possible now.
+    /// Records those that were tried before, each alone, and the new ones together, as far as that is possible now. One that is refused keeps
+    /// no other from being recorded.
     fn record_all(&mut self, tried: &[EndedAttempt], new: &[EndedAttempt]) -> Result<(), Failure> {
+        let mut recorded = Ok(());
         let alone = tried.chunks(1).map(|part| (part, false));
         let together = new.chunks(LOCKS_AT_ONCE).map(|part| (part, true));
         for (part, is_together) in alone.chain(together) {
@@ -32,16 +34,23 @@ impl Scheduler<'_> {
                 self.renew_if_due()?;
             }
             for ended in part {
-                let mut ended = ended.clone();
-                if done.contains(&ended.run) || self.find_end(&mut ended)? && self.finish(&ended)? {
-                    self.view.ticks.retain(|tick| tick.run != ended.run);
-                    self.own.forget(&ended.run);
-                    let run = ended.run.clone();
-                    self.coordinator.say(FromScheduler::Recorded(ended.run));
-                    self.keep_output(&run)?;
-                }
+                let is_done = done.contains(&ended.run);
+                recorded = recorded.and(self.record(ended, is_done));
                 self.renew_if_due()?;
             }
+        }
+        recorded
+    }
+
+    /// Records the end of an attempt, unless that `is_done`, and keeps its output.
+    fn record(&mut self, ended: &EndedAttempt, is_done: bool) -> Result<(), Failure> {
+        let mut ended = ended.clone();
+        if is_done || self.find_end(&mut ended)? && self.finish(&ended)? {
+            self.view.ticks.retain(|tick| tick.run != ended.run);
+            self.own.forget(&ended.run);
+            let run = ended.run.clone();
+            self.coordinator.say(FromScheduler::Recorded(ended.run));
+            self.keep_output(&run)?;
         }
         Ok(())
     }

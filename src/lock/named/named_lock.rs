@@ -167,6 +167,9 @@ impl NamedLock {
     fn carry_out_anew(&self, statements: &[String]) -> Result<(), Fault> {
         let mut timeline = self.request.timeline;
         let carried_out = self.connector.connect(|session| {
+            let limit = self.answer_limit.unwrap_or_default();
+            let limited = session.answer_within(limit);
+            limited.map_err(|error| Fault::Gone(error.to_string()))?;
             follow(&mut timeline, session)?;
             schema::prepare(session)?;
             if is_read_only(session)? {

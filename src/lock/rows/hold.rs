@@ -7,7 +7,7 @@ use super::holding::{Hold, OwnGrant, Released, Renewed};
 use super::row_lock::{Queue, RowLock, gone};
 use super::state::SlotState;
 use super::statements::Write;
-use super::step::{Answer, Next, Step, Written};
+use super::step::{Answer, NamedRelease, Next, Step, Written};
 use super::token_end::TokenEnd;
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
@@ -34,8 +34,8 @@ struct Decided<T> {
     sent: Moment,
     /// The rows that were read last.
     rows: Vec<SlotState>,
-    /// The session at the head of the queue, if the named lock was released, too.
-    queue_head: Option<u64>,
+    /// The release of the named lock, if that followed.
+    released: Option<NamedRelease>,
 }
 
 fn overtaken() -> Fault {
@@ -184,8 +184,7 @@ impl RowLock {
         asking: &Asking,
         session: &mut Session,
     ) -> Result<Decided<T>, Fault> {
-        let (mut asked, mut sent, mut rows, mut queue_head) =
-            (None, Moment::now(), Vec::new(), None);
+        let (mut asked, mut sent, mut rows, mut released) = (None, Moment::now(), Vec::new(), None);
         loop {
             let step = match next {
                 Next::Ask(step) => step,
@@ -194,7 +193,7 @@ impl RowLock {
                         result,
                         sent,
                         rows,
-                        queue_head,
+                        released,
                     });
                 }
             };
@@ -208,7 +207,7 @@ impl RowLock {
             match answer {
                 Answer::Rows(seen) => rows = seen,
                 Answer::Written(_, written) => {
-                    (rows, queue_head) = (written.rows, written.queue_head);
+                    (rows, released) = (written.rows, written.released);
                 }
                 Answer::Refused => {}
             }
@@ -339,7 +338,7 @@ impl RowLock {
         let asking = self.asking_to_release(also, patience);
         let decided = self.decide(next, Hold::after_release, &asking, &mut session);
         let Decided {
-            result, queue_head, ..
+            result, released, ..
         } = match decided {
             Ok(decided) => decided,
             Err(fault) => return Err(self.after_fault(session, fault)),
@@ -350,7 +349,7 @@ impl RowLock {
         if self.grant.fence.is_none() {
             self.claim.may_hold = false;
         }
-        self.after_release(queue_head, &mut session);
+        self.after_release(released, &mut session);
         self.session = Some(session);
         Ok(result == Released::Done)
     }
@@ -379,12 +378,22 @@ impl RowLock {
     }
 
     /// The row is released, and the named lock: wakes the head of the queue, if there is one.
-    pub(super) fn after_release(&mut self, queue_head: Option<u64>, session: &mut Session) {
-        self.server.named_slot = None;
+    pub(super) fn after_release(&mut self, released: Option<NamedRelease>, session: &mut Session) {
+        let named = self.server.named_slot.take();
         self.withdraw_announcements(session);
-        if let Some(head) = queue_head {
-            // If this account may not wake the head, the head checks again by itself.
-            let _ = Request::wake(head, session);
+        match (released, named) {
+            (Some(NamedRelease { queue_head }), _) => {
+                if let Some(head) = queue_head {
+                    // If this account may not wake the head, the head checks again by itself.
+                    let _ = Request::wake(head, session);
+                }
+            }
+            // Somebody has ended that statement: on a session that lives on it would keep everybody out.
+            (None, Some(named)) => {
+                let mark = self.mark();
+                let _ = self.request.release_with(named, mark.as_deref(), session);
+            }
+            (None, None) => {}
         }
     }
 

@@ -305,16 +305,17 @@ impl RowLock {
         let until = self.renew_until;
         let mut timeline = self.request.timeline;
         let open = |session: &mut Session| {
+            self.limit_preparing(session)?;
             follow(&mut timeline, session)?;
             self.prepare(session)?;
             session.answer_within(self.limit()).map_err(gone)
         };
-        let (session, ()) = match until.map(Lease::time_until) {
-            Some(limit) => connector.connect_within(limit, open)?,
-            None => connector.connect(open)?,
+        let opened = match until.map(Lease::time_until) {
+            Some(limit) => connector.connect_within(limit, open),
+            None => connector.connect(open),
         };
         self.request.timeline = timeline;
-        Ok(session)
+        Ok(opened?.0)
     }
 }
 

@@ -55,6 +55,13 @@ pub struct Written {
     pub has_changed: bool,
     /// The fence of a grant, if it reports one.
     pub fence: Option<u64>,
-    /// The session at the head of the queue, if the write also released a named lock.
+    /// The release of the named lock that followed; `None`: none did, or the server refused it.
+    pub released: Option<NamedRelease>,
+}
+
+/// A named lock was released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NamedRelease {
+    /// The session at the head of the queue, which is to be woken.
     pub queue_head: Option<u64>,
 }

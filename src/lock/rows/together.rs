@@ -130,22 +130,24 @@ pub fn release_together(
         writes.push(lock.releasing(change, also));
         asked.push((at, write_id));
     }
-    let written = write_together(&writes, session).inspect_err(|_| {
+    let written = write_together(&writes, session);
+    if !matches!(written, Ok(Some(_))) {
         for (at, _) in &asked {
             locks[*at].hold.on_silence();
         }
-    })?;
-    for ((at, write_id), written) in asked.into_iter().zip(written.into_iter().flatten()) {
-        let (lock, queue_head) = (&mut *locks[at], written.queue_head);
+    }
+    for ((at, write_id), written) in asked.into_iter().zip(written?.into_iter().flatten()) {
+        let (lock, named) = (&mut *locks[at], written.released);
         let answer = Answer::Written(write_id, written);
         let next = lock.step(|hold, grant| hold.after_release(grant, &answer));
-        lock.after_release(queue_head, session);
+        lock.after_release(named, session);
         released[at] = next == Next::Over(Released::Done);
     }
     Ok(released)
 }
 
-/// Carries out these writes in one transaction; `None`: the server has refused one, and has carried out none of them, as far as is known.
+/// Carries out these writes in one transaction; `None`: the server has refused one, and has carried out none of them, or it has refused the
+/// release of a named lock after the commit.
 fn write_together(writes: &[Write], session: &mut Session) -> Result<Option<Vec<Written>>, Fault> {
     if writes.is_empty() {
         return Ok(Some(Vec::new()));

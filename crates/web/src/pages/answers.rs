@@ -34,12 +34,21 @@ fn is_told<T>(part: &Part<T>) -> bool {
     let lacks = |line: &str| NOTHING_THERE.iter().any(|words| line.contains(words));
     match &part.error {
         None => part.value.is_some(),
-        Some(line) => part.value.is_none() && lacks(line),
+        Some(line) => part.at.is_none() && lacks(line),
     }
 }
 
-/// What dblock says where nothing can be known.
-const NOTHING_THERE: [&str; 2] = ["has no tables of dblock's", "not yet on PostgreSQL"];
+/// What dblock says where there is nothing to be known.
+const NOTHING_THERE: [&str; 3] = [
+    "has no tables of dblock's",
+    "not yet on PostgreSQL",
+    "tables need one with ENCODING 'UTF8'",
+];
+
+/// Whether the server cannot be asked, though it may be there: it refuses this account, or dblock cannot be run.
+pub fn is_refused(seen: &Seen) -> bool {
+    seen.locks.error.is_some()
+}
 
 /// What became of a question.
 struct Missing<'a> {
@@ -71,7 +80,7 @@ pub fn problems(seen: &Seen, now: Timestamp) -> Markup {
     // Where the tables are missing there are locks, and nothing is wrong.
     let (lacking, failed): (Vec<_>, Vec<_>) = found
         .iter()
-        .partition(|one| one.last.is_none() && !is_away(seen));
+        .partition(|one| one.last.is_none() && !is_refused(seen));
     html! {
         @for alike in failed.chunk_by(|one, next| one.error == next.error) {
             p.alert {

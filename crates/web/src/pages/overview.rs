@@ -58,11 +58,14 @@ pub fn page(view: &View, seen: &Seen, asked: &Asked) -> Markup {
 
 /// What a person wants to know first, with its sign.
 fn headline(seen: &Seen, troubles: usize) -> (String, Markup) {
-    if answers::is_unknown(seen) && !answers::is_away(seen) {
-        return ("Nothing is known yet".to_owned(), sign("d", "?"));
-    }
     if answers::is_away(seen) {
         return ("The server does not answer".to_owned(), sign("f", "✗"));
+    }
+    if answers::is_unknown(seen) {
+        return match answers::is_refused(seen) {
+            true => ("The server cannot be asked".to_owned(), sign("f", "✗")),
+            false => ("Nothing is known yet".to_owned(), sign("d", "?")),
+        };
     }
     match troubles {
         0 if !answers::is_whole(seen) => (

@@ -403,21 +403,21 @@ fn what_failed_last_night_and_succeeded_since_is_said_too() {
     );
 }
 
-/// The overview of three jobs without a trouble, whose last runs ended so; `is_job` if they are of a crontab.
+/// The overview of one job without another trouble, whose last runs ended so; `is_job` if it is of a crontab.
 fn overview_after(ends: &[&str], is_job: bool) -> String {
     let mut seen = well();
     let cron = seen.cron.value.as_mut().unwrap();
     let mut ended = runs(ends);
     cron.jobs.truncate(1);
     let job = cron.jobs[0].name.to_string();
-    let last = ended.last().unwrap();
-    let known = cron.jobs[0].last.as_mut().unwrap();
-    known.ending = last.ending.clone();
-    if !is_job {
-        cron.jobs.clear();
-    }
     for (at, run) in ended.iter_mut().enumerate() {
         run.run = format!("run {at}").into();
+    }
+    let last = ended.last().unwrap();
+    let known = cron.jobs[0].last.as_mut().unwrap();
+    (known.run, known.ending) = (last.run.clone(), last.ending.clone());
+    if !is_job {
+        cron.jobs.clear();
     }
     *seen.runs.value.as_mut().unwrap() = [(job, ended)].into();
     text(&overview::page(&view(), &seen, &overview::Asked::default()).into_string())
@@ -480,12 +480,26 @@ fn what_is_not_known_is_not_said_to_be_right() {
     }
     // What is not there is known to be well.
     let text = headline(|seen| {
-        seen.queues = Part {
-            error: Some("the database \"dblock\" of db has no tables of dblock's; create them with dblock init".to_owned()),
-            ..Part::default()
-        };
+        fn lacks<T>(value: Option<T>) -> Part<T> {
+            let line = "the database \"dblock\" of db has no tables of dblock's; create them with dblock init";
+            Part {
+                value,
+                error: Some(line.to_owned()),
+                ..Part::default()
+            }
+        }
+        (seen.cron, seen.queues, seen.runs) = (lacks(None), lacks(None), lacks(Some([].into())));
     });
     assert!(text.contains("✓ Nothing is wrong"), "{text}");
+    let text = headline(|seen| {
+        *seen = Seen::default();
+        seen.locks.error = Some("the server refuses the account".to_owned());
+    });
+    assert!(text.contains("✗ The server cannot be asked"), "{text}");
+    assert!(
+        text.contains("No answer: locks. the server refuses"),
+        "{text}"
+    );
 }
 
 #[test]

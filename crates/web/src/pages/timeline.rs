@@ -47,7 +47,7 @@ pub fn page(
         section #away aria-label="Answers" { (answers::problem(runs, "runs", view.now)) }
         @if let Some(history) = found {
             section #day aria-label="The day" { (rows(&history.runs, asked, until, now)) }
-            @if history.cursor.is_some() { p.note { "There are more runs: the newest " (history.runs.len()) " are drawn and counted. All that failed stand below." } }
+            @if history.cursor.is_some() { p.note { "There are more runs: the newest " (history.runs.len()) " are drawn and counted. What failed stands below in any case." } }
         }
         (failures(view, failed, asked, now))
     };
@@ -200,7 +200,7 @@ fn failures(view: &View, found: &Part<data::History>, asked: &Asked, now: Timest
     let all = in_history(asked, ("result", ANY_FAILURE));
     html! {
         section #failures aria-labelledby="failures-title" {
-            h2 #failures-title { "Failed " span.count { (failed.len()) @if has_more { "+" } } }
+            h2 #failures-title { "Failed " @if found.value.is_some() { span.count { (failed.len()) @if has_more { "+" } } } }
             (answers::problem(found, "runs that failed", view.now))
             @if failed.is_empty() && found.value.is_some() && !has_more { p.note { (sign("g", "✓")) " Nothing failed." } }
             ul.plain {

@@ -138,7 +138,7 @@ fn failed(cron: &CronList, seen: &Seen, now: Timestamp) -> Option<Trouble> {
     Trouble::new(
         FAILED,
         what,
-        "/timeline#failures",
+        "/history?result=any_failure",
         failed.map(|(job, last)| failed_job(job, &last, seen, now)),
     )
 }
@@ -176,13 +176,16 @@ impl<'a> From<&'a Ended> for Failure<'a> {
     }
 }
 
-/// The last run of a job that says how it does, if that failed. One that runs now says nothing yet: the one before it counts.
+/// The last run of a job that says how it does, if that failed. One that runs now says nothing yet: the one before it counts, once it is known
+/// which that is.
 fn last_failure<'a>(job: &'a Job, seen: &'a Seen) -> Option<Failure<'a>> {
     let last = job.last.as_ref()?;
     let last = if last.ending.kind().is_verdict() {
         last.into()
     } else {
-        latest_verdict(runs_of(seen, &job.name))?.into()
+        let runs = runs_of(seen, &job.name);
+        let before = runs.iter().rposition(|run| run.run == last.run)?;
+        latest_verdict(&runs[..before])?.into()
     };
     Some(last).filter(|last: &Failure| last.ending.kind().is_bad())
 }

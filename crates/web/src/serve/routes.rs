@@ -101,9 +101,9 @@ async fn timeline(
     Query(asked): Query<pages::timeline::Asked>,
 ) -> Html<String> {
     let seen = app.fleet.look().await;
-    let runs = app.fleet.answer(&questions::of_a_day(&asked.until)).await;
+    let all = questions::of_a_day(&asked.until);
     let failed = questions::failed_of_a_day(&asked.until);
-    let failed = app.fleet.answer(&failed).await;
+    let (runs, failed) = tokio::join!(app.fleet.answer(&all), app.fleet.answer(&failed));
     html(pages::timeline::page(&view, &seen, &asked, &runs, &failed))
 }
 

@@ -175,7 +175,7 @@ impl World {
             },
             has_changed,
             fence: granted.map(|slot| rows[slot as usize].fence.into()),
-            queue_head: None,
+            released: None,
         };
         Answer::Written(flight.write_id.into(), written)
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::change::Change;
 use super::state::SlotState;
-use super::step::Written;
+use super::step::{NamedRelease, Written};
 use crate::db::{
     Ask, Batch, Fault, Kind, LIST, Reply, Row, ask, ask_value, command, named, no_answer,
     postgres_sql, text_literal,
@@ -316,7 +316,7 @@ impl Statements {
     }
 
     /// Without a look, as another caller may be granted the slot right after the commit. A script's other statements come first, because
-    /// they read the row while the script has it. A run's come later, because the next waiter for the named lock needs the row first.
+    /// they read the row while the script has it.
     fn transaction(what: &str, terms: &Terms, update: &str) -> Write {
         let update_at = if terms.kind == HolderKind::Run {
             0
@@ -464,9 +464,8 @@ impl Write {
 
     /// How many statements must succeed.
     fn needed(&self) -> usize {
-        let all = self.statements.len();
-        // A release of the named lock after the write does not affect the row.
-        all - usize::from(self.release == Some(all - 1))
+        // The release of the named lock comes after the commit.
+        self.statements.len() - usize::from(self.release.is_some())
     }
 
     /// The statements, and the reader of their answers.
@@ -515,12 +514,15 @@ impl Written {
             fence => fence,
         };
         let rows = look.map(|look| look.rows().all(SlotState::read));
-        let queue_head = released.map(|released| released.rows().optional(|row| row.at(1)));
+        let released = released.map(|released| {
+            let queue_head = released.rows().optional(|row| row.at(1))?.flatten();
+            Ok::<_, Fault>(NamedRelease { queue_head })
+        });
         Ok(Self {
             rows: rows.transpose()?.unwrap_or_default(),
             has_changed,
             fence: fence.filter(|_| has_changed),
-            queue_head: queue_head.transpose()?.flatten().flatten(),
+            released: released.transpose()?,
         })
     }
 }
