@@ -62,9 +62,10 @@ fn headline(seen: &Seen, troubles: usize) -> (String, Markup) {
         return ("The server does not answer".to_owned(), sign("f", "✗"));
     }
     if answers::is_unknown(seen) {
-        return match answers::is_refused(seen) {
-            true => ("The server cannot be asked".to_owned(), sign("f", "✗")),
-            false => ("Nothing is known yet".to_owned(), sign("d", "?")),
+        return if answers::is_refused(seen) {
+            ("The server cannot be asked".to_owned(), sign("f", "✗"))
+        } else {
+            ("Nothing is known yet".to_owned(), sign("d", "?"))
         };
     }
     match troubles {
