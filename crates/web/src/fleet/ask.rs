@@ -178,6 +178,10 @@ impl Dblock {
 
     /// Runs it to its end, for at most `limit`. What it does for somebody who looks is said to be done by way of the page.
     pub async fn run(&self, words: &Words, via: Option<&str>, limit: Duration) -> Ended {
+        let mut all = words.options.iter().chain(&words.names);
+        if all.any(|word| word.contains('\0')) {
+            return Ended::failed("nothing has a NUL character in its name".to_owned());
+        }
         let mut command = self.command(words, via);
         let mut child = match command.process_group(0).spawn() {
             Ok(child) => child,

@@ -1,5 +1,7 @@
 //! What single pages ask for, besides what the poller knows.
 
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
 use super::ask::Words;
@@ -35,9 +37,12 @@ fn within_a_day(words: Words, until: &str) -> Words {
         .with("--until", &until.to_string())
 }
 
-/// The beginning and the end of the day that ends then; None: it ends now.
+/// The beginning and the end of the day that ends then, which may be a date or a time in UTC; None: it ends now, or that is no moment.
 pub fn day_until(until: &str) -> Option<[Timestamp; 2]> {
-    let until: Timestamp = until.parse().ok()?;
+    let in_utc = |until: DateTime| until.to_zoned(TimeZone::UTC).ok();
+    let moment = until.parse().ok();
+    let moment = moment.or_else(|| Some(in_utc(until.parse().ok()?)?.timestamp()));
+    let until: Timestamp = moment?;
     let since = until.checked_sub(SignedDuration::from_hours(24));
     Some([since.unwrap_or(Timestamp::MIN), until])
 }

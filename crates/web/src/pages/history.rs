@@ -72,7 +72,8 @@ pub fn page(view: &View, asked: &Asked, runs: &Part<data::History>) -> Markup {
             }
             p.pages {
                 @if !is_first { a href=(asked.url("")) { "The newest" } " " }
-                @if let Some(cursor) = &history.cursor { a rel="next" href=(asked.url(cursor)) { "Older runs" } } @else { "These are the oldest." }
+                @if let Some(cursor) = &history.cursor { a rel="next" href=(asked.url(cursor)) { "Older runs" } }
+                @else if !history.runs.is_empty() { "These are the oldest." }
             }
         }
     };
@@ -88,7 +89,7 @@ pub fn page(view: &View, asked: &Asked, runs: &Part<data::History>) -> Markup {
 
 fn form(asked: &Asked) -> Markup {
     let fields = [
-        ("name", "Name", &asked.name, ""),
+        ("name", "Name", &asked.name, "the whole name"),
         ("on", "Host", &asked.on, ""),
         ("since", "Since", &asked.since, "12h or 2026-11-22 08:30"),
         ("until", "Until", &asked.until, "2h or 2026-11-22"),

@@ -565,6 +565,38 @@ fn the_day_has_all_that_failed_though_more_ran_than_is_drawn() {
 }
 
 #[test]
+fn a_day_ends_at_a_date_or_a_time_and_what_is_none_is_said() {
+    let fleet = real();
+    let page = |until: &str, runs: &_| {
+        let asked = timeline::Asked {
+            until: until.to_owned(),
+            ..timeline::Asked::default()
+        };
+        text(&timeline::page(&view(), &fleet.seen, &asked, runs, runs).into_string())
+    };
+    for (until, shown) in [
+        ("2026-11-26", "2026-11-26 00:00:00"),
+        ("2026-11-26 08:30", "2026-11-26 08:30:00"),
+        ("2026-11-26T08:30:00+01:00", "2026-11-26 07:30:00"),
+    ] {
+        let text = page(until, &fleet.history);
+        assert!(text.contains(&format!("until {shown}")), "{text}");
+        assert!(!text.contains("is no moment"), "{text}");
+    }
+    for none in ["12h", "-1", "2026-02-30"] {
+        let text = page(none, &fleet.history);
+        assert!(text.contains(&format!("{none} is no moment")), "{text}");
+    }
+    let mut nothing = fleet.history.clone();
+    nothing.value.as_mut().unwrap().runs.clear();
+    let text = page("", &nothing);
+    assert!(
+        text.contains("Nothing ran.") && !text.contains("Nothing failed"),
+        "{text}"
+    );
+}
+
+#[test]
 fn what_nobody_sees_is_shown_and_sent_as_it_is() {
     let name = "back\u{202e}up\u{200b}";
     let question = gate::Question {

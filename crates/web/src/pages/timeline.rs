@@ -38,18 +38,22 @@ pub fn page(
     failed: &Part<data::History>,
 ) -> Markup {
     let now = seen.server_now(view.now);
-    let until = asked.until.parse().unwrap_or(now);
+    let until = day_until(&asked.until).map_or(now, |[_, until]| until);
+    let is_no_moment = !asked.until.is_empty() && day_until(&asked.until).is_none();
     let by_job = asked.by == "job";
     let found = runs.value.as_ref();
     let contents = html! {
         h1 #headline { "24 hours " @if by_job { "by job" } @else { "by host" } }
         (choices(asked, until, now))
-        section #away aria-label="Answers" { (answers::problem(runs, "runs", view.now)) }
+        section #away aria-label="Answers" {
+            @if is_no_moment { p.alert { (sign("f", "✗")) " " code { (asked.until) } " is no moment, such as 2026-11-22 or 2026-11-22T08:30:00Z: this is the day until now." } }
+            (answers::problem(runs, "runs", view.now))
+        }
         @if let Some(history) = found {
             section #day aria-label="The day" { (rows(&history.runs, asked, until, now)) }
             @if history.cursor.is_some() { p.note { "There are more runs: the newest " (history.runs.len()) " are drawn and counted. What failed stands below in any case." } }
         }
-        (failures(view, failed, asked, now))
+        (failures(view, (found, failed), asked, now))
     };
     let page = Page {
         here: Here::Timeline,
@@ -186,7 +190,13 @@ fn in_history(asked: &Asked, (name, value): (&str, &str)) -> String {
 }
 
 /// What failed, in words.
-fn failures(view: &View, found: &Part<data::History>, asked: &Asked, now: Timestamp) -> Markup {
+fn failures(
+    view: &View,
+    (all, found): (Option<&data::History>, &Part<data::History>),
+    asked: &Asked,
+    now: Timestamp,
+) -> Markup {
+    let has_run = all.is_some_and(|all| !all.runs.is_empty());
     let runs = found.value.as_ref().map_or(&[][..], |found| &found.runs);
     let failed: Vec<&Run> = runs
         .iter()
@@ -197,12 +207,12 @@ fn failures(view: &View, found: &Part<data::History>, asked: &Asked, now: Timest
         .value
         .as_ref()
         .is_some_and(|found| found.cursor.is_some());
-    let all = in_history(asked, ("result", ANY_FAILURE));
+    let in_history = in_history(asked, ("result", ANY_FAILURE));
     html! {
         section #failures aria-labelledby="failures-title" {
             h2 #failures-title { "Failed " @if found.value.is_some() { span.count { (failed.len()) @if has_more { "+" } } } }
             (answers::problem(found, "runs that failed", view.now))
-            @if failed.is_empty() && found.value.is_some() && !has_more { p.note { (sign("g", "✓")) " Nothing failed." } }
+            @if failed.is_empty() && found.value.is_some() && !has_more && has_run { p.note { (sign("g", "✓")) " Nothing failed." } }
             ul.plain {
                 @for run in failed.iter().take(FAILURES) {
                     li {
@@ -212,7 +222,7 @@ fn failures(view: &View, found: &Part<data::History>, asked: &Asked, now: Timest
                         @if let Some(why) = why(view, run) { ": " (why) }
                     }
                 }
-                @if has_more || failed.len() > FAILURES { li { a href=(all) { "All that failed" } } }
+                @if has_more || failed.len() > FAILURES { li { a href=(in_history) { "All that failed" } } }
             }
         }
     }
