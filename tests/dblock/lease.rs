@@ -344,7 +344,8 @@ both_locks! {
         let lasted = asked.elapsed();
         // SIGTERM comes at 0.9 × 8 s, less a quarter of 8 s for SIGKILL; two seconds later if it counted from the answer.
         let due = Duration::from_millis(5200);
-        assert!(lasted + Duration::from_millis(20) > due && lasted < due + slack(), "{lasted:?}");
+        // The proxy may have seen the question some time after it was asked.
+        assert!(lasted + slack() / 10 > due && lasted < due + slack(), "{lasted:?}");
         end.expect_code(74).expect_said(["the server has not renewed it for"]);
     }
 
