@@ -39,14 +39,14 @@ fn is_told<T>(part: &Part<T>) -> bool {
 }
 
 /// What dblock says where there is nothing to be known.
-const NOTHING_THERE: [&str; 3] = [
+pub const NOTHING_THERE: [&str; 3] = [
     "has no tables of dblock's",
     "not yet on PostgreSQL",
     "tables need one with ENCODING 'UTF8'",
 ];
 
 /// Whether the server cannot be asked, though it may be there: it refuses this account, or dblock cannot be run.
-pub fn is_refused(seen: &Seen) -> bool {
+pub fn cannot_be_asked(seen: &Seen) -> bool {
     seen.locks.error.is_some()
 }
 
@@ -80,7 +80,7 @@ pub fn problems(seen: &Seen, now: Timestamp) -> Markup {
     // Where the tables are missing there are locks, and nothing is wrong.
     let (lacking, failed): (Vec<_>, Vec<_>) = found
         .iter()
-        .partition(|one| one.last.is_none() && !is_refused(seen));
+        .partition(|one| one.last.is_none() && !cannot_be_asked(seen));
     html! {
         @for alike in failed.chunk_by(|one, next| one.error == next.error) {
             p.alert {

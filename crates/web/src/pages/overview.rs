@@ -62,7 +62,7 @@ fn headline(seen: &Seen, troubles: usize) -> (String, Markup) {
         return ("The server does not answer".to_owned(), sign("f", "✗"));
     }
     if answers::is_unknown(seen) {
-        return if answers::is_refused(seen) {
+        return if answers::cannot_be_asked(seen) {
             ("The server cannot be asked".to_owned(), sign("f", "✗"))
         } else {
             ("Nothing is known yet".to_owned(), sign("d", "?"))

@@ -502,6 +502,15 @@ fn what_is_not_known_is_not_said_to_be_right() {
     );
 }
 
+/// Another test finds every line that dblock can say in those docs.
+#[test]
+fn dblock_says_by_these_words_that_nothing_is_there() {
+    let lines = include_str!("../../../../docs/troubleshooting.md");
+    for words in super::answers::NOTHING_THERE {
+        assert!(lines.contains(words), "{words}");
+    }
+}
+
 #[test]
 fn what_is_shown_says_its_age_when_it_is_old() {
     let mut seen = real().seen;

@@ -38,8 +38,9 @@ pub fn page(
     failed: &Part<data::History>,
 ) -> Markup {
     let now = seen.server_now(view.now);
-    let until = day_until(&asked.until).map_or(now, |[_, until]| until);
-    let is_no_moment = !asked.until.is_empty() && day_until(&asked.until).is_none();
+    let day = day_until(&asked.until);
+    let until = day.map_or(now, |[_, until]| until);
+    let is_no_moment = !asked.until.is_empty() && day.is_none();
     let by_job = asked.by == "job";
     let found = runs.value.as_ref();
     let contents = html! {

@@ -20,6 +20,7 @@ use crate::fleet::ask::Words;
 use crate::fleet::questions;
 use crate::fleet::{Fleet, Part};
 use crate::options::Options;
+use crate::pages::history::ANY_FAILURE;
 use crate::pages::{self, MAIN_ONLY, View, layout};
 
 /// How many of a job's next ticks are shown.
@@ -170,18 +171,12 @@ async fn history(
 /// The question of a page of the history: its URL has the options of `dblock history`.
 fn of_a_page(asked: &pages::history::Asked) -> Words {
     let mut words = Words::of(["history", "--json", "--limit=50"]);
-    let is_any_failure = asked.result == pages::history::ANY_FAILURE;
-    if is_any_failure {
+    if asked.result == ANY_FAILURE {
         words.options.push("--failed".to_owned());
+    } else if !asked.result.is_empty() {
+        words = words.with("--result", &asked.result);
     }
-    let no_result = String::new();
-    let result = if is_any_failure {
-        &no_result
-    } else {
-        &asked.result
-    };
     let options = [
-        ("--result", result),
         ("--on", &asked.on),
         ("--since", &asked.since),
         ("--until", &asked.until),

@@ -316,7 +316,7 @@ impl Statements {
     }
 
     /// Without a look, as another caller may be granted the slot right after the commit. A script's other statements come first, because
-    /// they read the row while the script has it.
+    /// they read the row while the script has it. A run's come later: so it locks the rows in the same order as `dblock kill`.
     fn transaction(what: &str, terms: &Terms, update: &str) -> Write {
         let update_at = if terms.kind == HolderKind::Run {
             0
@@ -534,4 +534,27 @@ pub fn ask_clock(kind: Kind) -> Ask<'static, Option<i64>> {
         Kind::Postgres => postgres::clock(),
     };
     ask_value("clock", format!("SELECT {clock}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_named_lock_is_released_after_the_commit() {
+        let write = |update: &str, release: &str| {
+            let write = Write::in_transaction("release row", vec![update.to_owned()], 0);
+            write.and_release(Some(release.to_owned()))
+        };
+        let one = write("update 1", "release 1");
+        assert!(one.statements[2].ends_with("COMMIT"));
+        assert_eq!(one.statements[3..], ["release 1"]);
+        assert_eq!(one.needed(), 3);
+        let both = [one, write("update 2", "release 2")];
+        let both = Write::together(&both);
+        let statements = both.statements();
+        assert_eq!(statements[1..3], ["update 1", "update 2"]);
+        assert!(statements[3].ends_with("COMMIT"));
+        assert_eq!(statements[4..], ["release 1", "release 2"]);
+    }
 }
