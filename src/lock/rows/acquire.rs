@@ -170,7 +170,7 @@ impl RowLock {
         if let Some(held) = self.claim_without_queue(session, opening, caller)? {
             return Ok(held);
         }
-        let mut slots: Vec<u32> = (0..self.slots).collect();
+        let mut slots: Vec<u32> = (0..self.wanted.slots).collect();
         if let Some(opening) = opening {
             let decision = match self.wait_in_queue(session, opening, caller)? {
                 Waited::Over(decision) => decision,
@@ -206,7 +206,7 @@ impl RowLock {
             let rows = match self.carry_out(next, &slots, None, session, caller)? {
                 Claimed::Held(grant, lease) => {
                     if waits {
-                        Request::end_wait(self.ttl, session)?;
+                        Request::end_wait(self.wanted.ttl, session)?;
                     }
                     return Ok(Decision::Held(grant, lease));
                 }
@@ -322,7 +322,7 @@ impl RowLock {
         let (Queue::Excludes, Some(named)) = (self.server.queue, self.server.named_slot) else {
             return Ok(None);
         };
-        for slot in (0..self.slots).filter(|slot| *slot != named) {
+        for slot in (0..self.wanted.slots).filter(|slot| *slot != named) {
             let row = rows.iter().find(|row| row.slot == slot);
             let is_held = row.is_some_and(|row| row.is_owned() && !row.has_expired());
             if is_held || !self.request.try_slot(slot, None, session)? {
@@ -363,7 +363,7 @@ impl RowLock {
             owner: &self.spec.owner,
             owner_name: self.spec.owner_name.as_deref(),
             slots,
-            is_only_slot: self.slots == 1,
+            is_only_slot: self.wanted.slots == 1,
         }
     }
 
@@ -394,7 +394,7 @@ impl RowLock {
                         connection_id: session.handshake_id(),
                         fence: Some(fence),
                     };
-                    let (ttl, proved) = (self.ttl, sent);
+                    let (ttl, proved) = (self.wanted.ttl, sent);
                     return Ok(Claimed::Held(grant, Lease { ttl, proved }));
                 }
                 Next::Over(ClaimEnd::Queue | ClaimEnd::Taken) => {
@@ -448,7 +448,7 @@ impl RowLock {
         };
         if let Change::TakeExpired { slot, .. } = change {
             let row = rows.iter().find(|row| row.slot == slot);
-            self.compare_clocks(row.map_or(self.ttl, |row| row.ttl), session)?;
+            self.compare_clocks(row.map_or(self.wanted.ttl, |row| row.ttl), session)?;
         }
         let write_id = self.next_write_id();
         let mut write = self.claiming(change, rows, proof, write_id, session);
@@ -474,7 +474,7 @@ impl RowLock {
         };
         also.extend(self.end_of_token(change, rows));
         let terms = Terms {
-            ttl: Some(self.ttl),
+            ttl: Some(self.wanted.ttl),
             proof,
             ..self.terms(&also)
         };
@@ -505,7 +505,7 @@ impl RowLock {
             .max();
         let behind = u64::try_from(behind.unwrap_or_default()).unwrap_or_default();
         let behind = Duration::from_micros(behind);
-        if behind > self.ttl / 10 {
+        if behind > self.wanted.ttl / 10 {
             let line = format!(
                 "the clock of {session} is at least {} behind that of a server that has written rows there, more than a tenth \
                  of the TTL: a durable lock would not exclude; set the clocks right",
@@ -521,8 +521,8 @@ impl RowLock {
     fn compare_clocks(&self, held_for: Duration, session: &Session) -> Result<(), Fault> {
         let ttl = match held_for {
             // The TTL is unknown.
-            Duration::ZERO => self.ttl,
-            held_for => held_for.min(self.ttl),
+            Duration::ZERO => self.wanted.ttl,
+            held_for => held_for.min(self.wanted.ttl),
         };
         let Some(here) = self.server.clock else {
             return Ok(());
@@ -558,7 +558,7 @@ impl RowLock {
         let is_held = |row: &&SlotState| row.is_owned() && !row.has_expired();
         let _ = session.answer_within(self.limit());
         match session.run(&self.statements.look()) {
-            Ok(rows) if rows.iter().filter(is_held).count() == self.slots as usize => {
+            Ok(rows) if rows.iter().filter(is_held).count() == self.wanted.slots as usize => {
                 self.holders(&rows)
             }
             _ if holders.named.iter().any(is_known) => holders,

@@ -74,14 +74,17 @@ impl RowLock {
                 if let Some(holders) = self.of_token.other_command.take() {
                     return Ok(Attempt::Taken(holders));
                 }
-                let line = format!("the token does not hold {} any more: {cause}", self.name);
+                let line = format!(
+                    "the token does not hold {} any more: {cause}",
+                    self.wanted.name
+                );
                 return Err(Failure::new(Reason::LockLost, line));
             }
             Ok(Renewal::Killed(killer)) => {
                 // No command has started yet.
                 let _ = self.release_row(&[]);
                 self.claim.may_hold = false;
-                let line = format!("{} was ended by {killer}", self.name);
+                let line = format!("{} was ended by {killer}", self.wanted.name);
                 return Err(Failure::new(Reason::LockLost, line));
             }
             Err(Fault::Final(failure)) => return Err(failure),
@@ -93,7 +96,7 @@ impl RowLock {
             Err(fault) => return Ok(Attempt::Retry(self.pause_after(&fault, caller))),
         };
         caller.on_server(&self.server());
-        let ttl = self.ttl;
+        let ttl = self.wanted.ttl;
         if let Some(session) = &mut self.session {
             self.grant.connection_id = session.handshake_id();
             for statement in (self.spec.on_grant)(slot, self.grant.connection_id) {
@@ -132,7 +135,7 @@ impl RowLock {
         if self.spec.ttl.is_none()
             && let (Some(row), true) = (rows.first(), result != Renewed::Lost)
         {
-            self.ttl = row.ttl;
+            self.wanted.ttl = row.ttl;
             session.answer_within(self.limit()).map_err(gone)?;
         }
         let renewal = match result {
@@ -160,7 +163,7 @@ impl RowLock {
         if is_new && matches!(renewal, Renewal::Confirmed(_)) {
             session.tell(
                 Level::Info,
-                &format!("holds {} on a new session with {session}", self.name),
+                &format!("holds {} on a new session with {session}", self.wanted.name),
             );
             self.regain_named_lock(&mut session);
         }
@@ -447,7 +450,7 @@ impl RowLock {
         match self.release_row(also) {
             Ok(was_held) => {
                 caller.on_server(&self.server());
-                let line = format!("the token does not hold {} any more", self.name);
+                let line = format!("the token does not hold {} any more", self.wanted.name);
                 let lost = Failure::new(Reason::LockLost, line);
                 was_held.then_some(None).ok_or(lost)
             }

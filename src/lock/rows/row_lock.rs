@@ -22,7 +22,7 @@ use crate::db::{Client, Connector, Fault, Session, roll_back};
 use crate::lock::named::{Request, Verbosity, follow};
 use crate::lock::{
     Attempt, Backend, Caller, Grant, Holder, HolderKind, Holders, Lease, LockSpec, MOST_NAMED,
-    Name, Reattempt, Refusal, Release, Renewal,
+    Reattempt, Refusal, Release, Renewal,
 };
 use crate::schema::Tables;
 
@@ -113,9 +113,8 @@ pub struct RowLock {
     pub(super) request: Request,
     pub(super) statements: Statements,
     pub(super) spec: RowSpec,
-    pub(super) name: Name,
-    pub(super) slots: u32,
-    pub(super) ttl: Duration,
+    /// Its name, slots and TTL. That of a script's grant is what its row says.
+    pub(super) wanted: LockSpec,
     /// The grant that is held or was lost. Meaningless before the first one.
     pub(super) grant: Grant,
     pub(super) session: Option<Session>,
@@ -148,9 +147,7 @@ impl RowLock {
             hold: Hold::new(row.token.is_some()),
             claim: Claim::default(),
             spec: row,
-            name: spec.name.clone(),
-            slots: spec.slots,
-            ttl: spec.ttl,
+            wanted: spec.clone(),
             grant: Grant::default(),
             session: None,
             server: OnServer::default(),
@@ -180,7 +177,7 @@ impl RowLock {
     /// How long a server may take for an answer. No longer than its share of the time to connect: a node that is cut off accepts logins,
     /// but no writes.
     pub(super) fn limit(&self) -> Duration {
-        let limit = Lease::answer_limit(self.ttl);
+        let limit = Lease::answer_limit(self.wanted.ttl);
         let limit = limit.min(self.connector.attempt_limit().max(SHORTEST_LIMIT));
         match self.renew_until {
             Some(until) => limit.min(Lease::time_until(until)),
@@ -223,7 +220,7 @@ impl RowLock {
         };
         let clock = Clock::new(prepared.clock, asked, Moment::now());
         if let Some(before) = self.server.clock.replace(clock)
-            && let Some(off) = disagreement(before, clock, self.ttl)
+            && let Some(off) = disagreement(before, clock, self.wanted.ttl)
         {
             let line = format!(
                 "the clock of {session} is {} off that of the server before, more than a tenth of the TTL",
@@ -291,7 +288,7 @@ impl RowLock {
             });
         Holders {
             named: named.collect(),
-            slots: self.slots,
+            slots: self.wanted.slots,
         }
     }
 
@@ -431,7 +428,7 @@ impl Backend for RowLock {
                 }
                 Err(Fault::Final(failure)) => break Err(Some(failure.line)),
                 // The row has expired long ago, and nobody waits for this release any more.
-                Err(fault) if begun.elapsed() > self.ttl + RELEASE_BEYOND_TTL => {
+                Err(fault) if begun.elapsed() > self.wanted.ttl + RELEASE_BEYOND_TTL => {
                     if !also.is_empty() {
                         unrecorded = Some(format!("cannot record the run: {fault}"));
                     }

@@ -86,7 +86,7 @@ impl RowLock {
             when_taken: true,
         };
         Self {
-            ttl: spec.ttl,
+            wanted: spec.clone(),
             shares_session: true,
             ..Self::new(connector, &named, marker, verbosity, row)
         }
@@ -148,7 +148,7 @@ impl RowLock {
     fn try_on(&mut self, names: bool, session: &mut Session) -> Result<Tried, Fault> {
         self.forget_grant();
         // The session may hold the named locks of other slots, and would be granted each of them again.
-        let looks = self.slots > 1 || self.claim.may_hold;
+        let looks = self.wanted.slots > 1 || self.claim.may_hold;
         let mut rows = if looks {
             session.run(&self.statements.look())?
         } else {
@@ -171,7 +171,7 @@ impl RowLock {
             self.request
                 .release_with(slot, self.mark().as_deref(), session)?;
         }
-        for slot in 0..self.slots {
+        for slot in 0..self.wanted.slots {
             let row = rows.iter().find(|row| row.slot == slot);
             if row.is_some_and(|row| row.is_owned() && !row.has_expired()) {
                 continue;
@@ -273,7 +273,7 @@ impl RowLock {
         self.server.has_announced = server.queue == Queue::Excludes && self.grant.fence.is_some();
         let slot = self.grant.slot;
         let announced = self.server.has_announced;
-        announced.then(|| self.name.reacquire_on_server(slot))
+        announced.then(|| self.wanted.name.reacquire_on_server(slot))
     }
 
     /// Releases the named lock of a row that is not held any more: on its session the next owner of the row would wait for it for ever.

@@ -67,7 +67,7 @@ pub fn acquire_together(
             granted[at] = Some((
                 lock.grant,
                 Lease {
-                    ttl: lock.ttl,
+                    ttl: lock.wanted.ttl,
                     proved,
                 },
             ));
