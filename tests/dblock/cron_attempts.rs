@@ -10,8 +10,8 @@ use nix::unistd::chdir;
 
 use crate::harness::crontab::{commands_of, end, job, scheduler_of};
 use crate::harness::{
-    Crontab, Frozen, Kind, PASSWORD, Running, SOON, Server, allow_files, both_servers, eventually,
-    quoted, send, within,
+    Crontab, Frozen, Kind, PASSWORD, Running, SOON, Server, all_servers, allow_files, both_servers,
+    eventually, quoted, send, within,
 };
 
 both_servers! {
@@ -162,6 +162,31 @@ both_servers! {
 
     fn all_that_a_host_has_ended_is_another_s_at_once_however_slow_the_server_is(server on mysql) {
         ends_are_handed_in_slowly(server);
+    }
+}
+
+all_servers! {
+    fn a_tick_of_a_host_that_was_only_suspended_does_not_run_again_after_its_success(server) {
+        let crontab = Crontab::new(server, &job("--overlap wait", "echo $DBLOCK_ATTEMPT >>{}; until test -e {}.go; do sleep 0.1; done"));
+        let first = crontab.start(&[]);
+        crontab.due("job");
+        crontab.eventually_lines(1);
+        let second = crontab.start(&[]);
+        // It takes the tick of a host that seems to be gone, which then renews its lock.
+        let run = "5".repeat(32);
+        crontab.tables.sql(&format!(
+            "INSERT INTO dblock_runs (run, name, tick, attempt, requested_at) SELECT '{run}', name, tick, 2, requested_at FROM dblock_runs"
+        ));
+        crontab.tables.sql(&format!(
+            "UPDATE dblock_cron_ticks SET run = '{run}', attempt = 2, started_at = NULL, \
+             daemon = (SELECT d.daemon FROM dblock_cron_daemons d WHERE d.pid = {})", second.pid()
+        ));
+        fs::write(crontab.path("record.go"), "").unwrap();
+        crontab.eventually_idle();
+        assert_eq!(crontab.lines(), ["1"]);
+        crontab.eventually_row("dblock_runs WHERE attempt = 2 AND outcome = 'skipped' AND message LIKE '%, or has succeeded there; not run'");
+        end(first);
+        end(second);
     }
 }
 

@@ -11,8 +11,6 @@ use super::{Job, SECOND, START, World, micros};
 /// What happens to a tick.
 #[derive(Debug, Clone)]
 pub(super) enum Event {
-    /// A host takes a tick again.
-    Taken { run: u64, at: i64 },
     /// A host has the lock of an attempt, and may start its command.
     Granted { attempt: u32, at: i64 },
     /// A host starts the command of an attempt.
@@ -33,8 +31,7 @@ pub(super) enum Event {
 impl Event {
     fn at(&self) -> i64 {
         match *self {
-            Self::Taken { at, .. }
-            | Self::Granted { at, .. }
+            Self::Granted { at, .. }
             | Self::Started { at, .. }
             | Self::Ended { at, .. }
             | Self::Expired { at, .. }
@@ -79,8 +76,8 @@ struct Run {
     id: u64,
     attempt: u32,
     host: u64,
-    /// When its tick was taken for it; for the first attempt of a tick 0.
-    taken: i64,
+    /// When it had its lock.
+    granted: i64,
     from: i64,
     to: i64,
     end: Option<AttemptEnd>,
@@ -177,7 +174,7 @@ fn runs(events: &[Event]) -> Vec<Run> {
             id,
             attempt,
             host,
-            taken: 0,
+            granted: from,
             from,
             to: i64::MAX,
             end: None,
@@ -187,7 +184,9 @@ fn runs(events: &[Event]) -> Vec<Run> {
                 Event::Ended { run, end, at } if run == id => {
                     (found.to, found.end) = (found.to.min(at), Some(end));
                 }
-                Event::Taken { run, at } if run == id => found.taken = at,
+                Event::Granted { attempt: of, at } if of == attempt && at <= from => {
+                    found.granted = at
+                }
                 Event::Expired { run, at } if run == id => found.to = found.to.min(at),
                 _ => {}
             }
@@ -224,7 +223,7 @@ fn check_attempts(
             assert!(
                 before.end != Some(AttemptEnd::Over)
                     || had_trouble(world, before.host, before.from, run.from)
-                        && !had_succeeded(before.id, run.taken),
+                        && !had_succeeded(before.id, run.granted),
                 "run again after a success: {}",
                 place()
             );

@@ -260,7 +260,7 @@ impl Cases {
                 }
                 Event::Refused { .. } => self.refused += 1,
                 Event::Expired { .. } => self.expired += 1,
-                Event::Taken { .. } | Event::Granted { .. } | Event::Ended { .. } => {}
+                Event::Granted { .. } | Event::Ended { .. } => {}
             }
         }
         self.given_up += record.given_up.len();

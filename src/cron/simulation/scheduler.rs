@@ -112,7 +112,7 @@ impl Turn<'_> {
             unstarted_for: tick.facts().unstarted_for(self.server.now),
             state: State::Sought {
                 since: self.clock,
-                is_just_taken,
+                is_just_taken: is_just_taken && tick.attempt == 1,
             },
         });
     }
@@ -300,7 +300,7 @@ impl Turn<'_> {
                 let half = micros(job.options.ttl) / 2;
                 let is_recent = is_just_taken && since == self.clock;
                 let is_mine = is_recent && self.clock - self.host.renewed < half;
-                if !is_mine && !self.server.has_tick(&attempt) {
+                if !is_mine && !self.server.may_start(&attempt) {
                     self.host.attempts[at].state = State::Ended(AttemptEnd::Over);
                 } else if self.host.stopped.is_some() {
                     self.host.attempts[at].state = State::Granted {

@@ -316,10 +316,6 @@ impl Server {
         (tick.start_at, tick.started_at) = (None, None);
         tick.attempt += 1;
         let taken = tick.clone();
-        let at = self.now;
-        let events = &mut self.records[seen.job].events;
-        let of_tick = events.entry(seen.tick).or_default();
-        of_tick.push(Event::Taken { run, at });
         if lost {
             self.record(seen.run, AttemptEnd::Lost);
         }
@@ -410,7 +406,9 @@ impl Server {
         } else {
             return Tried::Taken;
         }
-        if let Some(tick) = self.tick_of(attempt.tick, attempt.run) {
+        if self.may_start(attempt)
+            && let Some(tick) = self.tick_of(attempt.tick, attempt.run)
+        {
             tick.started_at = Some(now);
             let granted = Event::Granted {
                 attempt: attempt.number,
@@ -429,9 +427,17 @@ impl Server {
         own.map(|own| own.1 = until).is_some()
     }
 
-    /// Whether a run still has its tick.
-    pub(super) fn has_tick(&mut self, attempt: &Attempt) -> bool {
-        self.tick_of(attempt.tick, attempt.run).is_some()
+    /// Whether a run still has its tick, and no earlier one has succeeded.
+    pub(super) fn may_start(&mut self, attempt: &Attempt) -> bool {
+        let events = self.records[attempt.job].events.get(&attempt.tick);
+        let mut ran = events.into_iter().flatten();
+        let has_succeeded = ran.any(|event| match event {
+            Event::Started { run, .. } => {
+                *run != attempt.run && matches!(self.end_of(*run), Some((_, AttemptEnd::Over)))
+            }
+            _ => false,
+        });
+        !has_succeeded && self.tick_of(attempt.tick, attempt.run).is_some()
     }
 
     /// Somebody runs a command by hand under the lock of a job until then, if nobody has it.

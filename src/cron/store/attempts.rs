@@ -96,9 +96,10 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Notes that the command is about to start, if this run still has the tick. Then the statement changes one row.
+    /// Notes that the command is about to start, if this run still has the tick, and no earlier one has succeeded. Then the statement changes
+    /// one row.
     pub fn confirm(&self, tables: &Tables, name: &str, run: &str) -> String {
-        let start = text(tables).start(name, self.tick, run);
+        let start = text(tables).start(name, self.tick, run, self.attempt);
         named("cron start", start)
     }
 }

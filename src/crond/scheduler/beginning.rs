@@ -25,7 +25,8 @@ impl Scheduler<'_> {
         let now = Moment::now();
         let limit = search_limit(&job.options, attempt.number);
         let until = limit.map(|limit| now + limit);
-        let search = Search::begin(until, is_just_taken);
+        // A host that seemed to be gone may have ended the attempt before this one well.
+        let search = Search::begin(until, is_just_taken && attempt.number == 1);
         self.add(job, attempt, (TickLock::Sought(search), None), |lock| lock);
     }
 

@@ -151,7 +151,7 @@ impl Scheduler<'_> {
             Some(false) => {
                 mine.state = TickLock::Held(lease);
                 let shown = &mine.attempt.shown;
-                let why = format!("was given to another host for {shown}");
+                let why = format!("was given to another host for {shown}, or has succeeded there");
                 let line = format!("{} {why}; not run", mine.job.name);
                 let end = Some(run_end(Outcome::Skipped, line));
                 let ended = mine.ended(AttemptEnd::Over, &why, end);
@@ -168,7 +168,7 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    /// Whether a tick still belonged to this daemon when its lock was granted; `None`: that is not known.
+    /// Whether a tick was still this daemon's to run when its lock was granted; `None`: that is not known.
     fn is_still_mine(&mut self, run: &str, ttl: Duration) -> Result<Option<bool>, Failure> {
         let Some(mine) = self.own.by_run.get(run) else {
             return Ok(None);

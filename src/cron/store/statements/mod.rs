@@ -12,7 +12,7 @@ use super::entry::{
     Skipped, TickRow, UNSEEN,
 };
 use crate::base::text::printable;
-use crate::cron::rules::{AttemptEnd, Fate};
+use crate::cron::rules::{AttemptEnd, Fate, LARGEST_LAG, micros};
 use crate::db::Kind;
 use crate::history::Outcome;
 use crate::schema::{CRON_DAEMONS, CRON_JOBS, CRON_TICKS, RUNS, Tables};
@@ -439,13 +439,24 @@ pub trait CronText: Words {
         ends.into_iter().chain([tick]).collect()
     }
 
-    /// Notes that the command of a tick's run is about to start.
-    fn start(&self, name: &str, tick: i64, run: &str) -> String {
+    /// Notes that the command of an attempt is about to start, unless an earlier one has succeeded: that of a host that was only suspended.
+    fn start(&self, name: &str, tick: i64, run: &str, attempt: u32) -> String {
+        let Names { ticks, runs, .. } = self.names();
+        let key = self.key(name, tick, run);
+        let mut unless_done = String::new();
+        if attempt > 1 {
+            unless_done = format!(
+                " AND NOT EXISTS (SELECT 1 FROM {runs} r WHERE r.name = {} AND r.requested_at >= {} AND r.tick = {} \
+                 AND r.attempt < {attempt} AND r.outcome = {} AND r.exit_code = 0)",
+                self.literal(name),
+                self.moment(tick - micros(LARGEST_LAG)),
+                self.moment(tick),
+                self.literal(Outcome::Ran.word())
+            );
+        }
         format!(
-            "UPDATE {} SET started_at = {} WHERE {}",
-            self.names().ticks,
-            self.now(),
-            self.key(name, tick, run)
+            "UPDATE {ticks} SET started_at = {} WHERE {key}{unless_done}",
+            self.now()
         )
     }
 
