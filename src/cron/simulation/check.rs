@@ -185,7 +185,7 @@ fn runs(events: &[Event]) -> Vec<Run> {
                     (found.to, found.end) = (found.to.min(at), Some(end));
                 }
                 Event::Granted { attempt: of, at } if of == attempt && at <= from => {
-                    found.granted = at
+                    found.granted = at;
                 }
                 Event::Expired { run, at } if run == id => found.to = found.to.min(at),
                 _ => {}
