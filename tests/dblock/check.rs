@@ -355,6 +355,33 @@ fn a_server_that_is_read_only_is_unfit_and_is_passed_over_for_another() {
 }
 
 #[test]
+fn a_read_only_server_that_still_keeps_the_session_before_is_examined_as_well() {
+    let mut kept = String::new();
+    let fake = scripted(Kind::MySql, move |statement, session| {
+        let name = names(statement)
+            .into_iter()
+            .find(|name| name.starts_with("dblock-check-"))?;
+        let slot = match session {
+            0 => return None,
+            1 => {
+                kept = name;
+                "0"
+            }
+            2 if name != kept => "0",
+            _ => "-1",
+        };
+        let Answer::Row(mut values) = opening(slot, session, session, 300) else {
+            return None;
+        };
+        values[3] = Some("1".to_owned());
+        Some(Answer::Row(values))
+    });
+    let found = json(&fake.url(), UNFIT);
+    expect_state(&found, "takes_writes", "unfit");
+    finding(&found, "second_session");
+}
+
+#[test]
 fn a_galera_node_is_unfit() {
     for node in &Cluster::shared(Replication::Galera).nodes {
         // In this database no other test makes tables.

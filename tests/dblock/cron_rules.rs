@@ -8,7 +8,8 @@ use nix::sys::signal::Signal;
 
 use crate::harness::crontab::{end, job, scheduler_of, stays};
 use crate::harness::{
-    Crontab, Dblock, Kind, SOON, Server, all_servers, both_servers, eventually, send, within,
+    Crontab, Dblock, Frozen, Kind, SOON, Server, all_servers, both_servers, eventually, send,
+    within,
 };
 
 /// A tick of the job whose host has died in it so long ago.
@@ -760,6 +761,9 @@ fn a_trigger_does_not_run_beside_a_tick_that_another_daemon_takes_at_that_moment
         &job("--retries 1 --retry-delay 1h", "echo run >>{}"),
     );
     let host = crontab.start(&[]);
+    let scheduler = scheduler_of(host.pid()).unwrap();
+    // So that it finds the job's row locked when it first sees the trigger.
+    let stopped = Frozen::new(scheduler);
     crontab.tables.sql(
         "UPDATE dblock_cron_jobs SET triggered_at = UTC_TIMESTAMP(6) + INTERVAL 2 SECOND, changed_at = UTC_TIMESTAMP(6)",
     );
@@ -775,6 +779,7 @@ fn a_trigger_does_not_run_beside_a_tick_that_another_daemon_takes_at_that_moment
         "EXISTS (SELECT 1 FROM pg_stat_activity WHERE {} = ANY (pg_blocking_pids(pid)))",
         other.pid
     );
+    drop(stopped);
     let mut watcher = crontab.tables.postgres();
     eventually("the daemon waits", SOON, || watcher.is(&waits));
     other.run("COMMIT");

@@ -512,7 +512,7 @@ fn after_a_statement_without_an_answer_nothing_is_sent_on_its_session() {
     let (name, proxy) = (unique("out-of-step"), Proxy::to(server));
     let run = Dblock::run_at(&proxy.url(), &name);
     let mut run = run
-        .args(["--durable", "--ttl", "8", "--hold-at-least", "60"])
+        .args(["--durable", "--ttl", "24", "--hold-at-least", "60"])
         .stdin(Stdio::piped())
         .sh("echo began; read line")
         .spawn();
@@ -537,7 +537,7 @@ fn after_a_statement_without_an_answer_nothing_is_sent_on_its_session() {
         let mut admin = server.admin();
         let age = "SELECT TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), expires_at) FROM dblock.dblock_locks WHERE name = ?";
         let left: Option<i64> = admin.exec_first(age, (&name,)).unwrap();
-        left.is_some_and(|left| left > 7_000_000)
+        left.is_some_and(|left| left > 23_000_000)
     });
     proxy.freeze();
     drop(run.take_stdin());

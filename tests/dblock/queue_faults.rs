@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 
 use crate::harness::jobs::{claimer_of, commands_of, lines};
 use crate::harness::{
@@ -369,25 +368,21 @@ both_servers! {
 
     fn a_claimer_that_dies_loses_no_job_however_often(server) {
         let (jobs, records) = (short(server, &["--shards", "2"]), Records::new());
-        jobs.number(300);
         let log = records.path().join("log");
-        let mut worker = jobs.work(&["--drain", "-j", "3"]).sh(&script(&log, ":")).spawn();
-        let (mut kills, mut left) = (0, 290);
-        eventually("it has ended", SOON * 3, || {
-            // Each of them has handed something in: five that die without that, one after the other, are the end of the worker.
-            let has_handed_in = kills < 12 && jobs.count("dblock_jobs") < left;
-            if let Some(claimer) = claimer_of(worker.pid()).filter(|_| has_handed_in) {
-                left = jobs.count("dblock_jobs").saturating_sub(10);
-                // It may have ended by itself.
-                let _ = kill(Pid::from_raw(claimer), Signal::SIGKILL);
-                kills += 1;
-            }
-            !worker.is_running()
-        });
-        worker.wait_within(SOON).expect_code(0);
+        let worker = jobs.work(&["-j", "3"]).sh(&script(&log, ":")).spawn();
+        let mut handed_in = 0;
+        for put in (1..=8).map(|round| round * 40) {
+            jobs.number(40);
+            // Each claimer has handed something in: five that die without that, one after the other, are the end of the worker.
+            eventually("some are handed in", SOON, || put - jobs.count("dblock_jobs") >= handed_in + 10);
+            send(worker.claimer(), Signal::SIGKILL);
+            handed_in = put - jobs.count("dblock_jobs");
+        }
+        eventually("all are done", SOON * 3, || jobs.count("dblock_jobs") == 0);
+        end(worker);
         // What was claimed and not passed on was returned: another fence, the same attempt.
         let ends = recorded(&log).iter().filter(|line| line.starts_with("end 1 ")).count();
-        assert!(kills > 5 && ends == 300, "{kills} {ends}");
+        assert_eq!(ends, 320);
         jobs.assert_empty();
     }
 

@@ -75,8 +75,7 @@ pub fn examine(
     let connector = begin(&introduction, connection, listener, link)?;
     // From here on warnings would repeat the findings.
     verbosity.set(Verbosity::NoWarnings);
-    let probe = Probe::new()?;
-    let rows = RowProbe::new(&Tables::of_connection(connection), probe.name())?;
+    let mut probe = Probe::new()?;
     let Reached {
         session,
         opening,
@@ -90,6 +89,7 @@ pub fn examine(
         let what = format!("no server could be reached: {}", causes.join("; "));
         Failure::new(Reason::Unreachable, what)
     })?;
+    let rows = RowProbe::new(&Tables::of_connection(connection), probe.name())?;
     let server = session.to_string();
     let _ = link.send(&FromExaminer::Reached(cut(&server)));
     let mut examiner = Examiner {

@@ -69,15 +69,15 @@ impl Probe {
     ///
     /// # Errors
     /// [`Fault::Final`] where no further attempt can succeed; [`Fault::Gone`] where no server could be reached.
-    pub fn reach(&self, connector: &Connector) -> Result<Reached, Fault> {
+    pub fn reach(&mut self, connector: &Connector) -> Result<Reached, Fault> {
         let mut outcome = Err(Fault::Gone(String::new()));
         for read_only in [false, true] {
-            let mut request =
-                self.request(connector.kind(), &self.marker, read_only, Duration::ZERO);
             if read_only {
                 // The server may still keep the first session, and with it the lock.
-                request = request.made_before();
+                *self = Self::new().map_err(Fault::Final)?;
             }
+            let mut request =
+                self.request(connector.kind(), &self.marker, read_only, Duration::ZERO);
             let reached = connector.connect(|session| match request.open(session) {
                 Err(Fault::Final(failure)) if failure.reason == Reason::Configuration => {
                     Ok(Err(failure))
