@@ -71,7 +71,8 @@
         redirect: "error",
         signal: AbortSignal.timeout(20000),
       });
-      if (!answer.ok) throw new Error(`the answer was ${answer.status}`);
+      // What the page is about may be gone: this page says so.
+      if (!answer.ok && answer.status !== 404) throw new Error(`the answer was ${answer.status}`);
       const text = await answer.text();
       const fresh = new DOMParser().parseFromString(text, "text/html");
       const isFocused = main.contains(document.activeElement);

@@ -1,10 +1,12 @@
 //! Fleets for tests: the answers of a real one, the same with hostile texts, and large ones.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use jiff::{Timestamp, ToSpan};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::data::{Ended, History, QueueList};
 use super::{Part, Seen};
@@ -61,6 +63,7 @@ fn changed(change: impl Fn(&mut Value)) -> Fleet {
             queues: answer(read(QUEUE_STATUS)),
             locks: answer(read(STATUS)),
             runs: known(strips(&history)),
+            new_until: Some(Instant::now() + Duration::from_secs(3600)),
         },
         history,
         dead: answer(read(QUEUE_LIST)),

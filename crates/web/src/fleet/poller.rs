@@ -30,18 +30,11 @@ pub struct Fleet {
     /// What is run.
     pub dblock: Dblock,
     refresh: Duration,
-    known: watch::Sender<Known>,
+    known: watch::Sender<Arc<Seen>>,
     last_look: Mutex<Option<Instant>>,
     is_looked: Notify,
     is_changed: Notify,
     answers: Answers,
-}
-
-#[derive(Debug, Clone, Default)]
-struct Known {
-    seen: Arc<Seen>,
-    /// Until then nobody waits for something newer; None: something is old.
-    new_until: Option<Instant>,
 }
 
 impl Fleet {
@@ -66,13 +59,12 @@ impl Fleet {
             .unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         self.is_looked.notify_one();
         let mut known = self.known.subscribe();
-        let is_new = |known: &Known| known.new_until.is_some_and(|until| until > Instant::now());
-        let _ = timeout(PATIENCE, known.wait_for(is_new)).await;
-        let known = known.borrow();
-        known.seen.clone()
+        let _ = timeout(PATIENCE, known.wait_for(|seen| seen.is_new())).await;
+        let seen = known.borrow();
+        seen.clone()
     }
 
-    /// As [`Self::look`], with the last runs of this name.
+    /// As [`Self::look`], with the last runs of this name. That these cannot be asked for is no fault of the others: it is said here alone.
     pub async fn look_at(&self, name: &str) -> Arc<Seen> {
         let seen = self.look().await;
         let known = seen.runs.value.as_ref().and_then(|runs| runs.get(name));
@@ -80,15 +72,19 @@ impl Fleet {
         if has_all && !known.into_iter().flatten().any(|run| run.ending.is_open()) {
             return seen;
         }
-        let Part { value, at, .. } = self.answer::<History>(&runs::of_a_name(name)).await;
-        if let Some(value) = value {
+        let answer = self.answer::<History>(&runs::of_a_name(name)).await;
+        if let Some(value) = answer.value {
             self.change(|seen| {
-                let is_latest = at >= seen.runs.at;
+                let is_latest = answer.at >= seen.runs.at;
                 let known = seen.runs.value.get_or_insert_default();
                 runs::insert_all(known, &value, is_latest);
             });
         }
-        self.known.borrow().seen.clone()
+        let mut seen = self.known.borrow().clone();
+        if answer.error.is_some() {
+            Arc::make_mut(&mut seen).runs.error = answer.error;
+        }
+        seen
     }
 
     /// An answer to what the poller does not ask for; asked once in a few refreshes, for all who look.
@@ -115,7 +111,7 @@ impl Fleet {
     /// Somebody has done something: what is known is old.
     pub fn is_changed(&self) {
         self.answers.forget();
-        self.known.send_modify(|known| known.new_until = None);
+        self.change(|seen| seen.new_until = None);
         self.is_changed.notify_one();
     }
 
@@ -166,7 +162,6 @@ impl Fleet {
         let queues = self
             .known
             .borrow()
-            .seen
             .queues
             .value
             .as_ref()
@@ -178,11 +173,9 @@ impl Fleet {
         // Not before all of them were asked for.
         let is_whole = pace.next().1 > then;
         let until = then + self.refresh + pace.longest();
-        self.known.send_modify(|known| {
-            if is_whole || is_away {
-                known.new_until = Some(until);
-            }
-        });
+        if is_whole || is_away {
+            self.change(|seen| seen.new_until = Some(until));
+        }
     }
 
     /// Returns whether no server answers.
@@ -203,7 +196,7 @@ impl Fleet {
     }
 
     async fn ask_for_runs(&self, runs: &mut Runs) -> bool {
-        let seen = self.known.borrow().seen.clone();
+        let seen = self.known.borrow().clone();
         let now = seen.server_now(Timestamp::now());
         let questions = runs.questions(seen.cron.value.as_ref(), seen.runs.value.as_ref(), now);
         // What is changed below is copied as long as somebody has it.
@@ -238,8 +231,7 @@ impl Fleet {
     }
 
     fn change(&self, change: impl FnOnce(&mut Seen)) {
-        self.known
-            .send_modify(|known| change(Arc::make_mut(&mut known.seen)));
+        self.known.send_modify(|seen| change(Arc::make_mut(seen)));
     }
 }
 

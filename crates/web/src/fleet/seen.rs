@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 use super::data;
 
@@ -41,9 +42,21 @@ pub struct Seen {
     pub locks: Part<data::Status>,
     /// The last 50 runs of each job, by its name, the oldest first; of `history`.
     pub runs: Part<HashMap<String, Vec<data::Ended>>>,
+    /// Until then nobody waits for something newer; None: something is old.
+    pub new_until: Option<Instant>,
 }
 
 impl Seen {
+    /// Whether all of it was asked for lately, or in vain.
+    pub fn is_new(&self) -> bool {
+        self.new_until.is_some_and(|until| until > Instant::now())
+    }
+
+    /// Whether a part of it says what is there, and not what was there before.
+    pub fn says_what_is<T>(&self, part: &Part<T>) -> bool {
+        self.is_new() && part.value.is_some() && part.error.is_none()
+    }
+
     /// The server's time now: as it was at its last answer, and how long ago that was by this host's clock.
     pub fn server_now(&self, now: Timestamp) -> Timestamp {
         match (&self.cron.value, self.cron.at) {

@@ -3,26 +3,27 @@
 use jiff::Timestamp;
 use maud::{Markup, html};
 
-use super::layout::{Here, Page, button, scrolling, sign};
+use super::layout::{Found, Here, Page, button, message, scrolling, sign, switch};
 use super::trouble::runs_of;
-use super::{View, answers, layout, links, words};
+use super::{View, answers, links, words};
 use crate::charts::durations::durations;
 use crate::charts::strip;
 use crate::fleet::Seen;
 use crate::fleet::data::{Daemon, Ended, Job};
 
 /// The page. The ticks are the next ones as far as they are known; none: the next one alone is.
-pub fn page(view: &View, seen: &Seen, name: &str, ticks: &[Timestamp]) -> Markup {
+pub fn page(view: &View, seen: &Seen, name: &str, ticks: &[Timestamp]) -> Found {
     let now = seen.server_now(view.now);
     let cron = seen.cron.value.as_ref();
     let job = cron.and_then(|cron| cron.jobs.iter().find(|job| &*job.name == name));
     let runs = runs_of(seen, name);
-    if job.is_none() && runs.is_empty() && seen.cron.value.is_some() {
-        return layout::message(
+    let is_known = seen.says_what_is(&seen.cron) && seen.says_what_is(&seen.runs);
+    if job.is_none() && runs.is_empty() && is_known {
+        return Err(message(
             view,
             &format!("No job {name}"),
             "No crontab has it, and no run of it is recorded.",
-        );
+        ));
     }
     let daemons = cron.map_or(&[][..], |cron| &cron.daemons);
     let contents = html! {
@@ -42,21 +43,16 @@ pub fn page(view: &View, seen: &Seen, name: &str, ticks: &[Timestamp]) -> Markup
         server: answers::server(seen),
         refreshes: true,
     };
-    page.around(view, &contents)
+    Ok(page.around(view, &contents))
 }
 
 fn buttons(view: &View, job: &Job) -> Markup {
-    let object = [("job", &*job.name)];
-    let switch = if job.paused_since.is_some() {
-        "resume"
-    } else {
-        "pause"
-    };
+    let object = ("job", &*job.name);
     html! {
         @if view.may_act {
             p.buttons {
-                (button(view, &links::action("trigger", &object), "Run now", &job.name))
-                (button(view, &links::action(switch, &object), &words::capital(switch), &job.name))
+                (button(view, &links::action("trigger", &[object]), "Run now", &job.name))
+                (switch(view, object, job.paused_since.is_some()))
             }
         }
     }
@@ -78,7 +74,7 @@ fn state(job: Option<&Job>, runs: &[Ended], daemons: &[Daemon], now: Timestamp) 
                 @if let Some(at) = at { ", " (words::time(at, now)) }
                 ". "
             },
-            None => "It has not run yet. ",
+            None => @if job.is_some() { "It has not run yet. " },
         }
         @if let Some(job) = job {
             @if let Some(late) = job.late_seconds { (sign("f", "✗")) " " strong { "Late: due for " (words::span(late)) ", and no daemon has started it." } " " }

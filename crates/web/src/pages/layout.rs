@@ -2,8 +2,8 @@
 
 use maud::{DOCTYPE, Markup, html};
 
-use super::View;
 use super::visible::visible;
+use super::{View, links, words};
 use crate::assets;
 
 /// Without the script a page is fetched again no more often than this, in seconds: it goes back to its top.
@@ -30,6 +30,9 @@ const NAVIGATION: [(Here, &str, &str); 4] = [
     (Here::Locks, "/locks", "Locks"),
     (Here::History, "/history", "History"),
 ];
+
+/// The page of something; as an error, the page that says that it is not there.
+pub type Found = Result<Markup, Markup>;
 
 /// What a page is, besides its contents.
 pub struct Page<'a> {
@@ -128,6 +131,13 @@ pub fn button(view: &View, url: &str, words: &str, object: &str) -> Markup {
     html! {
         @if view.may_act { " " a.button href=(url) aria-label={ (words) " " (object) } { (words) } }
     }
+}
+
+/// The button that pauses a job or a queue, or resumes it; the object is which of them, and its name.
+pub fn switch(view: &View, object: (&str, &str), is_paused: bool) -> Markup {
+    let kind = if is_paused { "resume" } else { "pause" };
+    let url = links::action(kind, &[object]);
+    button(view, &url, &words::capital(kind), object.1)
 }
 
 /// A page of a few words: something that does not exist, or is not allowed.

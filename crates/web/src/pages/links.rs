@@ -1,4 +1,4 @@
-//! The URLs of the pages. A name is one segment, percent-encoded, whatever it has in it.
+//! The URLs of the pages. A name is one segment, percent-encoded, if a browser leaves that as it is.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ pub fn encoded(text: &str) -> String {
 
 /// The page of a job of the crontab, or of another name that has runs.
 pub fn job(name: &str) -> String {
-    format!("/jobs/{}", encoded(name))
+    of("/jobs", name)
 }
 
 /// The page of a run.
@@ -28,7 +28,15 @@ pub fn run(id: &str) -> String {
 
 /// The page of a queue.
 pub fn queue(name: &str) -> String {
-    format!("/queues/{}", encoded(name))
+    of("/queues", name)
+}
+
+/// To a browser `.` and `..` are folders, also percent-encoded: these names are parameters.
+fn of(folder: &str, name: &str) -> String {
+    match name {
+        "." | ".." => with(folder, &[("name", name)]),
+        name => format!("{folder}/{}", encoded(name)),
+    }
 }
 
 /// A path with those parameters that are not empty.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use maud::{Markup, html};
 
-use super::layout::{Here, Page, button, hidden, message, scrolling, sign};
+use super::layout::{Found, Here, Page, button, hidden, message, scrolling, sign, switch};
 use super::{View, answers, links, words};
 use crate::charts::depth::{self, depth};
 use crate::fleet::data::{DeadJob, Queue, QueueList};
@@ -15,16 +15,16 @@ use crate::fleet::{Part, Seen};
 const NAMED: usize = 10;
 
 /// The page. The dead jobs are the latest.
-pub fn page(view: &View, seen: &Seen, name: &str, dead: &Part<QueueList>) -> Markup {
+pub fn page(view: &View, seen: &Seen, name: &str, dead: &Part<QueueList>) -> Found {
     let now = seen.server_now(view.now);
     let queues = seen.queues.value.as_ref();
     let queue = queues.and_then(|status| status.queues.iter().find(|queue| &*queue.name == name));
-    if queue.is_none() && queues.is_some() {
-        return message(
+    if queue.is_none() && seen.says_what_is(&seen.queues) {
+        return Err(message(
             view,
             &format!("No queue {name}"),
             "It is not there, or not any more.",
-        );
+        ));
     }
     let contents = html! {
         p.kind { "Queue" }
@@ -45,7 +45,7 @@ pub fn page(view: &View, seen: &Seen, name: &str, dead: &Part<QueueList>) -> Mar
         server: answers::server(seen),
         refreshes: true,
     };
-    page.around(view, &contents)
+    Ok(page.around(view, &contents))
 }
 
 fn state(queue: &Queue, now: Timestamp) -> Markup {
@@ -63,17 +63,12 @@ fn state(queue: &Queue, now: Timestamp) -> Markup {
 }
 
 fn buttons(view: &View, queue: &Queue) -> Markup {
-    let object = [("queue", &*queue.name)];
-    let switch = if queue.paused_since.is_some() {
-        "resume"
-    } else {
-        "pause"
-    };
+    let object = ("queue", &*queue.name);
     html! {
         @if view.may_act {
             p.buttons {
-                (button(view, &links::action(switch, &object), &words::capital(switch), &queue.name))
-                @if queue.dead > 0 { (button(view, &links::action("retry", &object), "Retry all dead", &queue.name)) }
+                (switch(view, object, queue.paused_since.is_some()))
+                @if queue.dead > 0 { (button(view, &links::action("retry", &[object]), "Retry all dead", &queue.name)) }
             }
         }
     }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use maud::{Markup, html};
 
-use super::layout::{Here, Page, hidden, message, sign};
+use super::layout::{Found, Here, Page, hidden, message, sign};
 use super::why::why;
 use super::{View, answers, links, words};
 use crate::fleet::data::Run;
@@ -15,13 +15,13 @@ pub fn page(
     id: &str,
     run: &Part<Option<data::Run>>,
     output: &Part<Option<Vec<u8>>>,
-) -> Markup {
+) -> Found {
     if let Some(None) = &run.value {
-        return message(
+        return Err(message(
             view,
             &format!("No run {id}"),
             "It is not in the history, or not any more.",
-        );
+        ));
     }
     let found = run.value.as_ref().and_then(Option::as_ref);
     let title = found.map_or_else(
@@ -50,7 +50,7 @@ pub fn page(
         server: "",
         refreshes: found.is_none_or(|run| run.times.ended.is_none()),
     };
-    page.around(view, &contents)
+    Ok(page.around(view, &contents))
 }
 
 fn facts(run: &Run, now: Timestamp) -> Markup {

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use maud::Markup;
 use percent_encoding::percent_decode_str;
+use serde_json::json;
 
 use super::{View, gate, history, job, layout, links, locks, overview, queue, run, timeline};
 use crate::assets::{ICON, SCRIPT, STYLE};
@@ -22,6 +24,11 @@ fn view() -> View {
         now: now(),
         main_only: false,
     }
+}
+
+/// A page, also the one that says that there is nothing.
+fn either(page: layout::Found) -> Markup {
+    page.unwrap_or_else(|nothing| nothing)
 }
 
 /// A run that failed, with its output.
@@ -87,16 +94,24 @@ fn pages(view: &View, fleet: &Fleet) -> Vec<(&'static str, String)> {
             "timeline by job",
             timeline::page(view, seen, &by_job, &fleet.history, &fleet.history),
         ),
-        ("job", job::page(view, seen, &a_job.name, &[now()])),
+        ("job", either(job::page(view, seen, &a_job.name, &[now()]))),
         (
             "run",
-            run::page(view, &a_run.run, &known(Some(a_run.clone())), &output),
+            either(run::page(
+                view,
+                &a_run.run,
+                &known(Some(a_run.clone())),
+                &output,
+            )),
         ),
         (
             "no run",
-            run::page(view, HOSTILE, &known(None), &Part::default()),
+            either(run::page(view, HOSTILE, &known(None), &Part::default())),
         ),
-        ("queue", queue::page(view, seen, &a_queue.name, &fleet.dead)),
+        (
+            "queue",
+            either(queue::page(view, seen, &a_queue.name, &fleet.dead)),
+        ),
         ("locks", locks::page(view, seen)),
         (
             "history",
@@ -223,6 +238,10 @@ fn names_are_one_segment_of_a_url() {
         links::job("a/b%c<d\"e ü"),
         "/jobs/a%2Fb%25c%3Cd%22e%20%C3%BC"
     );
+    // A browser takes these for folders, also percent-encoded.
+    assert_eq!(links::job("."), "/jobs?name=.");
+    assert_eq!(links::queue(".."), "/queues?name=..");
+    assert_eq!(links::job("..."), "/jobs/...");
     assert_eq!(
         links::with(
             "/history",
@@ -267,9 +286,15 @@ fn without_show_data_no_output_error_or_key_is_shown() {
             "{what}"
         );
     }
-    let html = queue::page(&view, &fleet.seen, "mails", &fleet.dead).into_string();
+    let html = either(queue::page(&view, &fleet.seen, "mails", &fleet.dead)).into_string();
     assert!(html.contains("hidden: start with <code>--show-data</code>"));
-    let html = queue::page(&self::view(), &fleet.seen, "mails", &fleet.dead).into_string();
+    let html = either(queue::page(
+        &self::view(),
+        &fleet.seen,
+        "mails",
+        &fleet.dead,
+    ))
+    .into_string();
     assert!(
         html.contains("3 jobs: exit 1: smtp: 550 no such user"),
         "those that are most, first"
@@ -290,10 +315,10 @@ fn without_allow_actions_there_are_no_buttons() {
     }
     let seen = real().seen;
     let has = |html: &str, url: &str| assert!(html.contains(&url.replace('&', "&amp;")), "{url}");
-    let html = job::page(&self::view(), &seen, "mail-digest", &[]).into_string();
+    let html = either(job::page(&self::view(), &seen, "mail-digest", &[])).into_string();
     has(&html, "/actions/resume?job=mail-digest");
     has(&html, "/actions/trigger?job=mail-digest");
-    let html = queue::page(&self::view(), &seen, "mails", &real().dead).into_string();
+    let html = either(queue::page(&self::view(), &seen, "mails", &real().dead)).into_string();
     has(&html, "/actions/retry?queue=mails\"");
     has(&html, "/actions/cancel?queue=mails&id=204");
     has(
@@ -707,18 +732,100 @@ fn a_run_says_why_and_shows_its_output() {
     let mut run = a_run(&fleet);
     run.message = Some("ended after 1s, for --timeout".into());
     let output = known(Some(b"curl: (22) 503\n".to_vec()));
-    let html = run::page(&view(), &run.run, &known(Some(run.clone())), &output).into_string();
+    let html = either(run::page(
+        &view(),
+        &run.run,
+        &known(Some(run.clone())),
+        &output,
+    ))
+    .into_string();
     let text = text(&html);
     assert!(
         text.contains("Why: ended after 1s, for --timeout") && text.contains("curl: (22) 503"),
         "{text}"
     );
-    let html = run::page(
+    let html = either(run::page(
         &view(),
         &run.run,
         &known(Some(run.clone())),
         &Part::default(),
-    )
+    ))
     .into_string();
     assert!(html.contains("None is kept"), "{html}");
+}
+
+#[test]
+fn a_run_that_failed_says_why_though_nothing_is_recorded() {
+    let fleet = real();
+    let said = |ending: serde_json::Value, message: Option<&str>| {
+        let mut run = a_run(&fleet);
+        run.ending = serde_json::from_value(ending).unwrap();
+        run.message = message.map(Into::into);
+        let view = View {
+            show_data: false,
+            ..view()
+        };
+        let page = run::page(&view, &run.run, &known(Some(run.clone())), &Part::default());
+        text(&either(page).into_string())
+    };
+    let ended = |outcome: &str, code: u32, signal: Option<&str>| json!({ "outcome": outcome, "exit_code": code, "signal": signal });
+    for (ending, why) in [
+        (ended("ran", 3, None), "Why: It exited with 3."),
+        (
+            ended("ran", 137, Some("SIGKILL")),
+            "Why: It died of SIGKILL.",
+        ),
+        (
+            ended("timed_out", 124, Some("SIGTERM")),
+            "Why: It ran into --timeout.",
+        ),
+    ] {
+        let text = said(ending.clone(), None);
+        assert!(text.contains(why), "{text}");
+        let text = said(ending, Some("s3cret"));
+        assert!(text.contains("Why: Error hidden"), "{text}");
+    }
+    for outcome in ["ran", "running", "from the future"] {
+        assert!(
+            !said(ended(outcome, 0, None), None).contains("Why"),
+            "{outcome}"
+        );
+    }
+    let history = history::page(&view(), &history::Asked::default(), &fleet.history).into_string();
+    assert!(history.contains("It exited with 2."), "{history}");
+    // How it ended stands beside it.
+    let asked = timeline::Asked::default();
+    let day = timeline::page(&view(), &fleet.seen, &asked, &fleet.history, &fleet.history);
+    let day = text(&day.into_string());
+    assert!(!day.contains("It exited with"), "{day}");
+}
+
+#[test]
+fn what_is_not_there_is_said_so_only_by_an_answer_of_now() {
+    let shown = |seen: &Seen| {
+        let job = job::page(&view(), seen, "none", &[]);
+        let queue = queue::page(&view(), seen, "none", &Part::default());
+        [job.is_err(), queue.is_err()]
+    };
+    assert_eq!(shown(&well()), [true, true]);
+    let known_of = |change: fn(&mut Seen)| {
+        let mut seen = well();
+        change(&mut seen);
+        shown(&seen)
+    };
+    assert_eq!(known_of(|seen| seen.is_away("cannot reach db")), [false; 2]);
+    assert_eq!(known_of(|seen| seen.runs = Part::default()), [false, true]);
+    assert_eq!(known_of(|seen| seen.cron = Part::default()), [false, true]);
+    assert_eq!(
+        known_of(|seen| seen.queues = Part::default()),
+        [true, false]
+    );
+    let mut seen = well();
+    seen.new_until = None;
+    assert_eq!(shown(&seen), [false, false]);
+    let page = text(&either(job::page(&view(), &seen, "none", &[])).into_string());
+    assert!(!page.contains("It has not run yet"), "nobody knows: {page}");
+    let unknown = known(None);
+    assert!(run::page(&view(), "none", &unknown, &Part::default()).is_err());
+    assert!(run::page(&view(), "none", &Part::default(), &Part::default()).is_ok());
 }

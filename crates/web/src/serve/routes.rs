@@ -1,4 +1,4 @@
-//! Which URL is which page. A name is one segment, percent-encoded.
+//! Which URL is which page. A name is one segment, percent-encoded; one that cannot be is a parameter.
 
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use axum::routing::get;
 use axum::{Router, middleware};
 use jiff::Timestamp;
 use maud::Markup;
+use serde::Deserialize;
 
 use super::{body, pack};
 use crate::access::{self, Access};
@@ -21,7 +22,8 @@ use crate::fleet::questions;
 use crate::fleet::{Fleet, Part};
 use crate::options::Options;
 use crate::pages::history::ANY_FAILURE;
-use crate::pages::{self, MAIN_ONLY, View, layout};
+use crate::pages::layout::{self, Found};
+use crate::pages::{self, MAIN_ONLY, View};
 
 /// How many of a job's next ticks are shown.
 const TICKS: usize = 5;
@@ -55,8 +57,10 @@ pub fn router(options: &Options, fleet: Arc<Fleet>, access: Arc<Access>) -> Rout
         .route("/", get(overview))
         .route("/timeline", get(timeline))
         .route("/jobs/{name}", get(job))
+        .route("/jobs", get(|app, view, name| job(app, view, of(name))))
         .route("/runs/{id}", get(run))
         .route("/queues/{name}", get(queue))
+        .route("/queues", get(|app, view, name| queue(app, view, of(name))))
         .route("/locks", get(locks))
         .route("/history", get(history))
         .route("/assets/{name}", get(asset))
@@ -83,8 +87,27 @@ impl FromRequestParts<App> for Looked {
     }
 }
 
+/// The name of a job or a queue that is a parameter.
+#[derive(Deserialize)]
+struct Named {
+    #[serde(default)]
+    name: String,
+}
+
+fn of(Query(named): Query<Named>) -> Path<String> {
+    Path(named.name)
+}
+
 fn html(markup: Markup) -> Html<String> {
     Html(markup.into_string())
+}
+
+/// A page, or with 404 the one that says that there is nothing.
+type Answer = Result<Html<String>, (StatusCode, Html<String>)>;
+
+fn answer(page: Found) -> Answer {
+    page.map(html)
+        .map_err(|nothing| (StatusCode::NOT_FOUND, html(nothing)))
 }
 
 async fn overview(
@@ -108,11 +131,7 @@ async fn timeline(
     html(pages::timeline::page(&view, &seen, &asked, &runs, &failed))
 }
 
-async fn job(
-    State(app): State<App>,
-    Looked(view): Looked,
-    Path(name): Path<String>,
-) -> Html<String> {
+async fn job(State(app): State<App>, Looked(view): Looked, Path(name): Path<String>) -> Answer {
     let seen = app.fleet.look_at(&name).await;
     let jobs = seen.cron.value.iter().flat_map(|cron| &cron.jobs);
     let job = jobs.into_iter().find(|job| *job.name == *name);
@@ -125,7 +144,7 @@ async fn job(
             TICKS,
         ))
     });
-    html(pages::job::page(
+    answer(pages::job::page(
         &view,
         &seen,
         &name,
@@ -133,7 +152,7 @@ async fn job(
     ))
 }
 
-async fn run(State(app): State<App>, Looked(view): Looked, Path(id): Path<String>) -> Html<String> {
+async fn run(State(app): State<App>, Looked(view): Looked, Path(id): Path<String>) -> Answer {
     app.fleet.look().await;
     let run = questions::run(&app.fleet, &id).await;
     let output = if view.show_data {
@@ -141,17 +160,13 @@ async fn run(State(app): State<App>, Looked(view): Looked, Path(id): Path<String
     } else {
         Part::default()
     };
-    html(pages::run::page(&view, &id, &run, &output))
+    answer(pages::run::page(&view, &id, &run, &output))
 }
 
-async fn queue(
-    State(app): State<App>,
-    Looked(view): Looked,
-    Path(name): Path<String>,
-) -> Html<String> {
+async fn queue(State(app): State<App>, Looked(view): Looked, Path(name): Path<String>) -> Answer {
     let seen = app.fleet.look().await;
     let dead = app.fleet.answer(&questions::dead_of_queue(&name)).await;
-    html(pages::queue::page(&view, &seen, &name, &dead))
+    answer(pages::queue::page(&view, &seen, &name, &dead))
 }
 
 async fn locks(State(app): State<App>, Looked(view): Looked) -> Html<String> {
@@ -201,5 +216,5 @@ async fn asset(Path(name): Path<String>, State(app): State<App>) -> Response {
 
 async fn nothing(State(app): State<App>) -> Response {
     let page = layout::message(&app.view, "Not found", "There is no such page.");
-    (StatusCode::NOT_FOUND, html(page)).into_response()
+    answer(Err(page)).into_response()
 }

@@ -257,6 +257,28 @@ fn a_page_is_refreshed_in_place() {
     );
 }
 
+#[test]
+fn a_page_of_what_is_gone_says_so_and_comes_back_with_it() {
+    let fleet = Fleet::new();
+    let there = r#"{"server":"db1","cursor":null,"runs":[{"run":"01a2","name":"x","requested":"2026-11-26T12:00:00.000Z","outcome":"running"}]}"#;
+    let gone = r#"{"server":"db1","cursor":null,"runs":[]}"#;
+    fleet.answers("history", there);
+    let web = fleet.serve(&["--refresh", "1s"]);
+    let browser = a_browser(&web);
+    browser.open(&url(&web, "/runs/01a2"));
+    for (answer, words) in [
+        (there, "▸ x: running"),
+        (gone, "No run 01a2"),
+        (there, "▸ x: running"),
+    ] {
+        fleet.answers("history", answer);
+        browser.until(
+            words,
+            &format!("return document.querySelector('h1').textContent === '{words}' && document.getElementById('stale').textContent === ''"),
+        );
+    }
+}
+
 /// Prints it: a machine that has other things to do says nothing of a page.
 #[test]
 fn the_first_paint_is_measured() {

@@ -55,7 +55,8 @@ fn twenty_who_look_ask_no_more_than_one() {
         for _ in 0..20 {
             scope.spawn(|| {
                 for page in ["/", "/locks", "/history", "/queues/mail", "/jobs/report"] {
-                    web.get(page).expect(200);
+                    let status = web.get(page).status;
+                    assert!(matches!(status, 200 | 404), "{page}: {status}");
                 }
             });
         }
@@ -205,6 +206,72 @@ fn a_job_that_cannot_be_asked_for_is_no_fault_of_the_others() {
         web.post("/actions/pause", "job=good").expect(200);
         fleet.asked(&["history", "--json", "--limit=50", "--", "good"]) > 0
     });
+}
+
+#[test]
+fn what_is_not_there_is_answered_with_404_where_that_is_known() {
+    let fleet = Fleet::new();
+    let pages = ["/jobs/none", "/queues/none", "/runs/none"];
+    fleet.write("away", "dblock: cannot reach db1:3306\n");
+    let web = fleet.serve(&[]).enter();
+    for page in pages {
+        web.get(page).expect(200);
+    }
+    fleet.remove("away");
+    let web = fleet.serve(&["--refresh", "1s"]).enter();
+    for page in pages {
+        until("it is known", || web.get(page).status == 404);
+        let main = web.send("GET", page, &[("X-Dblock-Main", "1")], "");
+        main.expect(404).has("none").lacks("<html");
+    }
+    // What was known before is no answer of now.
+    fleet.write("away", "dblock: cannot reach db1:3306\n");
+    until("it is away", || {
+        let answer = web.get("/queues/none");
+        answer.status == 200 && answer.body.contains("cannot reach db1:3306")
+    });
+}
+
+#[test]
+fn a_job_is_not_said_to_be_missing_where_its_runs_cannot_be_asked_for() {
+    let fleet = Fleet::new();
+    fleet.write("history-of-a-name.json", "{\"server\": 1}");
+    let web = fleet.serve(&[]).enter();
+    until("all else is known", || {
+        web.get("/queues/none").status == 404
+    });
+    web.get("/jobs/none").expect(200).has("not understood");
+    web.get("/").expect(200).lacks("not understood");
+}
+
+#[test]
+fn a_job_and_a_queue_that_are_named_as_a_folder_have_pages() {
+    let fleet = Fleet::new();
+    fleet.answers("cron-list", &crontab(&[".", ".."]));
+    let queue = r#"{"name":"..","due":0,"delayed":0,"running":0,"dead":0,"oldest_due_seconds":null,"done_per_minute":0,
+        "failed_per_minute":0,"paused_since":null,"deleting_since":null,"incomplete":[],"workers":[]}"#;
+    let queues = format!(r#"{{"server":"db1:3306","queues":[{queue}]}}"#);
+    fleet.answers("queue-status", &queues);
+    let web = fleet.serve(&[]).enter();
+    until("all is known", || web.get("/queues/none").status == 404);
+    let overview = web.get("/").expect(200);
+    for (link, page) in [
+        ("/jobs?name=.", "Job of the crontab"),
+        ("/jobs?name=..", "Job of the crontab"),
+        ("/queues?name=..", "Queue"),
+    ] {
+        let name = link.split('=').nth(1).unwrap();
+        assert!(
+            overview.body.contains(&format!("href=\"{link}\"")),
+            "{link}: {overview:?}"
+        );
+        web.get(link)
+            .expect(200)
+            .has(page)
+            .has(&format!("<h1 id=\"headline\">{name}</h1>"));
+    }
+    web.get("/queues?name=.").expect(404);
+    web.get("/queues").expect(404).has("Queue");
 }
 
 /// 50 runs of the job nightly, the oldest of which ended so.
