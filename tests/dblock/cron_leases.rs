@@ -86,7 +86,7 @@ all_servers! {
     }
 
     fn a_row_that_somebody_has_locked_keeps_no_other_from_being_renewed(server) {
-        let lines = format!("#: one --ttl 12s\n0 0 1 1 * {STAYS}\n#: other --ttl 12s\n0 0 1 1 * {STAYS}\n");
+        let lines = format!("#: one --ttl 24s\n0 0 1 1 * {STAYS}\n#: other --ttl 24s\n0 0 1 1 * {STAYS}\n");
         let crontab = Crontab::new(server, &lines);
         let host = crontab.start(&["--grace", "0s"]);
         crontab.due("one");

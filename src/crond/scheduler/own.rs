@@ -86,6 +86,14 @@ impl Search {
 }
 
 impl OwnTick {
+    /// When its lock was confirmed last; `None`: it does not hold it.
+    pub fn proved(&self) -> Option<Moment> {
+        match &self.state {
+            TickLock::Held(lease) => Some(lease.proved),
+            _ => None,
+        }
+    }
+
     /// By when its command must be gone, unless the lock is confirmed before; `None`: it has none, or it is over.
     pub fn command_until(&self) -> Option<Moment> {
         match &self.state {
