@@ -26,7 +26,7 @@ pub enum Holder {
     Session(Box<Client>),
     /// Nobody held it when the server was asked.
     Nobody,
-    /// Nobody. This client killed the last holder, whose command may still run.
+    /// Nobody. This client kills the last holder, whose command may still run, or is that holder and ends its command.
     Killer(Box<Client>),
     /// The server did not say.
     Unknown,

@@ -210,6 +210,7 @@ all_servers! {
             }
             let skip = Dblock::run(server, &name).command(records.command(9)).output();
             skip.expect_code(75).expect_one_line("; not run");
+            assert!(!skip.stderr.contains("was freed"), "{skip:?}");
             // Another one waits for the same end.
             let told = kill(server, &name).output();
             told.expect_code(0);

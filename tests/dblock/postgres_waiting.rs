@@ -8,15 +8,16 @@ use nix::sys::signal::Signal;
 
 use crate::harness::postgres::{Postgres, in_line, key, literal};
 use crate::harness::{
-    Client, Dblock, Frozen, Kind, Proxy, Records, Running, SOON, Server, dblock_holds, eventually,
-    slack, unique, within,
+    Client, Dblock, Frozen, Kind, Packet, Proxy, Records, Running, SOON, Server, dblock_holds,
+    eventually, slack, unique, within,
 };
 
 /// The statements a second that a hundred waiters cost at most.
 const MOST_STATEMENTS: f64 = 15.0;
 
-/// How long a waiter that is stopped or cut off keeps the others from a free slot at most.
-const BLOCKED: Duration = Duration::from_secs(4);
+/// How long a waiter that is stopped or cut off keeps the others from a free slot at most: the server ends its session, and the next one
+/// looks whether it is still there.
+const BLOCKED: Duration = Duration::from_millis(4000 + 2500);
 
 /// Callers that wait for one of `slots`, in the order of their numbers.
 #[track_caller]
@@ -201,6 +202,28 @@ fn a_lock_is_handed_over_at_once() {
     gaps.sort_unstable();
     // The head looks by itself once a second; who is notified need not wait for that.
     assert!(gaps[gaps.len() / 2] < slack() / 4, "{gaps:?}");
+}
+
+#[test]
+fn whoever_is_next_is_woken_also_when_dblock_is_killed() {
+    let server = Server::shared(Kind::Postgres);
+    let (name, proxy) = (unique("killed"), Proxy::to(server));
+    let mut first = Dblock::run_at(&proxy.url(), &name)
+        .sh("echo runs; exec sleep 600")
+        .spawn();
+    first.wait_line("runs", SOON);
+    let waiting = queue(server, &name, 1, 1, |_| {
+        ["sh", "-c", "echo ran"].map(str::to_owned)
+    });
+    first.signal(Signal::SIGKILL);
+    eventually("its keeper wakes whoever is next", SOON, || {
+        let packets = proxy.packets();
+        let mut sent = packets.iter().filter_map(Packet::sent);
+        sent.any(|sent| sent.contains("dblock release") && sent.contains("pg_notify"))
+    });
+    for dblock in waiting {
+        dblock.wait().expect_code(0).expect_silence();
+    }
 }
 
 #[test]

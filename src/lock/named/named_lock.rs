@@ -13,7 +13,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::db::server_facts::{READ_ONLY, is_read_only};
-use crate::db::{Ask, Client, Connector, Fault, Session};
+use crate::db::{Ask, Client, Connector, Fault, Kind, Session};
 use crate::lock::{
     Attempt, Backend, Caller, Grant, Lease, LockSpec, Name, Reattempt, Refusal, Release, Renewal,
 };
@@ -377,6 +377,12 @@ impl Backend for NamedLock {
                     Err(_) => return,
                 }
             }
+        }
+        // On PostgreSQL the end of a session wakes nobody.
+        let left = DEAD_LIMIT.saturating_sub(begun.elapsed());
+        let is_limited = !left.is_zero() && session.answer_within(left).is_ok();
+        if session.kind() == Kind::Postgres && is_limited {
+            let _ = self.request.release(self.grant.slot, session);
         }
     }
 

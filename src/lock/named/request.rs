@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use super::fitness::{Fitness, ServerTraits, Unfit, advance, refuse_postgres};
 use super::queue::{Answer, Plan};
 use super::statements::{
-    Statements, ask_is_one_of_several, release_once, set_idle_timeout, shorten_idle_timeout,
-    statements, take_lock, take_lock_now, try_slots,
+    Statements, ask_is_one_of_several, ask_owners, release_once, set_idle_timeout,
+    shorten_idle_timeout, statements, take_lock, take_lock_now, try_slots,
 };
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
@@ -412,13 +412,17 @@ impl Request {
                         claims: claims.and_then(|mut all| all.remove(&connection)),
                     }))
                 }
-                Ok((None, _)) => match session.try_run(&self.statements.kill_marker(slot, None))? {
-                    Ok(Some(killing)) if killing.killer.is_some() => {
-                        let killer = killing.killer.unwrap_or_default();
-                        Holder::Killer(Box::new(named_client(killer, session)?))
+                Ok((None, _)) => {
+                    let markers = [
+                        self.name.kill_on_server(slot),
+                        self.name.termination_on_server(slot),
+                    ];
+                    let owners = session.try_run(&ask_owners(self.kind, &markers))?;
+                    match owners.into_iter().flatten().flatten().next() {
+                        Some(killer) => Holder::Killer(Box::new(named_client(killer, session)?)),
+                        None => Holder::Nobody,
                     }
-                    _ => Holder::Nobody,
-                },
+                }
                 Err(fault @ Fault::Gone(_)) => return Err(fault),
                 // That the lock is held is all that matters.
                 Err(_) => Holder::Unknown,
