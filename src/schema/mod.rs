@@ -362,7 +362,7 @@ pub fn prepare_for_transactions(session: &mut Session) -> Result<Node, Fault> {
 ///
 /// # Errors
 /// [`Reason::Configuration`]: it is on PostgreSQL, and its encoding is not UTF8.
-fn refuse_encoding(session: &Session) -> Result<(), Fault> {
+pub fn refuse_encoding(session: &Session) -> Result<(), Fault> {
     match session.parameter("server_encoding") {
         Some(encoding) if encoding != "UTF8" => {
             let line = format!(

@@ -111,6 +111,10 @@ fn a_database_that_cannot_keep_every_name_has_no_tables() {
         .arg("--durable")
         .command(["true"]);
     durable.output().expect_code(78).expect_one_line("LATIN1");
+    let check = Dblock::bare().arg("check").env("DBLOCK_URL", &url);
+    let check = check.env("DBLOCK_PASSWORD", PASSWORD).output();
+    check.expect_code(0);
+    assert!(check.stdout.contains("LATIN1"), "{check:?}");
 }
 
 #[test]

@@ -192,7 +192,7 @@ impl Examiner<'_> {
             None => None,
         };
         self.report(words::holders(keeps_attributes, sees_all));
-        self.report(words::connections(usage, of_account));
+        self.report(words::connections(Kind::MySql, usage, of_account));
         self.examine_tables(&info, &tables, &tried, &assessment)?;
         self.measure(has_locks, tried.span, hand_over)
     }

@@ -9,7 +9,7 @@ use super::words::{connections, encrypted};
 use crate::base::exit::Failure;
 use crate::base::text::in_seconds;
 use crate::db::server_facts::{Product, READ_ONLY};
-use crate::db::{Facts, Fault, Session, SessionInfo, SslMode, ask_facts};
+use crate::db::{Facts, Fault, Kind, Session, SessionInfo, SslMode, ask_facts};
 use crate::lock::named::{Opening, Unfit};
 
 /// A snapshot that is older than this is a warning.
@@ -141,7 +141,7 @@ fn findings(facts: &Facts) -> Vec<Finding> {
         ),
     };
     vec![
-        connections(Some(facts.server), facts.account),
+        connections(Kind::Postgres, Some(facts.server), facts.account),
         fsync,
         standbys,
         snapshot,

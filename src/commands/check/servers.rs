@@ -176,8 +176,8 @@ impl Other {
             Some(true) => found,
             None if both_clustered => found,
             _ => found.warning(&format!(
-                "it takes writes as {examined} does, and does not know its locks: two hosts could hold the lock at once; set \
-                 read_only on every replica, and name servers of one set only"
+                "it takes writes as {examined} does, and does not know its locks: two hosts could hold the lock at once; see \
+                 that all replicas are read-only, and name servers of one set only"
             )),
         }
     }

@@ -7,7 +7,7 @@ use super::durable::Rows;
 use super::finding::{Finding, SLOW};
 use crate::base::exit::Failure;
 use crate::db::server_facts::{Login, Product, READ_ONLY, Usage};
-use crate::db::{PassedOver, Session, SslMode};
+use crate::db::{Kind, PassedOver, Session, SslMode};
 use crate::lock::DEFAULT_TTL;
 use crate::lock::named::{Exclusion, Opening, Unfit};
 
@@ -285,7 +285,11 @@ pub fn holders(keeps_attributes: bool, sees_all: bool) -> Finding {
 }
 
 /// Whether the server and the account allow more connections.
-pub fn connections(server: Option<Usage>, account: Option<Usage>) -> Finding {
+pub fn connections(kind: Kind, server: Option<Usage>, account: Option<Usage>) -> Finding {
+    let of_account = match kind {
+        Kind::MySql => "max_user_connections",
+        Kind::Postgres => "the role's CONNECTION LIMIT",
+    };
     let Some(server) = server else {
         return Finding::ok("connections", "not visible");
     };
@@ -295,7 +299,7 @@ pub fn connections(server: Option<Usage>, account: Option<Usage>) -> Finding {
     }
     let limits = [
         Some((server, "max_connections")),
-        account.map(|account| (account, "max_user_connections")),
+        account.map(|account| (account, of_account)),
     ];
     let short = limits.into_iter().flatten().filter_map(|(usage, what)| {
         let free = usage.max.saturating_sub(usage.in_use);

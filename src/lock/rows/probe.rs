@@ -15,7 +15,7 @@ use crate::db::server_facts::median;
 use crate::db::{Code, Fault, Kind, Session, command, postgres_sql, roll_back, sql};
 use crate::lock::named::CHECKED;
 use crate::lock::{DEFAULT_TTL, HolderKind, Name, run_id_lock};
-use crate::schema::{Tables, Version, ask_version};
+use crate::schema::{Tables, Version, ask_version, refuse_encoding};
 
 /// How often a write is retried after a conflict, with a pause.
 const TRIES: u32 = 20;
@@ -64,6 +64,9 @@ impl RowProbe {
     /// # Errors
     /// The session must be dropped.
     pub fn find_tables(&self, session: &mut Session) -> Result<TablesFound, Fault> {
+        if let Err(fault) = refuse_encoding(session) {
+            return Ok(TablesFound::Unusable(fault.to_string()));
+        }
         Ok(match session.try_run(&ask_version(&self.tables))? {
             Ok(Some(version)) => match self.tables.judge(Ok(Some(version)), session) {
                 Ok(()) => match self.tables.without_transactions(session)?.first() {
