@@ -72,7 +72,8 @@
         signal: AbortSignal.timeout(20000),
       });
       // What the page is about may be gone: this page says so.
-      if (!answer.ok && answer.status !== 404) throw new Error(`the answer was ${answer.status}`);
+      const isGone = answer.status === 404 && answer.headers.has("x-dblock-main");
+      if (!answer.ok && !isGone) throw new Error(`the answer was ${answer.status}`);
       const text = await answer.text();
       const fresh = new DOMParser().parseFromString(text, "text/html");
       const isFocused = main.contains(document.activeElement);

@@ -10,7 +10,7 @@ mod runs;
 mod seen;
 
 pub use poller::Fleet;
-pub use seen::{Part, Seen};
+pub use seen::{FRESH, Part, Seen};
 
 #[cfg(test)]
 pub mod fixture;

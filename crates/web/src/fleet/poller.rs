@@ -69,9 +69,12 @@ impl Fleet {
         let seen = self.look().await;
         let known = seen.runs.value.as_ref().and_then(|runs| runs.get(name));
         let has_all = known.is_some_and(|known| known.len() >= runs::OF_A_NAME);
-        if has_all && !known.into_iter().flatten().any(|run| run.ending.is_open()) {
+        let is_settled = has_all && !known.into_iter().flatten().any(|run| run.ending.is_open());
+        // No name is empty.
+        if is_settled || name.is_empty() {
             return seen;
         }
+        drop(seen);
         let answer = self.answer::<History>(&runs::of_a_name(name)).await;
         if let Some(value) = answer.value {
             self.change(|seen| {

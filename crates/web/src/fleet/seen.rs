@@ -7,6 +7,9 @@ use tokio::time::Instant;
 
 use super::data;
 
+/// The age of an answer up to which it counts as one of now, in seconds: the fleet is asked one thing after another.
+pub const FRESH: i64 = 60;
+
 /// One answer of a dblock command.
 #[derive(Debug, Clone)]
 pub struct Part<T> {
@@ -31,6 +34,14 @@ impl<T> Default for Part<T> {
     }
 }
 
+impl<T> Part<T> {
+    /// Whether it was answered no longer than [`FRESH`] ago.
+    pub fn is_fresh(&self, now: Timestamp) -> bool {
+        self.at
+            .is_some_and(|at| now.duration_since(at).as_secs() <= FRESH)
+    }
+}
+
 /// All that the poller knows.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
@@ -52,9 +63,9 @@ impl Seen {
         self.new_until.is_some_and(|until| until > Instant::now())
     }
 
-    /// Whether a part of it says what is there, and not what was there before.
-    pub fn says_what_is<T>(&self, part: &Part<T>) -> bool {
-        self.is_new() && part.value.is_some() && part.error.is_none()
+    /// Whether a part of it says what is there now, and not what was there before.
+    pub fn says_what_is<T>(&self, part: &Part<T>, now: Timestamp) -> bool {
+        self.is_new() && part.value.is_some() && part.error.is_none() && part.is_fresh(now)
     }
 
     /// The server's time now: as it was at its last answer, and how long ago that was by this host's clock.

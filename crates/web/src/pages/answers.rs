@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use super::layout::sign;
 use super::words;
-use crate::fleet::{Part, Seen};
+use crate::fleet::{self, Part, Seen};
 
 /// The server that was asked; empty: none has answered.
 pub fn server(seen: &Seen) -> &str {
@@ -115,7 +115,7 @@ fn old(seen: &Seen, now: Timestamp) -> Markup {
         (seen.runs.at, seen.runs.error.is_some(), "runs"),
     ];
     let old = answers.into_iter().filter_map(|(at, has_failed, about)| {
-        let at = at.filter(|at| !has_failed && now.duration_since(*at).as_secs() > FRESH_OF_ALL)?;
+        let at = at.filter(|at| !has_failed && now.duration_since(*at).as_secs() > fleet::FRESH)?;
         Some((at, about))
     });
     let old: Vec<(Timestamp, &str)> = old.collect();
@@ -126,9 +126,8 @@ fn old(seen: &Seen, now: Timestamp) -> Markup {
     }
 }
 
-/// How old an answer is before its age is shown, in seconds: to what one page asks for, and to what is asked for all pages, in turn.
+/// How old an answer to what one page asks for is before its age is shown, in seconds.
 const FRESH: i64 = 30;
-const FRESH_OF_ALL: i64 = 60;
 
 /// What became of the one answer that a page is made of, and how old it is. Nothing if it is of now.
 pub fn problem<T>(part: &Part<T>, about: &'static str, now: Timestamp) -> Markup {

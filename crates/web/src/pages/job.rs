@@ -17,7 +17,8 @@ pub fn page(view: &View, seen: &Seen, name: &str, ticks: &[Timestamp]) -> Found 
     let cron = seen.cron.value.as_ref();
     let job = cron.and_then(|cron| cron.jobs.iter().find(|job| &*job.name == name));
     let runs = runs_of(seen, name);
-    let is_known = seen.says_what_is(&seen.cron) && seen.says_what_is(&seen.runs);
+    let is_known =
+        seen.says_what_is(&seen.cron, view.now) && seen.says_what_is(&seen.runs, view.now);
     if job.is_none() && runs.is_empty() && is_known {
         return Err(message(
             view,

@@ -19,7 +19,7 @@ pub fn page(view: &View, seen: &Seen, name: &str, dead: &Part<QueueList>) -> Fou
     let now = seen.server_now(view.now);
     let queues = seen.queues.value.as_ref();
     let queue = queues.and_then(|status| status.queues.iter().find(|queue| &*queue.name == name));
-    if queue.is_none() && seen.says_what_is(&seen.queues) {
+    if queue.is_none() && seen.says_what_is(&seen.queues, view.now) {
         return Err(message(
             view,
             &format!("No queue {name}"),

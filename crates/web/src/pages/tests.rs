@@ -825,6 +825,10 @@ fn what_is_not_there_is_said_so_only_by_an_answer_of_now() {
     assert_eq!(shown(&seen), [false, false]);
     let page = text(&either(job::page(&view(), &seen, "none", &[])).into_string());
     assert!(!page.contains("It has not run yet"), "nobody knows: {page}");
+    let mut seen = well();
+    let old = now() - jiff::SignedDuration::from_mins(2);
+    (seen.cron.at, seen.queues.at) = (Some(old), Some(old));
+    assert_eq!(shown(&seen), [false, false]);
     let unknown = known(None);
     assert!(run::page(&view(), "none", &unknown, &Part::default()).is_err());
     assert!(run::page(&view(), "none", &Part::default(), &Part::default()).is_ok());

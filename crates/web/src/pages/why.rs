@@ -8,7 +8,7 @@ use crate::fleet::data::{Ending, Kind, Run};
 
 /// What is recorded of it; where nothing is, how its command failed. None: nothing went wrong.
 pub fn why(view: &View, run: &Run) -> Option<Markup> {
-    recorded(view, run).or_else(|| Some(html! { (failure(&run.ending)?) }))
+    recorded(view, run).or_else(|| failure(&run.ending).map(|how| html! { (how) }))
 }
 
 /// What is recorded of it. The line of an error may have a word of the command line, and needs `--show-data`. None: there is nothing.

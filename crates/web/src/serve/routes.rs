@@ -103,11 +103,12 @@ fn html(markup: Markup) -> Html<String> {
 }
 
 /// A page, or with 404 the one that says that there is nothing.
-type Answer = Result<Html<String>, (StatusCode, Html<String>)>;
+type Answer = Result<Html<String>, (StatusCode, [(&'static str, &'static str); 1], Html<String>)>;
 
 fn answer(page: Found) -> Answer {
+    // By the header the page's script knows that it was not a proxy that answered.
     page.map(html)
-        .map_err(|nothing| (StatusCode::NOT_FOUND, html(nothing)))
+        .map_err(|nothing| (StatusCode::NOT_FOUND, [(MAIN_ONLY, "1")], html(nothing)))
 }
 
 async fn overview(

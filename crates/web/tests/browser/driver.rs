@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -27,33 +28,43 @@ pub struct Browser {
     folder: tempfile::TempDir,
 }
 
+/// Starts chromedriver. Its port is in what it says; `None`: it has ended without that.
+fn start(home: &Path) -> Option<(Child, BufReader<ChildStdout>, u16)> {
+    let mut command = Command::new("chromedriver");
+    command
+        .arg("--port=0")
+        .env("HOME", home)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut chromedriver = command
+        .spawn()
+        .expect("chromedriver: script/bootstrap installs it");
+    let mut stdout = BufReader::new(chromedriver.stdout.take().unwrap());
+    let port = stdout.by_ref().lines().find_map(|line| {
+        line.unwrap()
+            .split("successfully on port ")
+            .nth(1)?
+            .trim_end_matches('.')
+            .parse()
+            .ok()
+    });
+    if port.is_none() {
+        chromedriver.wait().unwrap();
+    }
+    Some((chromedriver, stdout, port?))
+}
+
 impl Browser {
     /// Starts one, without a screen.
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut command = Command::new("chromedriver");
-        command
-            .arg("--port=0")
-            .env("HOME", folder.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null());
-        let mut chromedriver = command
-            .spawn()
-            .expect("chromedriver: script/bootstrap installs it");
-        let mut stdout = BufReader::new(chromedriver.stdout.take().unwrap());
-        let mut lines = stdout.by_ref().lines();
-        let port = lines.find_map(|line| {
-            line.unwrap()
-                .split("successfully on port ")
-                .nth(1)?
-                .trim_end_matches('.')
-                .parse()
-                .ok()
-        });
+        // It asks the system for a port of IPv4, and ends if somebody has that of IPv6.
+        let started = (0..5).find_map(|_| start(folder.path()));
+        let (chromedriver, stdout, port) = started.expect("chromedriver names its port");
         let mut browser = Self {
             chromedriver,
-            port: port.expect("chromedriver names its port"),
+            port,
             session: String::new(),
             _stdout: stdout,
             folder,

@@ -180,7 +180,10 @@ fn enter_follows_a_link_and_a_slash_goes_to_the_filter() {
         "Skip to the contents"
     );
     browser.press(ENTER);
-    assert_eq!(browser.text("return document.activeElement.id"), "main");
+    browser.until(
+        "the contents have the focus",
+        "return document.activeElement.id === 'main'",
+    );
     browser.press(TAB);
     let first = browser.text("return document.activeElement.getAttribute('href')");
     assert_eq!(first, "/jobs/sync-stock", "the first that is wrong");
@@ -191,7 +194,10 @@ fn enter_follows_a_link_and_a_slash_goes_to_the_filter() {
     );
     browser.open(&url(&web, "/"));
     browser.press('/');
-    assert_eq!(browser.text("return document.activeElement.id"), "filter");
+    browser.until(
+        "the filter has the focus",
+        "return document.activeElement.id === 'filter'",
+    );
     for letter in "inv".chars() {
         browser.press(letter);
     }
