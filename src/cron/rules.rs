@@ -208,6 +208,7 @@ pub fn last_at_or_before(schedule: &Schedule, before: i64) -> Option<i64> {
     Some(tick.at().as_microsecond())
 }
 
+/// A span in microseconds, as the rules count moments.
 pub fn micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }

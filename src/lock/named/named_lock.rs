@@ -198,6 +198,24 @@ fn carry_out_all(statements: &[String], session: &mut Session) -> Result<(), Fau
         .try_for_each(|statement| carry_out(session, &Ask::written(statement)))
 }
 
+/// Runs these statements as far as that is possible soon: to free the lock matters more than to record the run.
+fn record_for_the_dead(also: &[String], session: &mut Session) {
+    let begun = Moment::now();
+    for statement in also {
+        loop {
+            let left = DEAD_LIMIT.saturating_sub(begun.elapsed());
+            if left.is_zero() || session.answer_within(left).is_err() {
+                return;
+            }
+            match session.run(&Ask::written(statement)) {
+                Ok(()) => break,
+                Err(Fault::Interrupted(_) | Fault::Conflict(_)) => sleep(PAUSE),
+                Err(_) => return,
+            }
+        }
+    }
+}
+
 impl Backend for NamedLock {
     fn try_acquire(&mut self, caller: &dyn Caller) -> Result<Attempt, Failure> {
         let Some((mut session, opening)) = self.open(caller)? else {
@@ -363,25 +381,9 @@ impl Backend for NamedLock {
         let Some(session) = &mut self.session else {
             return;
         };
-        // To free the lock matters more than to record the run.
-        let begun = Moment::now();
-        for statement in also {
-            loop {
-                let left = DEAD_LIMIT.saturating_sub(begun.elapsed());
-                if left.is_zero() || session.answer_within(left).is_err() {
-                    return;
-                }
-                match session.run(&Ask::written(statement)) {
-                    Ok(()) => break,
-                    Err(Fault::Interrupted(_) | Fault::Conflict(_)) => sleep(PAUSE),
-                    Err(_) => return,
-                }
-            }
-        }
+        record_for_the_dead(also, session);
         // On PostgreSQL the end of a session wakes nobody.
-        let left = DEAD_LIMIT.saturating_sub(begun.elapsed());
-        let is_limited = !left.is_zero() && session.answer_within(left).is_ok();
-        if session.kind() == Kind::Postgres && is_limited {
+        if session.kind() == Kind::Postgres && session.answer_within(DEAD_LIMIT).is_ok() {
             let _ = self.request.release(self.grant.slot, session);
         }
     }
