@@ -57,6 +57,11 @@ fn a_fleet() -> (Fleet, Web) {
 fn a_browser(web: &Web) -> Browser {
     let browser = Browser::new();
     browser.open(&web.url);
+    // On a busy machine the first page may come before the fleet has answered.
+    browser.until(
+        "the jobs are there",
+        "return document.querySelector('.jobs a') !== null",
+    );
     browser
 }
 
