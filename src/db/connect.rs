@@ -12,7 +12,7 @@ use super::target::{ConnectOptions, Kind, Target};
 use super::wire::Wire;
 use super::{mysql, postgres};
 use crate::base::clock::by_chance;
-use crate::base::exit::Failure;
+use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
 use crate::base::text::shown;
 
@@ -82,6 +82,8 @@ pub struct Connector {
     account: Account,
     listener: Listener,
     attempt_limit: Cell<Duration>,
+    /// Whether a server has taken a login.
+    has_logged_in: Cell<bool>,
     /// How many rounds in a row have found a full server.
     full_rounds: Cell<u32>,
     /// The lines that were reported already. A failure that repeats ten times a second is reported once.
@@ -122,6 +124,7 @@ impl Connector {
             listener,
             // A little less than its share, so that there is time to report the cause of a failure.
             attempt_limit: Cell::new(settings.connect_timeout.mul_f64(0.95) / servers),
+            has_logged_in: Cell::new(false),
             full_rounds: Cell::new(0),
             said: RefCell::default(),
             passed_over: RefCell::default(),
@@ -347,9 +350,19 @@ impl Connector {
         let tell = |line: &str| self.tell_once(Level::Info, line);
         tell(&format!("connecting to {server}"));
         let begun = Instant::now();
-        let wire = self
+        let logged_in = self
             .account
-            .log_in(target, (address, &server), limit, &tell)?;
+            .log_in(target, (address, &server), limit, &tell);
+        let wire = logged_in.map_err(|fault| match fault {
+            // It was right before, as with a database that is renamed, or closed, for a moment. A held lock must not end for that.
+            Fault::Final(failure)
+                if self.has_logged_in.get() && failure.reason == Reason::Configuration =>
+            {
+                Fault::Gone(failure.line)
+            }
+            fault => fault,
+        })?;
+        self.has_logged_in.set(true);
         let opened_in = begun.elapsed();
         let how = wire
             .encryption()

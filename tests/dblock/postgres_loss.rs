@@ -223,6 +223,49 @@ fn a_server_that_takes_no_new_session_for_a_moment_costs_no_lock() {
 }
 
 #[test]
+fn a_database_that_is_closed_or_renamed_for_a_moment_costs_no_lock() {
+    let server = Server::shared(Kind::Postgres);
+    let database = unique("moment").replace('-', "_");
+    let mut admin = server.postgres();
+    admin.run(&format!("CREATE DATABASE {database} OWNER dblock"));
+    let url = server.url().replace("/app", &format!("/{database}"));
+    let closed = format!("ALTER DATABASE {database} ALLOW_CONNECTIONS");
+    let renamed = format!("ALTER DATABASE {database} RENAME TO {database}_away");
+    let end = format!(
+        "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = '{database}'"
+    );
+    for (away, back) in [
+        (
+            vec![format!("{closed} false"), end.clone()],
+            format!("{closed} true"),
+        ),
+        (
+            vec![
+                format!("{closed} false"),
+                end.clone(),
+                renamed,
+                format!("ALTER DATABASE {database}_away ALLOW_CONNECTIONS true"),
+            ],
+            format!("ALTER DATABASE {database}_away RENAME TO {database}"),
+        ),
+    ] {
+        let dblock = Dblock::run_at(&url, &unique("moment")).args(["--ttl", "60"]);
+        let dblock = dblock.without_terminal().stdin(Stdio::piped());
+        let mut dblock = dblock.sh("echo shell $$; read x; exit 6").spawn();
+        dblock.wait_pid("shell");
+        for sql in &away {
+            admin.run(sql);
+        }
+        dblock.wait_stderr("was lost while the command runs", SOON);
+        assert!(!within(Duration::from_millis(500), || !dblock.is_running()));
+        admin.run(&back);
+        dblock.wait_stderr("reacquired after", SOON);
+        drop(dblock.take_stdin());
+        dblock.wait_within(SOON).expect_code(6);
+    }
+}
+
+#[test]
 fn a_clean_end_leaves_no_trouble_in_the_servers_log() {
     let server = &Server::private(Kind::Postgres);
     let name = unique("clean");
