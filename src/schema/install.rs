@@ -262,9 +262,28 @@ impl Installer {
         };
         for sql in uses {
             let answer = session.run(&execute(&sql));
-            answer.map_err(|fault| self.explain(fault, session))?;
+            answer.map_err(|fault| self.explain_use(fault, session))?;
         }
         Ok(())
+    }
+
+    /// Adds the missing privileges to a refusal to use the tables, which are whole.
+    fn explain_use(&self, fault: Fault, session: &mut Session) -> Fault {
+        let Fault::Final(failure) = fault else {
+            return fault;
+        };
+        let info = session.run(&ask_session_info(session.kind()));
+        match (self.tables.kind(), info) {
+            (Kind::Postgres, Ok(info)) if failure.reason == Reason::AccountRefused => {
+                let line = format!(
+                    "{}; their owner can {}",
+                    failure.line,
+                    self.tables.grant_to(&info)
+                );
+                Fault::Final(Failure { line, ..failure })
+            }
+            _ => self.explain(Fault::Final(failure), session),
+        }
     }
 
     fn uses(&self) -> Vec<String> {

@@ -106,18 +106,24 @@ fn init_names_the_grant_that_its_role_lacks() {
         .run(&format!("CREATE SCHEMA \"{schema}\" AUTHORIZATION dblock"));
     let owner = Dblock::at(server, "init").env("DBLOCK_SCHEMA", &schema);
     owner.output().expect_code(0);
-    for grant in [
-        "USAGE, CREATE ON SCHEMA \"SCHEMA\"",
-        "SELECT ON ALL TABLES IN SCHEMA \"SCHEMA\"",
-    ] {
-        let grant = grant.replace("SCHEMA\"", &format!("{schema}\""));
-        server
-            .postgres()
-            .run(&format!("GRANT {grant} TO \"{account}\""));
-        init()
-            .expect_code(77)
-            .expect_one_line("its tables are another role's");
-    }
+    let granted = |what: &str| {
+        let grant = format!("GRANT {what} SCHEMA \"{schema}\" TO \"{account}\"");
+        server.postgres().run(&grant);
+    };
+    granted("USAGE, CREATE ON");
+    init()
+        .expect_code(77)
+        .expect_one_line("its tables are another role's");
+    // It sees now that they are whole.
+    granted("SELECT, INSERT, DELETE ON ALL TABLES IN");
+    let refused = init();
+    let stderr = refused.stderr.clone();
+    refused
+        .expect_code(77)
+        .expect_one_line("; their owner can GRANT USAGE ON SCHEMA");
+    let (_, grants) = stderr.split_once("; their owner can ").expect("advice");
+    server.postgres().run(grants.trim_end());
+    init().expect_code(0);
 }
 
 #[test]
