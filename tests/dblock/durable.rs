@@ -418,6 +418,35 @@ all_servers! {
         assert_eq!(order, [2, 3, 4], "in the order of the starts");
     }
 
+    fn a_holder_without_a_row_has_its_lock_again_before_durable_callers_that_waited(shared) {
+        let server = Server::durable(shared.kind);
+        let (proxy, records) = (Proxy::to(server), Records::new());
+        let mut pairs = [0, 1, 2, 3].map(|id| {
+            let name = unique("plain");
+            let plain = Dblock::run_at(&proxy.url(), &name).args(["--ttl", "60"]).without_terminal().stdin(Stdio::piped());
+            let plain = begin(plain.command(records.command_around(id, "echo began; read x; true")));
+            let durable = Dblock::run_at(&proxy.url(), &name).args(["--durable", "--wait", "50"]);
+            let durable = durable.command(records.command_around(id + 10, "true")).spawn();
+            eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+            (id, plain, durable)
+        });
+        proxy.refuse(true);
+        proxy.cut();
+        for (_, plain, _) in &mut pairs {
+            plain.wait_stderr("was lost while the command runs", SOON);
+        }
+        proxy.refuse(false);
+        for (id, mut plain, durable) in pairs {
+            plain.wait_stderr("reacquired after", SOON);
+            drop(plain.take_stdin());
+            plain.wait_within(SOON).expect_code(0);
+            durable.wait().expect_code(0);
+            let of = |id| records.intervals().into_iter().find(|one| one.id == id).expect("it ran");
+            let (first, second) = (of(id), of(id + 10));
+            assert!(first.end.is_some_and(|end| end <= second.start), "{first:?} {second:?}");
+        }
+    }
+
     fn a_server_that_is_away_for_long_is_told_of_and_costs_the_command_before_the_row_expires(shared) {
         let server = private(shared.kind);
         let name = unique("away");

@@ -11,6 +11,7 @@ use crate::cron::{AttemptEnd, Claim, Job};
 use crate::db::Client;
 use crate::history::{Journal, Outcome, RunEnd};
 use crate::lock::Lease;
+use crate::lock::named::HOLD_BACK;
 use crate::lock::rows::RowLock;
 
 /// How many ended runs are remembered, so that old data from a lagging cluster node does not start them again.
@@ -108,6 +109,15 @@ impl OwnTick {
         match &self.state {
             TickLock::Sought(search) => Some(search),
             _ => None,
+        }
+    }
+
+    /// On a new session holders that lost theirs reacquire first.
+    pub fn hold_back(&mut self) {
+        if let TickLock::Sought(search) = &mut self.state
+            && !search.is_first()
+        {
+            search.next = search.next.max(Moment::now() + HOLD_BACK);
         }
     }
 

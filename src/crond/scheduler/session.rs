@@ -57,6 +57,7 @@ impl Scheduler<'_> {
             Ok(server) => {
                 for mine in self.own.by_run.values_mut() {
                     mine.lock.forget_session();
+                    mine.hold_back();
                 }
                 self.shared = SharedSession {
                     server: Some(server),

@@ -20,7 +20,7 @@ use crate::lock::{
 use crate::schema;
 
 /// A caller that waited pauses this long before it asks on a new session: holders that lost their sessions reacquire first.
-const HOLD_BACK: Duration = Duration::from_secs(2);
+pub const HOLD_BACK: Duration = Duration::from_secs(2);
 
 /// The answer limit while a kill is acknowledged.
 const ACK_LIMIT: Duration = Duration::from_secs(2);

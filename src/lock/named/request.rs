@@ -52,7 +52,7 @@ pub struct Request {
     /// When the lock was first requested; `None`: not yet. A new session continues the same wait.
     pub(super) since: Option<Instant>,
     /// Whether the caller has waited for the lock, so others may be waiting, too.
-    pub(super) has_waited: bool,
+    pub(in crate::lock) has_waited: bool,
     /// Notifies the next one in line, which this one has left; `None`: that is done.
     pub(super) waking: Option<Ask<'static, ()>>,
     /// The latest timeline of a PostgreSQL that it was on; `None`: none is known.

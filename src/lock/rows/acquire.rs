@@ -19,7 +19,7 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::db::{Fault, Session, no_answer};
-use crate::lock::named::{Decision, Opening, Request, Turns, Waited};
+use crate::lock::named::{Decision, HOLD_BACK, Opening, Request, Turns, Waited};
 use crate::lock::{Attempt, Caller, Grant, Holder, HolderKind, Holders, Lease};
 
 /// The pause between a lost session and the next attempt.
@@ -82,6 +82,9 @@ impl RowLock {
                 let line = format!("lost the session with {session}: {fault}");
                 session.tell(Level::Info, &line);
                 self.connector.try_last(&session);
+                if self.request.has_waited {
+                    self.server.lost.get_or_insert_with(Moment::now);
+                }
                 Ok(Attempt::Retry(PAUSE))
             }
         }
@@ -97,7 +100,9 @@ impl RowLock {
     fn open(&mut self, caller: &dyn Caller) -> Result<Option<(Session, Option<Opening>)>, Failure> {
         let connector = Rc::clone(&self.connector);
         let opened = connector.connect(|session| {
-            // No caller has to hold back for holders that lost their sessions: their rows still protect them.
+            if let Some(lost) = self.server.lost {
+                self.hold_back(lost, session)?;
+            }
             match self.prepare_and_open(session)? {
                 Ok(opening) => {
                     if !opening.fitness.unfit.is_empty() {
@@ -121,6 +126,28 @@ impl RowLock {
             }
         }
         Ok(None)
+    }
+
+    /// Has holders of the named lock alone reacquire it first, as [`NamedLock`](crate::lock::named::NamedLock) does. A row protects its holder
+    /// until that releases it.
+    fn hold_back(&mut self, lost: Moment, session: &mut Session) -> Result<(), Fault> {
+        self.request.refuse(session)?;
+        self.prepare(session)?;
+        if self.server.queue != Queue::Excludes {
+            return Ok(());
+        }
+        session.answer_within(self.limit()).map_err(gone)?;
+        let rows = session.run(&self.statements.look())?;
+        let since = i64::try_from(lost.elapsed().as_micros()).unwrap_or(i64::MAX);
+        let had_row = |row: &&SlotState| {
+            row.slot < self.wanted.slots
+                && (row.is_owned() && !row.has_expired() || row.age < since)
+        };
+        let had_rows = rows.iter().filter(had_row).count();
+        if u32::try_from(had_rows).is_ok_and(|had_rows| had_rows < self.wanted.slots) {
+            sleep(HOLD_BACK);
+        }
+        Ok(())
     }
 
     /// Prepares a new session for the tables, and asks for the named lock, in one packet. Returns the answer about the named lock.

@@ -87,6 +87,8 @@ pub(super) struct OnServer {
     /// Whether the session may have announced there that it takes the slot again, or ends its command.
     pub has_announced: bool,
     pub clock: Option<Clock>,
+    /// When a session on which the lock was waited for was lost.
+    pub lost: Option<Moment>,
 }
 
 /// What was read last of a script's grant.
