@@ -82,8 +82,8 @@ pub struct Connector {
     account: Account,
     listener: Listener,
     attempt_limit: Cell<Duration>,
-    /// Whether a server has taken a login.
-    has_logged_in: Cell<bool>,
+    /// Whether a server has been reached.
+    has_connected: Cell<bool>,
     /// How many rounds in a row have found a full server.
     full_rounds: Cell<u32>,
     /// The lines that were reported already. A failure that repeats ten times a second is reported once.
@@ -124,7 +124,7 @@ impl Connector {
             listener,
             // A little less than its share, so that there is time to report the cause of a failure.
             attempt_limit: Cell::new(settings.connect_timeout.mul_f64(0.95) / servers),
-            has_logged_in: Cell::new(false),
+            has_connected: Cell::new(false),
             full_rounds: Cell::new(0),
             said: RefCell::default(),
             passed_over: RefCell::default(),
@@ -157,6 +157,7 @@ impl Connector {
                     for line in refusals {
                         self.tell_once(Level::Warning, &line);
                     }
+                    self.has_connected.set(true);
                     self.failed.take();
                     self.said.borrow_mut().clear();
                     return Ok(opened);
@@ -356,13 +357,13 @@ impl Connector {
         let wire = logged_in.map_err(|fault| match fault {
             // It was right before, as with a database that is renamed, or closed, for a moment. A held lock must not end for that.
             Fault::Final(failure)
-                if self.has_logged_in.get() && failure.reason == Reason::Configuration =>
+                if self.has_connected.get() && failure.reason == Reason::Configuration =>
             {
+                self.tell_once(Level::Warning, &failure.line);
                 Fault::Gone(failure.line)
             }
             fault => fault,
         })?;
-        self.has_logged_in.set(true);
         let opened_in = begun.elapsed();
         let how = wire
             .encryption()

@@ -269,20 +269,19 @@ impl Installer {
 
     /// Adds the missing privileges to a refusal to use the tables, which are whole.
     fn explain_use(&self, fault: Fault, session: &mut Session) -> Fault {
-        let Fault::Final(failure) = fault else {
-            return fault;
-        };
-        let info = session.run(&ask_session_info(session.kind()));
-        match (self.tables.kind(), info) {
-            (Kind::Postgres, Ok(info)) if failure.reason == Reason::AccountRefused => {
-                let line = format!(
-                    "{}; their owner can {}",
-                    failure.line,
-                    self.tables.grant_to(&info)
+        match fault {
+            Fault::Final(failure)
+                if failure.reason == Reason::AccountRefused && session.kind() == Kind::Postgres =>
+            {
+                let info = session.run(&ask_session_info(session.kind())).ok();
+                let grant = info.map_or_else(
+                    || self.tables.grant("the role"),
+                    |info| self.tables.grant_to(&info),
                 );
+                let line = format!("{}; their owner can {grant}", failure.line);
                 Fault::Final(Failure { line, ..failure })
             }
-            _ => self.explain(Fault::Final(failure), session),
+            fault => self.explain(fault, session),
         }
     }
 

@@ -261,8 +261,10 @@ fn a_database_that_is_closed_or_renamed_for_a_moment_costs_no_lock() {
         admin.run(&back);
         dblock.wait_stderr("reacquired after", SOON);
         drop(dblock.take_stdin());
-        dblock.wait_within(SOON).expect_code(6);
+        let output = dblock.wait_within(SOON);
+        output.expect_code(6).expect_said(["refused the session"]);
     }
+    admin.run(&format!("DROP DATABASE {database} WITH (FORCE)"));
 }
 
 #[test]

@@ -100,7 +100,10 @@ impl RowLock {
     fn open(&mut self, caller: &dyn Caller) -> Result<Option<(Session, Option<Opening>)>, Failure> {
         let connector = Rc::clone(&self.connector);
         let opened = connector.connect(|session| {
-            if let Some(lost) = self.server.lost {
+            // What an earlier claim may have been granted protects itself.
+            if let Some(lost) = self.server.lost
+                && !self.claim.may_hold
+            {
                 self.hold_back(lost, session)?;
             }
             match self.prepare_and_open(session)? {
@@ -118,7 +121,10 @@ impl RowLock {
             }
         });
         match opened {
-            Ok(opened) => return Ok(Some(opened)),
+            Ok(opened) => {
+                self.server.lost = None;
+                return Ok(Some(opened));
+            }
             Err(Fault::Final(failure)) => return Err(failure),
             Err(fault) => {
                 self.report_locked_row(&fault, caller);
@@ -128,8 +134,8 @@ impl RowLock {
         Ok(None)
     }
 
-    /// Has holders of the named lock alone reacquire it first, as [`NamedLock`](crate::lock::named::NamedLock) does. A row protects its holder
-    /// until that releases it.
+    /// Has holders of the named lock alone reacquire it first, as [`NamedLock`](crate::lock::named::NamedLock) does. The row of a run protects
+    /// it until that releases it; that of a token keeps no plain run out.
     fn hold_back(&mut self, lost: Moment, session: &mut Session) -> Result<(), Fault> {
         self.request.refuse(session)?;
         self.prepare(session)?;
@@ -140,12 +146,16 @@ impl RowLock {
         let rows = session.run(&self.statements.look())?;
         let since = i64::try_from(lost.elapsed().as_micros()).unwrap_or(i64::MAX);
         let had_row = |row: &&SlotState| {
-            row.slot < self.wanted.slots
-                && (row.is_owned() && !row.has_expired() || row.age < since)
+            let is_held = row.is_owned() && !row.has_expired() && row.kind == HolderKind::Run;
+            row.slot < self.wanted.slots && (is_held || row.age < since)
         };
         let had_rows = rows.iter().filter(had_row).count();
         if u32::try_from(had_rows).is_ok_and(|had_rows| had_rows < self.wanted.slots) {
-            sleep(HOLD_BACK);
+            sleep(
+                self.request
+                    .left()
+                    .map_or(HOLD_BACK, |left| left.min(HOLD_BACK)),
+            );
         }
         Ok(())
     }
