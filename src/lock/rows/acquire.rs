@@ -100,7 +100,7 @@ impl RowLock {
     fn open(&mut self, caller: &dyn Caller) -> Result<Option<(Session, Option<Opening>)>, Failure> {
         let connector = Rc::clone(&self.connector);
         let opened = connector.connect(|session| {
-            // What an earlier claim may have been granted protects itself.
+            // If an earlier claim may have been granted, this caller may be the holder.
             if let Some(lost) = self.server.lost
                 && !self.claim.may_hold
             {
@@ -151,11 +151,8 @@ impl RowLock {
         };
         let had_rows = rows.iter().filter(had_row).count();
         if u32::try_from(had_rows).is_ok_and(|had_rows| had_rows < self.wanted.slots) {
-            sleep(
-                self.request
-                    .left()
-                    .map_or(HOLD_BACK, |left| left.min(HOLD_BACK)),
-            );
+            // In full, even if the wait is over before: this caller's last attempt must not overtake a holder either.
+            sleep(HOLD_BACK);
         }
         Ok(())
     }
