@@ -8,8 +8,8 @@ use nix::sys::signal::Signal;
 
 use crate::harness::{
     Answer, Client, Dblock, Fake, Frozen, Kind, PASSWORD, Proxy, Records, Running, SOON, Server,
-    Watcher, all_servers, both_servers, eventually, processes_with, runs, send, slack, stat_field,
-    unique, url_of, within,
+    Tables, Watcher, all_servers, both_servers, eventually, processes_with, runs, send, slack,
+    stat_field, unique, url_of, within,
 };
 
 /// The row of a slot.
@@ -675,6 +675,36 @@ all_servers! {
         // Past the queue: on another name of the same rows nobody waits.
         let output = Dblock::run(server, &name).args(["-m", "2"]).command(["true"]).output();
         output.expect_code(78).expect_one_line("behind that of a server that has written rows there");
+    }
+
+    fn a_statement_that_waited_is_no_sign_of_a_clock_that_is_behind(shared) {
+        let tables = Tables::new(shared);
+        let name = unique("waited");
+        let durable = |args: &[&str]| tables.at("run").args(["--durable", "--name", &name]).args(args);
+        let mut held = durable(&["--ttl", "60"]).stdin(Stdio::piped()).sh("echo began; cat").spawn();
+        held.wait_line("began", SOON);
+        let mut admin = tables.client();
+        let [lock, unlock] = match shared.kind {
+            Kind::Postgres => ["BEGIN; LOCK TABLE dblock_locks", "COMMIT"],
+            Kind::MariaDb | Kind::MySql => ["LOCK TABLES dblock_locks WRITE", "UNLOCK TABLES"],
+        };
+        admin.query_drop(lock).unwrap();
+        let reading = format!("look at rows%{}", tables.database);
+        // It gives up on an answer after 1 s.
+        let ended = (0..5).find_map(|_| {
+            admin.query_drop(lock).unwrap();
+            // Past the queue: on another slot nobody waits.
+            let run = durable(&["--ttl", "4", "-m", "2"]).command(["true"]).spawn();
+            eventually("it waits for the table", SOON, || shared.answering(&reading) > 0);
+            within(Duration::from_millis(500), || false);
+            // As the holder's renewal, which waits, too.
+            admin.query_drop("UPDATE dblock_locks SET renewed_at = UTC_TIMESTAMP(6)").unwrap();
+            let waits = shared.answering(&reading) > 0;
+            admin.query_drop(unlock).unwrap();
+            let ended = run.wait();
+            waits.then_some(ended)
+        });
+        ended.expect("it waited for longer than a tenth of its TTL").expect_code(0);
     }
 
     fn missing_tables_are_told_with_what_to_do(shared) {
