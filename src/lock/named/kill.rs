@@ -254,8 +254,7 @@ impl Killing<'_> {
             Ask::Marked => Answer::Owner(self.inspector.owner(&run.markers[0])?),
             Ask::Slot | Ask::AwaitSession(_) => Answer::Owner(self.inspector.owner(&slot_lock)?),
             Ask::Kill(id) => {
-                let killed = self.kill_session(id, &slot_lock)?;
-                run.refused = killed.err().filter(|code| *code != NO_SUCH_SESSION);
+                run.refused = self.kill_session(id, &slot_lock)?.err();
                 Answer::Killed(run.refused.is_none())
             }
             Ask::AwaitEnd => {
@@ -384,14 +383,19 @@ impl Killing<'_> {
             .run(&set_idle_timeout(self.inspector.session.kind(), IDLE_LIMIT))
     }
 
-    /// Kills a session, which was found to hold this lock. `Err`: the error of a server that refuses.
+    /// Kills a session, which was found to hold this lock; `false`: it had ended by itself. `Err`: the error of a server that refuses.
     pub(in crate::lock) fn kill_session(
         &mut self,
         id: u64,
         lock: &str,
-    ) -> Result<Result<(), Code>, Fault> {
+    ) -> Result<Result<bool, Code>, Fault> {
         let session = &mut self.inspector.session;
-        session.try_run(&kill_session(session.kind(), id, lock))
+        Ok(
+            match session.try_run(&kill_session(session.kind(), id, lock))? {
+                Err(NO_SUCH_SESSION) => Ok(false),
+                killed => killed,
+            },
+        )
     }
 
     /// Acquires the markers; `false`: another killer holds the first one. Another may hold the second, for another slot of the same

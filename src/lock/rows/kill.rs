@@ -229,7 +229,7 @@ impl RowKilling<'_> {
             Some(id) if self.is_shared(id)? => true,
             Some(id) => {
                 let lock = run_lock_of(&row.owner);
-                let killed = self.named.kill_session(id, &lock)?.is_ok();
+                let killed = self.named.kill_session(id, &lock)? == Ok(true);
                 let begun = Moment::now();
                 let mut is_there = self.session_of(row)? == Some(id);
                 while killed && is_there && begun.elapsed() < LONGEST_END {
@@ -352,7 +352,7 @@ impl RowKilling<'_> {
             {
                 // A session of another account may not be killed. It learns of the request with its next renewal.
                 let lock = run_lock_of(&row.owner);
-                lost_session |= self.named.kill_session(id, &lock)?.is_ok();
+                lost_session |= self.named.kill_session(id, &lock)? == Ok(true);
                 tried.push(id);
             }
             let may_come = lost_session && begun.elapsed() < self.named.connect_timeout;

@@ -55,6 +55,6 @@ pub fn ask_owners(locks: &[String]) -> Ask<'static, Vec<Option<u64>>> {
 }
 
 /// Kills the session with this connection id.
-pub fn kill_session(id: u64) -> Ask<'static, ()> {
-    command("kill", format!("KILL {id}"))
+pub fn kill_session(id: u64) -> Ask<'static, bool> {
+    command("kill", format!("KILL {id}")).map(|()| true)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::db::{Ask, LIST, ask, command};
+use crate::db::{Ask, LIST, ask, ask_value, command};
 use crate::lock::Key;
 
 /// The database of this session.
@@ -98,15 +98,13 @@ pub fn ask_owners(locks: &[String]) -> Ask<'static, Vec<Option<u64>>> {
 }
 
 /// Ends the session of this process if it still holds this lock: the process may be another session's by now.
-pub fn kill_session(pid: u64, lock: &str) -> Ask<'static, ()> {
+pub fn kill_session(pid: u64, lock: &str) -> Ask<'static, bool> {
     let holder = locks(
         "pid",
         &format!("{} AND pid = {pid}", Key::of(lock).condition()),
     );
-    command(
-        "kill",
-        format!("SELECT pg_terminate_backend(holder.pid) FROM {holder} AS holder"),
-    )
+    let sql = format!("SELECT pg_terminate_backend(holder.pid)::int FROM {holder} AS holder");
+    ask_value("kill", sql).map(|ended| ended == Some(1u8))
 }
 
 /// The longest idle timeout: the server counts it in milliseconds, up to 2^31 - 1 of them. The lock of a token lasts up to 30 days, but needs
