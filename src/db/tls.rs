@@ -21,6 +21,7 @@ use crate::base::log::Listener;
 pub use files::check_public_key;
 use files::{File, identity};
 use verifier::Verifier;
+pub use verifier::is_readable;
 
 /// The encryption of connections.
 pub struct Tls {
@@ -30,13 +31,15 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Reads the files. Files that make no difference for these targets are not read.
+    /// Reads the files. Files that make no difference for these targets are not read. `binds_logins`: whether a login may be bound to the
+    /// server's certificate.
     ///
     /// # Errors
     /// [`Reason::Configuration`] when a file cannot be used.
     pub fn new(
         settings: &TlsOptions,
         targets: &[Target],
+        binds_logins: bool,
         listener: &Listener,
     ) -> Result<Self, Failure> {
         let mode = settings.mode;
@@ -45,7 +48,7 @@ impl Tls {
         {
             None
         } else {
-            Some(Arc::new(config(settings, listener)?))
+            Some(Arc::new(config(settings, binds_logins, listener)?))
         };
         Ok(Self { mode, config })
     }
@@ -93,7 +96,11 @@ impl Tls {
 }
 
 /// The configuration of rustls.
-fn config(settings: &TlsOptions, listener: &Listener) -> Result<ClientConfig, Failure> {
+fn config(
+    settings: &TlsOptions,
+    binds_logins: bool,
+    listener: &Listener,
+) -> Result<ClientConfig, Failure> {
     let provider = Arc::new(ring::default_provider());
     let asks_who = settings.mode >= SslMode::VerifyCa;
     let roots = asks_who
@@ -101,6 +108,7 @@ fn config(settings: &TlsOptions, listener: &Listener) -> Result<ClientConfig, Fa
         .transpose()?;
     let verifier = Verifier {
         roots,
+        binds_logins,
         verifies_name: settings.mode == SslMode::VerifyIdentity,
         algorithms: provider.signature_verification_algorithms,
     };

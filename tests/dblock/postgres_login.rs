@@ -1,14 +1,26 @@
 //! Logging in to PostgreSQL: by every kind of password that dblock has, with TLS as strictly as asked for, and refused in words that help.
 
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
 use crate::harness::certificates::{Certificates, HOST};
+use crate::harness::fake_postgres::{authentication, message, read_message, read_startup, scram};
 use crate::harness::{
-    Dblock, Kind, PASSWORD, SOON, Server, Setup, eventually, slack, unique, within, works,
+    Dblock, Kind, PASSWORD, SOON, Server, Setup, eventually, slack, unique, url_of_kind, within,
+    works,
 };
 
 /// Who may log in, and how. The first line that fits decides.
@@ -428,4 +440,121 @@ fn the_connection_is_encrypted_and_the_login_bound_to_it() {
     // What cannot be bound is refused: without TLS, and by MD5.
     refused(run("disabled"), 78, &["channel_binding"]);
     refused(run("required").user("by_md5"), 77, &["channel"]);
+}
+
+/// Somebody in between, with TLS: it shows the server's certificate, which anybody can have, and has another key. Whether that does for a
+/// client that says who it is.
+fn shows_a_certificate_of_another_key() -> (u16, Receiver<bool>) {
+    #[derive(Debug)]
+    struct Shown(Arc<CertifiedKey>);
+    impl ResolvesServerCert for Shown {
+        fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+            Some(Arc::clone(&self.0))
+        }
+    }
+    let chain = CertificateDer::from_pem_file(certificate("right")).expect("a certificate");
+    let key = PrivateKeyDer::from_pem_file(certificate("client-key")).expect("a key");
+    let provider = rustls::crypto::ring::default_provider();
+    let key = provider
+        .key_provider
+        .load_private_key(key)
+        .expect("a good key");
+    let shown = Shown(Arc::new(CertifiedKey::new(vec![chain], key)));
+    let config = ServerConfig::builder_with_provider(Arc::new(provider))
+        .with_safe_default_protocol_versions()
+        .expect("TLS 1.2 and 1.3")
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(shown));
+    let config = Arc::new(config);
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    let (tell, told) = channel();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let tls = ServerConnection::new(Arc::clone(&config)).expect("a good configuration");
+            let asked = stream.read_exact(&mut [0; 8]);
+            if asked.and_then(|()| stream.write_all(b"S")).is_ok() {
+                let mut tls = StreamOwned::new(tls, stream);
+                let _ = tell.send(tls.read_exact(&mut [0; 8]).is_ok());
+            }
+        }
+    });
+    (port, told)
+}
+
+#[test]
+fn whoever_shows_the_servers_certificate_must_have_its_key() {
+    let (port, told) = shows_a_certificate_of_another_key();
+    let url = url_of_kind(Kind::Postgres, [127, 0, 0, 1].into(), port);
+    for binding in ["prefer", "require"] {
+        let url = format!("{url}?channel_binding={binding}");
+        let dblock = Dblock::run_at(&url, &unique("copied")).env("DBLOCK_SSL_MODE", "required");
+        refused(dblock, 78, &["certificate"]);
+        assert!(!told.recv_timeout(SOON).expect("it was asked"), "{binding}");
+    }
+}
+
+/// Somebody in between, without TLS, who asks for the password in yet another way once the server is satisfied. What the client sends then.
+fn asks_twice(server: &Server) -> (u16, Receiver<Option<u8>>) {
+    const FINAL: [u8; 4] = 12u32.to_be_bytes();
+    let (to, listener) = (
+        (server.address, server.port),
+        TcpListener::bind(("127.0.0.1", 0)).expect("a free port"),
+    );
+    let port = listener.local_addr().expect("bound").port();
+    let (tell, told) = channel();
+    thread::spawn(move || -> io::Result<()> {
+        for mut client in listener.incoming().flatten() {
+            let startup = read_startup(&mut client)?;
+            let mut server = TcpStream::connect(to)?;
+            let length = u32::try_from(startup.len() + 4)
+                .expect("short")
+                .to_be_bytes();
+            server.write_all(&[&length[..], &startup].concat())?;
+            loop {
+                let (kind, payload) = read_message(&mut server)?;
+                client.write_all(&message(kind, &payload))?;
+                if payload.starts_with(&FINAL) {
+                    break;
+                }
+                let (kind, payload) = read_message(&mut client)?;
+                server.write_all(&message(kind, &payload))?;
+            }
+            client.write_all(&authentication(5, b"salt"))?;
+            let sent = read_message(&mut client).ok().map(|(kind, _)| kind);
+            let _ = tell.send(sent);
+        }
+        Ok(())
+    });
+    (port, told)
+}
+
+#[test]
+fn a_server_that_asks_for_the_password_once_more_does_not_get_it() {
+    let (port, told) = asks_twice(Server::shared(Kind::Postgres));
+    let url = url_of_kind(Kind::Postgres, [127, 0, 0, 1].into(), port);
+    let dblock = Dblock::run_at(&url, &unique("twice")).env("DBLOCK_SSL_MODE", "disabled");
+    refused(dblock, 70, &["a second request for a password"]);
+    assert_ne!(told.recv_timeout(SOON).expect("it was asked"), Some(b'p'));
+}
+
+#[test]
+fn more_rounds_of_scram_than_dblock_computes_are_told() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    thread::spawn(move || -> io::Result<()> {
+        for mut client in listener.incoming().flatten() {
+            read_startup(&mut client)?;
+            client.write_all(&scram())?;
+            let (_, first) = read_message(&mut client)?;
+            let first = String::from_utf8_lossy(&first);
+            let (_, nonce) = first.split_once("r=").expect("a nonce");
+            let answer = format!("r={nonce}more,s=c2FsdA==,i=600000");
+            client.write_all(&authentication(11, answer.as_bytes()))?;
+        }
+        Ok(())
+    });
+    let url = url_of_kind(Kind::Postgres, [127, 0, 0, 1].into(), port);
+    let dblock = Dblock::run_at(&url, &unique("rounds"));
+    refused(dblock, 77, &["600000 rounds", "scram_iterations"]);
 }

@@ -73,7 +73,7 @@ impl Account {
             user,
             options,
             has_password,
-            tls: Tls::new(&settings.tls, &settings.targets, listener)?,
+            tls: Tls::new(&settings.tls, &settings.targets, false, listener)?,
         })
     }
 }

@@ -55,7 +55,7 @@ impl Account {
             application_name: introduction::application_name(attributes),
             comment: introduction::comment(attributes),
             settings: settings.postgres.clone(),
-            tls: Tls::new(&settings.tls, &settings.targets, listener)?,
+            tls: Tls::new(&settings.tls, &settings.targets, true, listener)?,
             keep_alive: KeepAlive::new(idle_limit),
         })
     }

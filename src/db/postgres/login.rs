@@ -36,6 +36,18 @@ const AN_ERROR: u8 = b'E';
 /// Why a login is refused that is to be bound to the TLS channel.
 const NOT_BOUND: &str = "channel_binding=require, and the server does not bind the login to TLS";
 
+/// The most rounds of SCRAM: what `postgres-protocol` computes. The server's default is 4,096.
+const MOST_ROUNDS: u64 = 100_000;
+
+/// How many rounds a server demands in its first message of SCRAM.
+fn rounds(message: &[u8]) -> Option<u64> {
+    let message = std::str::from_utf8(message).ok()?;
+    let rounds = message
+        .split(',')
+        .find_map(|part| part.strip_prefix("i="))?;
+    rounds.parse().ok()
+}
+
 impl Account {
     /// Connects to the server at this address, which is shown so, and logs in. `limit` is for each answer. Each step is told.
     ///
@@ -148,24 +160,30 @@ impl Account {
         target: &Target,
         server: &str,
     ) -> Result<(), Fault> {
-        let mut must_be_bound = self.settings.channel_binding == Setting::Require;
+        let must_be_bound = self.settings.channel_binding == Setting::Require;
+        let mut has_answered = false;
         loop {
             let mut answer = BytesMut::new();
             let made = match wire.receive()? {
-                Message::AuthenticationSasl(body) => {
-                    self.authenticate_by_scram(wire, &body, target, server)?;
-                    must_be_bound = false;
-                    continue;
-                }
                 // Only SCRAM can be bound, and proves that the server knows the password.
                 Message::AuthenticationOk
                 | Message::AuthenticationMd5Password(_)
                 | Message::AuthenticationCleartextPassword
-                    if must_be_bound =>
+                    if must_be_bound && !has_answered =>
                 {
                     return Err(self.refused(server, NOT_BOUND));
                 }
                 Message::AuthenticationOk => return Ok(()),
+                Message::ErrorResponse(body) => {
+                    return Err(Refusal::read(&body).of_login(server, &self.user));
+                }
+                // No server asks twice. One that knows only what it keeps of the password would get the password itself so, after SCRAM.
+                _ if has_answered => return Err(garbled(&"a second request for a password")),
+                Message::AuthenticationSasl(body) => {
+                    self.authenticate_by_scram(wire, &body, target, server)?;
+                    has_answered = true;
+                    continue;
+                }
                 Message::AuthenticationMd5Password(body) => {
                     let password = self.password_for(target, server)?;
                     let hash = md5_hash(self.user.as_bytes(), password, body.salt());
@@ -185,13 +203,11 @@ impl Account {
                         self.refused(server, "it wants a way to log in that dblock does not have")
                     );
                 }
-                Message::ErrorResponse(body) => {
-                    return Err(Refusal::read(&body).of_login(server, &self.user));
-                }
                 _ => return Err(garbled(&"an answer to the login")),
             };
             made.map_err(|error| garbled(&error))?;
             wire.write(&answer)?;
+            has_answered = true;
         }
     }
 
@@ -213,10 +229,13 @@ impl Account {
         let hash = match &wire.stream {
             _ if binding == Setting::Disable => None,
             Stream::Plain(_) => None,
-            Stream::Tls(tls) => tls
-                .conn
-                .peer_certificates()
-                .and_then(|all| certificate_hash(all.first()?)),
+            Stream::Tls(tls) => {
+                let certificates = tls.conn.peer_certificates();
+                let certificate = certificates.and_then(|all| all.first());
+                // Anybody can show a certificate. Of one that cannot be read it was not verified that the server has its key.
+                let proven = certificate.filter(|certificate| tls::is_readable(certificate));
+                proven.and_then(certificate_hash)
+            }
         };
         let (mechanism, binding) = match hash {
             Some(hash) if has_plus => (
@@ -241,6 +260,13 @@ impl Account {
         wire.write(&first)?;
         match wire.receive()? {
             Message::AuthenticationSaslContinue(body) => {
+                if let Some(rounds) = rounds(body.data()).filter(|rounds| *rounds > MOST_ROUNDS) {
+                    let line = format!(
+                        "the password was set with {rounds} rounds of SCRAM, and dblock computes {MOST_ROUNDS} at most: set \
+                         scram_iterations there, and the password again"
+                    );
+                    return Err(self.refused(server, &line));
+                }
                 scram.update(body.data()).map_err(|error| garbled(&error))?;
             }
             Message::ErrorResponse(body) => {

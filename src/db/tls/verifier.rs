@@ -14,10 +14,25 @@ use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 pub struct Verifier {
     /// The CAs to trust; `None`: any server is accepted.
     pub roots: Option<RootCertStore>,
+    /// Whether any server must prove that it has the key of its certificate, if that [can be read](is_readable): a login may be bound to it.
+    pub binds_logins: bool,
     /// Whether the certificate must be for the name that the user gave.
     pub verifies_name: bool,
     /// The accepted signature algorithms.
     pub algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl Verifier {
+    /// Whether a server must prove that it has the key of this certificate. If any server is accepted, that proves nothing by itself; and
+    /// rustls cannot read a certificate of version 1, which many servers have.
+    fn verifies_key(&self, certificate: &CertificateDer) -> bool {
+        self.roots.is_some() || self.binds_logins && is_readable(certificate)
+    }
+}
+
+/// Whether rustls can read a certificate, and so can verify that the server has its key.
+pub fn is_readable(certificate: &CertificateDer) -> bool {
+    ParsedCertificate::try_from(certificate).is_ok()
 }
 
 impl ServerCertVerifier for Verifier {
@@ -40,15 +55,13 @@ impl ServerCertVerifier for Verifier {
         Ok(ServerCertVerified::assertion())
     }
 
-    // If any server is accepted, it need not prove that it has its certificate's key. Besides, rustls cannot read a certificate of
-    // version 1, which many servers have.
     fn verify_tls12_signature(
         &self,
         message: &[u8],
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        if self.roots.is_none() {
+        if !self.verifies_key(cert) {
             return Ok(HandshakeSignatureValid::assertion());
         }
         verify_tls12_signature(message, cert, dss, &self.algorithms)
@@ -60,7 +73,7 @@ impl ServerCertVerifier for Verifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        if self.roots.is_none() {
+        if !self.verifies_key(cert) {
             return Ok(HandshakeSignatureValid::assertion());
         }
         verify_tls13_signature(message, cert, dss, &self.algorithms)
