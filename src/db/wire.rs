@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use nix::sys::time::{TimeVal, TimeValLike};
 use serde::{Deserialize, Serialize};
 
@@ -103,6 +103,14 @@ impl fmt::Display for Code {
             Self::State(state) => f.write_str(&String::from_utf8_lossy(state)),
         }
     }
+}
+
+/// The limit that was set last, as [`limit_reading`] takes it.
+pub fn reading_limit(socket: BorrowedFd) -> io::Result<Duration> {
+    let limit = getsockopt(&socket, sockopt::ReceiveTimeout)?;
+    Ok(Duration::from_micros(
+        u64::try_from(limit.num_microseconds()).unwrap_or_default(),
+    ))
 }
 
 /// Limits the wait for each answer; zero: no limit. A shorter limit than the kernel can count to is the shortest, and not none.

@@ -394,3 +394,109 @@ fn a_lock_of_one_database_is_none_of_another() {
     let run = Dblock::run_at(&url, &name).command(["true"]).output();
     run.expect_code(0).expect_silence();
 }
+
+#[test]
+fn a_commit_that_notifies_and_waits_for_a_standby_keeps_no_lock_and_ends_no_command() {
+    let server = &Server::private(Kind::Postgres);
+    let name = unique("notifies");
+    let run = || Dblock::run(server, &name).args(["--wait", "5m", "--ttl", "4"]);
+    let mut first = run().stdin(Stdio::piped()).sh("echo began; cat").spawn();
+    first.wait_line("began", SOON);
+    let waiting: Vec<_> = (1..=2)
+        .map(|number| {
+            let waiting = run().sh("sleep 6").spawn();
+            let stands = || server.waiters(&name).len() == number;
+            eventually("the next one waits", SOON, stands);
+            waiting
+        })
+        .collect();
+    let mut admin = server.postgres();
+    admin.run("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+    admin.run("SELECT pg_reload_conf()");
+    let mut other = server.postgres();
+    other.run("SET synchronous_commit = on");
+    eventually("there is none", SOON, || {
+        other.is("current_setting('synchronous_standby_names') = 'nobody'")
+    });
+    // The server commits one at a time of those that notify.
+    let writes = "BEGIN; CREATE TABLE written (number int); NOTIFY anybody; COMMIT";
+    other.begin(writes).unwrap();
+    let waits = "EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep')";
+    eventually("its commit waits for a standby", SOON, || admin.is(waits));
+    drop(first.take_stdin());
+    first.wait_within(SOON).expect_code(0).expect_silence();
+    for mut waiting in waiting {
+        waiting.wait_within(SOON).expect_code(0).expect_silence();
+    }
+    assert!(admin.is(waits));
+    admin.run("ALTER SYSTEM RESET synchronous_standby_names");
+    admin.run("SELECT pg_reload_conf()");
+    other.end().unwrap();
+}
+
+#[test]
+fn many_that_come_at_once_need_one_statement_each_for_their_numbers() {
+    const CALLERS: usize = 30;
+    let server = Server::shared(Kind::Postgres);
+    let (name, proxy) = (unique("at-once"), Proxy::to(server));
+    let holder = dblock_holds(server, &name);
+    let waiting: Vec<_> = (0..CALLERS)
+        .map(|_| {
+            let dblock = Dblock::run_at(&proxy.url(), &name).args(["--wait", "5m"]);
+            dblock.command(["true"]).spawn()
+        })
+        .collect();
+    eventually("all of them wait", SOON, || {
+        server.waiters(&name).len() == CALLERS
+    });
+    let took = |packet: &Packet| {
+        packet
+            .sent()
+            .is_some_and(|sent| sent.contains("take number"))
+    };
+    let packets = proxy.packets();
+    let statements = packets.iter().filter(|packet| took(packet)).count();
+    // A few more on a machine that is so slow that it loses sessions.
+    assert!(statements <= CALLERS + 2, "{statements}");
+    drop(holder);
+    for dblock in waiting {
+        dblock.wait().expect_code(0).expect_silence();
+    }
+}
+
+#[test]
+fn where_all_numbers_are_used_up_callers_ask_now_and_then_and_have_their_turn() {
+    const LARGEST: u32 = (1 << 21) - 1;
+    let server = Server::shared(Kind::Postgres);
+    let (name, proxy) = (unique("used-up"), Proxy::to(server));
+    let holder = dblock_holds(server, &name);
+    let mut last = server.postgres();
+    let line = format!("({} >> 32)::bit(32)::int", key(&format!("{name}#wait")));
+    last.run(&format!(
+        "SELECT pg_advisory_lock({line}, (1 << 21) | {LARGEST})"
+    ));
+    assert_eq!(server.waiters(&name).len(), 1, "that is in this line");
+    let wait = |_| {
+        let dblock = Dblock::run_at(&proxy.url(), &name).args(["--wait", "5m"]);
+        dblock.command(["true"]).spawn()
+    };
+    let waiting: Vec<_> = (0..2).map(wait).collect();
+    let took = |packet: &Packet| {
+        packet
+            .sent()
+            .is_some_and(|sent| sent.contains("take number"))
+    };
+    let asked = || proxy.packets().iter().filter(|packet| took(packet)).count();
+    let begun = Instant::now();
+    eventually("they ask again", SOON, || asked() >= 6);
+    assert!(
+        begun.elapsed() > Duration::from_millis(150),
+        "without a pause"
+    );
+    last.run("SELECT pg_advisory_unlock_all()");
+    eventually("they have some", SOON, || server.waiters(&name).len() == 2);
+    drop(holder);
+    for mut dblock in waiting {
+        dblock.wait_within(SOON).expect_code(0).expect_silence();
+    }
+}

@@ -18,7 +18,7 @@ use crate::base::exit::{Failure, Reason};
 use crate::db::ask::Reply;
 use crate::db::fault::{Fault, NO_ANSWER, broken_off};
 use crate::db::row::Row;
-use crate::db::wire::{Failed, Wire, limit_reading};
+use crate::db::wire::{Failed, Wire, limit_reading, reading_limit};
 
 /// The longest message that is read. The statements of dblock have far shorter answers; a longer one is no PostgreSQL's.
 const LONGEST_MESSAGE: i32 = 64 * 1024 * 1024;
@@ -228,6 +228,7 @@ impl Wire for PostgresWire {
 
     fn await_notification(&mut self, limit: Duration) -> Result<bool, Fault> {
         let until = Instant::now() + limit;
+        let before = reading_limit(self.as_fd());
         while !self.is_notified {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -241,7 +242,9 @@ impl Wire for PostgresWire {
                 Err(Unasked::End(fault)) => return Err(fault),
             }
         }
-        limit_reading(self.as_fd(), Duration::ZERO).map_err(|error| of_transport(&error))?;
+        before
+            .and_then(|before| limit_reading(self.as_fd(), before))
+            .map_err(|error| of_transport(&error))?;
         Ok(std::mem::take(&mut self.is_notified))
     }
 

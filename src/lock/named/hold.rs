@@ -47,6 +47,7 @@ impl Request {
         session: &mut Session,
     ) -> Result<bool, Fault> {
         let (mut releasing, mut ask) = (Releasing::default(), Ask::Release);
+        let mut was_refused = false;
         loop {
             let answer = match ask {
                 Ask::Release => match session.run(&self.statements.release(slot, mark)) {
@@ -56,6 +57,10 @@ impl Request {
                     },
                     Err(Fault::Interrupted(_) | Fault::Conflict(_)) => {
                         sleep(PAUSE);
+                        Answer::Interrupted
+                    }
+                    // PostgreSQL may release the slot and then refuse to notify others. Only who has released it just now notifies.
+                    Err(Fault::Final(_)) if !std::mem::replace(&mut was_refused, true) => {
                         Answer::Interrupted
                     }
                     Err(fault) => return Err(fault),

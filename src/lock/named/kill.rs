@@ -369,12 +369,13 @@ impl Killing<'_> {
         client(id, &mut self.inspector.session)
     }
 
-    /// A session that was killed notifies nobody of its end.
+    /// A session that was killed notifies nobody of its end. If the server refuses that, whoever is next finds out by itself.
     fn wake_who_waits(&mut self) -> Result<(), Fault> {
-        if self.dry_run || self.inspector.session.kind() != Kind::Postgres {
-            return Ok(());
+        let session = &mut self.inspector.session;
+        if !self.dry_run && session.kind() == Kind::Postgres {
+            session.try_run(&Line::wake_heads(self.name))?.ok();
         }
-        self.inspector.run(&Line::wake_heads(self.name))
+        Ok(())
     }
 
     /// Limits how long the server keeps the markers of this session when it is idle.

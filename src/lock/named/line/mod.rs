@@ -2,7 +2,7 @@
 //! a snapshot: VACUUM removes nothing meanwhile, and CREATE INDEX CONCURRENTLY waits for its end. So those that wait are idle, and are
 //! notified.
 //!
-//! Each of them holds a lock that stands for its number, which is larger than all others when it is taken. Who has the smallest is the head of
+//! Each of them holds a lock that stands for its number, which is larger than all others when it asks for it. Who has the smallest is the head of
 //! the line. Whoever frees a slot notifies the head, and so does the head when it leaves. In case nobody could, the head tries again from time
 //! to time, and the others look whether they are the head by now. A caller that does not wait takes a free slot only if nobody is in line.
 //!
@@ -19,7 +19,7 @@ pub enum Ask {
     Listen,
     /// Find out the largest number, and how many are ahead.
     Stand,
-    /// Take this number, if nobody has it.
+    /// Take the first number after this one that is free, of a few.
     Take(u32),
     /// Take a free slot.
     TrySlots,
@@ -38,8 +38,8 @@ pub enum Answer {
     Done,
     /// The wait has ended, by a notification or not.
     Awake { is_notified: bool },
-    /// Whether that number was free.
-    Free(bool),
+    /// The number that was taken; `None`: none was free.
+    Number(Option<u32>),
     /// The largest number, and how many numbers are smaller than this caller's.
     Standing { largest: Option<u32>, ahead: u64 },
     /// The slot that was taken; `None`: none was free.
@@ -51,7 +51,8 @@ pub enum Answer {
 pub struct Place {
     /// Its number; zero: it has none.
     number: u32,
-    /// Whether it is known to be the head. Nobody gets a smaller number, so it stays that.
+    /// Whether it is known to be the head. One that has asked for the largest number before others have left may get a smaller one yet; then
+    /// both try.
     is_head: bool,
     slot: Option<u32>,
 }
@@ -65,7 +66,7 @@ impl Place {
     /// What follows from the answer to what was `asked`. `late`: the time to wait is over.
     pub fn next(&mut self, asked: Ask, answer: Answer, late: bool) -> Ask {
         match (asked, answer) {
-            (Ask::Take(number), Answer::Free(true)) => self.number = number,
+            (Ask::Take(_), Answer::Number(Some(number))) => self.number = number,
             (Ask::TrySlots, Answer::Slot(slot)) => self.slot = slot,
             (Ask::Leave(_), _) => self.number = 0,
             (Ask::Stand, Answer::Standing { ahead: 0, .. }) => self.is_head = self.number > 0,
@@ -75,7 +76,7 @@ impl Place {
             (Ask::Leave(_), _) => Ask::Over(self.slot),
             _ if self.slot.is_some() || late => self.leave(),
             (Ask::Stand, Answer::Standing { largest, .. }) if self.number == 0 => {
-                Ask::Take(largest.map_or(1, |largest| largest.saturating_add(1)))
+                Ask::Take(largest.unwrap_or(0))
             }
             // Only the head is notified, but anybody may notify any session: so one that has tried for it then finds out where it stands.
             (Ask::Stand, Answer::Standing { ahead: 0, .. })

@@ -57,6 +57,9 @@ impl Caller {
 struct World {
     callers: Vec<Caller>,
     slots: u32,
+    /// How many numbers a caller tries at once, and the largest number.
+    at_once: u32,
+    largest: u32,
     /// How many may still die.
     deaths: u32,
     /// How many may still find that the time to wait is over.
@@ -90,6 +93,8 @@ impl World {
                 .chain((0..passing).map(|_| Caller::new(passes)))
                 .collect(),
             slots,
+            at_once: 2,
+            largest: u32::MAX,
             deaths,
             lates,
             strays: 0,
@@ -99,6 +104,14 @@ impl World {
 
     fn with_strays(self, strays: u32) -> Self {
         Self { strays, ..self }
+    }
+
+    fn with_numbers(self, at_once: u32, largest: u32) -> Self {
+        Self {
+            at_once,
+            largest,
+            ..self
+        }
     }
 
     fn numbers(&self) -> Vec<u32> {
@@ -137,12 +150,14 @@ impl World {
                     ahead: ahead as u64,
                 }
             }
-            Ask::Take(number) => {
-                let is_free = !self.numbers().contains(&number);
-                if is_free {
-                    self.callers[at].number = Some(number);
+            Ask::Take(largest) => {
+                let numbers = self.numbers();
+                let mut few = largest + 1..=(largest + self.at_once).min(self.largest);
+                let number = few.find(|number| !numbers.contains(number));
+                if number.is_some() {
+                    self.callers[at].number = number;
                 }
-                Answer::Free(is_free)
+                Answer::Number(number)
             }
             Ask::TrySlots => {
                 let slot = self.free_slot();
@@ -340,6 +355,23 @@ fn whoever_is_notified_without_being_the_head_tries_once_and_goes_back_to_its_pl
         let states = explore_to_rest(world);
         println!(
             "{waiting} waiting, {passing} passing, {slots} slots, {deaths} deaths, {strays} strays: {states} states"
+        );
+    }
+}
+
+#[test]
+fn where_the_numbers_are_used_up_or_taken_by_others_they_come_in_turn_all_the_same() {
+    for (waiting, slots, deaths, at_once, largest) in [
+        (3, 1, 0, 1, u32::MAX),
+        (3, 1, 1, 1, u32::MAX),
+        (3, 1, 0, 2, 2),
+        (3, 1, 1, 2, 2),
+        (2, 1, 1, 1, 1),
+    ] {
+        let world = World::new(waiting, 0, slots, deaths, 0).with_numbers(at_once, largest);
+        let states = explore_to_rest(world);
+        println!(
+            "{waiting} waiting, {slots} slots, {deaths} deaths, {largest} numbers: {states} states"
         );
     }
 }

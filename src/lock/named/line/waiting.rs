@@ -1,5 +1,6 @@
 //! Carries out what a place in the line asks.
 
+use std::thread::sleep;
 use std::time::Duration;
 
 use super::{Answer, Ask, Place};
@@ -55,7 +56,13 @@ impl Request {
                         ahead: standing.ahead,
                     }
                 }
-                Ask::Take(number) => Answer::Free(carry_out(session, &line.take(number))?),
+                Ask::Take(largest) => {
+                    let number = carry_out(session, &line.take(largest))?;
+                    if number.is_none() {
+                        sleep(PAUSE);
+                    }
+                    Answer::Number(number)
+                }
                 Ask::TrySlots => {
                     asked = Moment::now();
                     let slot = self.try_slots_as_head(session)?;
@@ -127,7 +134,7 @@ impl Request {
             let asked = match reply {
                 // It may have taken one.
                 Err(Fault::Interrupted(_) | Fault::Conflict(_)) => {
-                    std::thread::sleep(PAUSE);
+                    sleep(PAUSE);
                     step = Step::Settle;
                     continue;
                 }

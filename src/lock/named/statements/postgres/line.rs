@@ -6,16 +6,21 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 
 use super::plain::{idle_timeout, locks, own_locks, select_own};
-use crate::db::{Ask, LIST, ask, ask_values, command};
+use crate::db::{Ask, LIST, ask, ask_value, ask_values, command};
 use crate::lock::Key;
 use crate::lock::Name;
 
 /// The bits of a caller's own number. Above them is the number of slots that it may use.
 const BITS: u32 = 21;
 
-/// The column of a statement that notifies: its commit waits for no disk and no standby. A notification that is lost costs the next one in
-/// line a moment, as it looks by itself. It holds for the whole transaction, so it is for those that write nothing.
-pub const NOT_SYNCED: &str = "set_config('synchronous_commit', 'off', true)";
+/// The columns of a statement that notifies: its commit waits for no disk and no standby, and not long for others that notify, of whom the
+/// server commits one at a time, also where that one waits for a standby that is away. A notification that is lost costs the next one in
+/// line a moment, as it looks by itself. They hold for the whole transaction, so they are for those that write nothing.
+pub const AT_ONCE: &str =
+    "set_config('synchronous_commit', 'off', true), set_config('lock_timeout', '250', true)";
+
+/// How many callers that come at once get a number in one statement each.
+const MOST_AT_ONCE: u32 = 100;
 
 /// The line of those that wait for a lock and may use as many slots. Others wait in another one: they may wait for longer.
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +39,7 @@ pub struct Standing {
 }
 
 impl Line {
-    /// The largest number. Who gets it waits as all others; who comes later tries again until it is free.
+    /// The largest number. Who comes later than its holder tries again until that has left.
     const LARGEST: u32 = (1 << BITS) - 1;
 
     /// The line of this lock, for callers that may use so many slots. All lines of a lock have one number: the first 32 bits of the SHA-256
@@ -86,9 +91,8 @@ impl Line {
     /// Notifies the head of each line of a lock, from a session that need not hold a lock.
     pub fn wake_heads(name: &Name) -> Ask<'static, ()> {
         let heads = Self::heads(&locks("pid, objid", &Self::of(name, 1).of_lock()));
-        let sql = format!(
-            "SELECT {NOT_SYNCED}, pg_notify('dblock_' || head.pid, '') FROM {heads} AS head"
-        );
+        let sql =
+            format!("SELECT {AT_ONCE}, pg_notify('dblock_' || head.pid, '') FROM {heads} AS head");
         command("wake", sql)
     }
 
@@ -123,14 +127,15 @@ impl Line {
         })
     }
 
-    /// Takes a number, if nobody has it: whether that succeeded.
-    pub fn take(self, number: u32) -> Ask<'static, bool> {
-        let key = self.key(number).arguments();
-        ask(
-            "take number",
-            format!("SELECT pg_try_advisory_lock({key})::int"),
-            |rows| Ok(rows.value::<u8>()? == Some(1)),
-        )
+    /// Takes the first number after this one that nobody has: that number. Only a few are tried: many callers may come at once.
+    pub fn take(self, largest: u32) -> Ask<'static, Option<u32>> {
+        let [first, last] = [1, MOST_AT_ONCE].map(|more| self.object(largest.saturating_add(more)));
+        let sql = format!(
+            "SELECT number & {} FROM generate_series({first}, {last}) AS number WHERE pg_try_advisory_lock({}, number) LIMIT 1",
+            Self::LARGEST,
+            self.lock
+        );
+        ask_value("take number", sql)
     }
 
     /// Gives back a number. The session may then be idle for so long. [`Line::wake_after`] is to follow.
@@ -142,7 +147,7 @@ impl Line {
 
     /// Notifies the head of each line of the lock, from a session that has left one.
     pub fn wake_after(self) -> Ask<'static, ()> {
-        let sql = format!("SELECT {}, {NOT_SYNCED}; UNLISTEN *", self.wake());
+        let sql = format!("SELECT {}, {AT_ONCE}; UNLISTEN *", self.wake());
         command("wake next", sql)
     }
 
@@ -154,7 +159,11 @@ impl Line {
     }
 
     fn key(self, number: u32) -> Key {
-        let number = (self.slots << BITS) | number.min(Self::LARGEST);
-        Key::Two(self.lock, number.cast_signed())
+        Key::Two(self.lock, self.object(number))
+    }
+
+    /// The second half of the key of this number, or of the largest one.
+    fn object(self, number: u32) -> i32 {
+        ((self.slots << BITS) | number.min(Self::LARGEST)).cast_signed()
     }
 }

@@ -12,8 +12,8 @@ use super::answers::{Asked, KILLED, KillMarker, Opened, ReacquireAnswer, Release
 use crate::db::{Ask, Fault, Row, TIMELINE, ask, command, postgres_sql};
 use crate::lock::named::queue::Step;
 use crate::lock::{Key, Name, kill_ack_lock, kill_request_lock, session_marker_lock};
+use line::AT_ONCE;
 pub use line::Line;
-use line::NOT_SYNCED;
 pub use plain::{
     ask_owners, held_keys, kill_session, release_once, set_idle_timeout, take_lock, take_locks_now,
 };
@@ -331,7 +331,7 @@ impl Statements for PostgresStatements {
         // In this order: who is woken finds the slot free.
         let wake = self.line.wake();
         let sql = format!(
-            "SELECT CASE WHEN {unlocked} THEN CASE WHEN {wake} IS NULL THEN 1 ELSE 1 END ELSE 0 END, NULL{mark}, {NOT_SYNCED}"
+            "SELECT CASE WHEN {unlocked} THEN CASE WHEN {wake} IS NULL THEN 1 ELSE 1 END ELSE 0 END, NULL{mark}, {AT_ONCE}"
         );
         ask("release", sql, |rows| {
             let was_held = rows.optional(|row| row.at::<u8>(0))?;
