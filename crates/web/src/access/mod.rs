@@ -247,7 +247,7 @@ impl Guard {
         if let Err(words) = self.access.hosts.check(headers) {
             return Some(self.message(StatusCode::FORBIDDEN, "Not under this name", &words));
         }
-        if request.method() == Method::POST && !origin::is_own(headers) {
+        if request.method() == Method::POST && !origin::is_own(headers, self.access.is_secure) {
             let words = "This was not sent by a page of this server.";
             return Some(self.message(StatusCode::FORBIDDEN, "Not from here", words));
         }

@@ -2,8 +2,8 @@
 
 use axum::http::{HeaderMap, header};
 
-/// Whether it says so, and nothing else.
-pub fn is_own(headers: &HeaderMap) -> bool {
+/// Whether it says so, and nothing else. `is_secure`: browsers have TLS on the way to this server, or to the proxy in front of it.
+pub fn is_own(headers: &HeaderMap, is_secure: bool) -> bool {
     let site = headers.get("sec-fetch-site");
     if site.is_some_and(|site| site != "same-origin") {
         return false;
@@ -11,10 +11,9 @@ pub fn is_own(headers: &HeaderMap) -> bool {
     match headers.get(header::ORIGIN) {
         Some(origin) => {
             let origin = origin.to_str().unwrap_or_default();
-            // A proxy may do the TLS: the name and the port decide.
-            let place = origin
-                .strip_prefix("https://")
-                .or_else(|| origin.strip_prefix("http://"));
+            let in_clear = origin.strip_prefix("http://").filter(|_| !is_secure);
+            // A proxy may do the TLS, also one that this server does not know of.
+            let place = origin.strip_prefix("https://").or(in_clear);
             let host = headers
                 .get(header::HOST)
                 .and_then(|host| host.to_str().ok());
@@ -42,19 +41,24 @@ mod tests {
 
     #[test]
     fn a_form_of_this_server_is_taken_and_no_other() {
-        let check = |all: &[(&'static str, &'static str)]| {
+        let is_own_if = |is_secure, all: &[(&'static str, &'static str)]| {
             let own = [("host", "h:8080")];
             let all = own
                 .iter()
                 .chain(all)
                 .map(|&(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value)));
-            is_own(&all.collect())
+            is_own(&all.collect(), is_secure)
         };
+        let check = |all: &[_]| is_own_if(false, all);
         assert!(check(&[("origin", "http://h:8080")]));
-        assert!(check(&[
+        let secure = [
             ("origin", "https://H:8080"),
-            ("sec-fetch-site", "same-origin")
-        ]));
+            ("sec-fetch-site", "same-origin"),
+        ];
+        assert!(is_own_if(true, &secure));
+        assert!(check(&secure));
+        // Whoever is in between can be the server's name without TLS.
+        assert!(!is_own_if(true, &[("origin", "http://h:8080")]));
         assert!(check(&[("sec-fetch-site", "same-origin")]));
         for wrong in [
             &[][..],
