@@ -480,6 +480,7 @@ fn where_all_numbers_are_used_up_callers_ask_now_and_then_and_have_their_turn() 
         let dblock = Dblock::run_at(&proxy.url(), &name).args(["--wait", "5m"]);
         dblock.command(["true"]).spawn()
     };
+    let begun = Instant::now();
     let waiting: Vec<_> = (0..2).map(wait).collect();
     let took = |packet: &Packet| {
         packet
@@ -487,7 +488,6 @@ fn where_all_numbers_are_used_up_callers_ask_now_and_then_and_have_their_turn() 
             .is_some_and(|sent| sent.contains("take number"))
     };
     let asked = || proxy.packets().iter().filter(|packet| took(packet)).count();
-    let begun = Instant::now();
     eventually("they ask again", SOON, || asked() >= 6);
     assert!(
         begun.elapsed() > Duration::from_millis(150),

@@ -12,7 +12,7 @@ use crate::base::log::Listener;
 use crate::base::user::os_user;
 use crate::db::keep_alive::KeepAlive;
 use crate::db::password;
-use crate::db::target::{ConnectOptions, PostgresOptions, Target};
+use crate::db::target::{ChannelBinding, ConnectOptions, PostgresOptions, Target};
 use crate::db::tls::Tls;
 
 /// The account that dblock logs in with.
@@ -47,6 +47,7 @@ impl Account {
             None => os_user()?,
         };
         let targets = &settings.targets;
+        let binds_logins = settings.postgres.channel_binding != ChannelBinding::Disable;
         let passwords = password::read_all(&settings.password, targets, listener)?;
         Ok(Self {
             user,
@@ -55,7 +56,7 @@ impl Account {
             application_name: introduction::application_name(attributes),
             comment: introduction::comment(attributes),
             settings: settings.postgres.clone(),
-            tls: Tls::new(&settings.tls, &settings.targets, true, listener)?,
+            tls: Tls::new(&settings.tls, &settings.targets, binds_logins, listener)?,
             keep_alive: KeepAlive::new(idle_limit),
         })
     }

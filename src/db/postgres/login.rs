@@ -161,7 +161,8 @@ impl Account {
         server: &str,
     ) -> Result<(), Fault> {
         let must_be_bound = self.settings.channel_binding == Setting::Require;
-        let mut has_answered = false;
+        // Whether the server knows by a proof that the password is known, and not by the password itself.
+        let mut has_proven = false;
         loop {
             let mut answer = BytesMut::new();
             let made = match wire.receive()? {
@@ -169,7 +170,7 @@ impl Account {
                 Message::AuthenticationOk
                 | Message::AuthenticationMd5Password(_)
                 | Message::AuthenticationCleartextPassword
-                    if must_be_bound && !has_answered =>
+                    if must_be_bound && !has_proven =>
                 {
                     return Err(self.refused(server, NOT_BOUND));
                 }
@@ -177,18 +178,20 @@ impl Account {
                 Message::ErrorResponse(body) => {
                     return Err(Refusal::read(&body).of_login(server, &self.user));
                 }
-                // No server asks twice. One that knows only what it keeps of the password would get the password itself so, after SCRAM.
-                _ if has_answered => return Err(garbled(&"a second request for a password")),
+                // One that knows only what it keeps of the password would get the password itself so.
+                _ if has_proven => return Err(garbled(&"a second request for a password")),
                 Message::AuthenticationSasl(body) => {
                     self.authenticate_by_scram(wire, &body, target, server)?;
-                    has_answered = true;
+                    has_proven = true;
                     continue;
                 }
                 Message::AuthenticationMd5Password(body) => {
                     let password = self.password_for(target, server)?;
+                    has_proven = true;
                     let hash = md5_hash(self.user.as_bytes(), password, body.salt());
                     frontend::password_message(hash.as_bytes(), &mut answer)
                 }
+                // PAM may ask for it several times.
                 Message::AuthenticationCleartextPassword if wire.encryption.is_some() => {
                     frontend::password_message(self.password_for(target, server)?, &mut answer)
                 }
@@ -207,7 +210,6 @@ impl Account {
             };
             made.map_err(|error| garbled(&error))?;
             wire.write(&answer)?;
-            has_answered = true;
         }
     }
 

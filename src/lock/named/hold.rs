@@ -5,7 +5,7 @@ use std::thread::sleep;
 use super::releasing::{Answer, Ask, Releasing};
 use super::request::{PAUSE, Request};
 use super::statements::wake;
-use crate::db::{Fault, Session, no_answer};
+use crate::db::{Fault, Kind, Session, no_answer};
 
 impl Request {
     /// Whether this session still holds the slot, on a server that takes writes.
@@ -60,7 +60,10 @@ impl Request {
                         Answer::Interrupted
                     }
                     // PostgreSQL may release the slot and then refuse to notify others. Only who has released it just now notifies.
-                    Err(Fault::Final(_)) if !std::mem::replace(&mut was_refused, true) => {
+                    Err(Fault::Final(_) | Fault::NoRoom(_))
+                        if session.kind() == Kind::Postgres
+                            && !std::mem::replace(&mut was_refused, true) =>
+                    {
                         Answer::Interrupted
                     }
                     Err(fault) => return Err(fault),

@@ -118,12 +118,18 @@ impl Request {
     /// # Errors
     /// [`Fault::Gone`]: the session must be dropped.
     pub fn wake_next(&mut self, session: &mut Session) -> Result<(), Fault> {
-        if let Some(wake) = self.waking.take()
-            && let Err(fault @ Fault::Gone(_)) = session.run(&wake)
-        {
-            return Err(fault);
+        let Some(wake) = self.waking.take() else {
+            return Ok(());
+        };
+        let woken = match session.run(&wake) {
+            // It was to end the listening, too.
+            Err(fault) if !matches!(fault, Fault::Gone(_)) => session.run(&Line::unlisten()),
+            woken => woken,
+        };
+        match woken {
+            Err(fault @ Fault::Gone(_)) => Err(fault),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Takes a free slot, as the head of the line; `None`: none is free.

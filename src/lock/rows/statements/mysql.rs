@@ -15,10 +15,10 @@ pub const CLOCK: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(
 
 /// The columns that [`SlotState::read`](crate::lock::rows::state::SlotState::read) reads, of the row `l` and its run `r` in the history. The
 /// time is that when the statement began. One that had to wait may read a row that was written since, so the age counts the wait, too:
-/// SYSDATE is the time when the row is read.
+/// SYSDATE is the time when the row is read, unless the server was started with `--sysdate-is-now`.
 const COLUMNS: &str = "l.slot, l.fence, l.owner, l.write_id, \
      TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), l.expires_at) AS expires_in, \
-     TIMESTAMPDIFF(MICROSECOND, l.renewed_at, UTC_TIMESTAMP(6)) + TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)) AS age, \
+     TIMESTAMPDIFF(MICROSECOND, l.renewed_at, UTC_TIMESTAMP(6)) + GREATEST(0, TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6))) AS age, \
      TIMESTAMPDIFF(MICROSECOND, l.acquired_at, UTC_TIMESTAMP(6)) AS held_for, \
      l.kill_requested_by, r.host, r.pid, r.program, r.connection, r.user, l.ttl_seconds, l.owner_name, l.kind, \
      IF(l.command_until > UTC_TIMESTAMP(6), l.command_run, NULL) AS command_run";

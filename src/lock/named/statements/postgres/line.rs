@@ -101,6 +101,11 @@ impl Line {
         command("listen", format!("LISTEN dblock_{session}"))
     }
 
+    /// Has this session notified no more.
+    pub fn unlisten() -> Ask<'static, ()> {
+        command("unlisten", "UNLISTEN *")
+    }
+
     /// Where the caller with this number stands; zero: it has none. Its session may then be idle for so long: `near` if at most `few` are
     /// ahead, else `far`.
     pub fn stand(
@@ -131,7 +136,7 @@ impl Line {
     pub fn take(self, largest: u32) -> Ask<'static, Option<u32>> {
         let [first, last] = [1, MOST_AT_ONCE].map(|more| self.object(largest.saturating_add(more)));
         let sql = format!(
-            "SELECT number & {} FROM generate_series({first}, {last}) AS number WHERE pg_try_advisory_lock({}, number) LIMIT 1",
+            "SELECT number & {} FROM generate_series({first}, {last}) AS number WHERE pg_try_advisory_lock(({})::int, number) LIMIT 1",
             Self::LARGEST,
             self.lock
         );
