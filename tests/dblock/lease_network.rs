@@ -129,7 +129,14 @@ both_servers! {
 
 #[test]
 fn a_host_that_postgres_does_not_hear_of_has_ended_its_command_before_another_has_the_lock() {
-    let listen = ["-c", "listen_addresses=*"];
+    // By its own settings it would give a silent host up within two seconds.
+    let listen = [
+        "listen_addresses=*",
+        "tcp_keepalives_idle=1",
+        "tcp_keepalives_interval=1",
+        "tcp_keepalives_count=1",
+    ];
+    let listen: Vec<_> = listen.iter().flat_map(|setting| ["-c", setting]).collect();
     let server = &Server::private_with(Kind::Postgres, &listen);
     server.make_tables();
     let ends_late =

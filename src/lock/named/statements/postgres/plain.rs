@@ -111,11 +111,20 @@ pub fn kill_session(pid: u64, lock: &str) -> Ask<'static, bool> {
 /// no session.
 const LONGEST_IDLE: Duration = Duration::from_secs(24 * 24 * 3600);
 
+/// The longest time after which Linux asks an idle connection whether its host is still there, in seconds.
+const LONGEST_KEEPALIVE: u64 = 32_767;
+
 /// Columns that prepare a session to hold a lock: no time limit on its statements, and the TTL as its idle timeout. None of them waits for
-/// another session's lock; those on rows that may follow have a limit on that.
+/// another session's lock; those on rows that may follow have a limit on that. A server whose settings, or whose host's, give a silent host
+/// up sooner would free the lock while the command of a host that is cut off still runs: TCP waits as long as the TTL, too.
 pub fn keep_session(ttl: Duration) -> String {
-    let limit = idle_timeout(ttl);
-    format!("{limit}, set_config('statement_timeout', '0', false)")
+    let idle = idle_timeout(ttl);
+    let silent = ttl.as_secs().clamp(1, LONGEST_KEEPALIVE);
+    let unanswered = ttl.min(LONGEST_IDLE).as_millis();
+    format!(
+        "{idle}, set_config('statement_timeout', '0', false), set_config('tcp_keepalives_idle', '{silent}', false), \
+         set_config('tcp_keepalives_interval', '{silent}', false), set_config('tcp_user_timeout', '{unanswered}', false)"
+    )
 }
 
 /// The column that sets the idle timeout of a session.
