@@ -66,7 +66,9 @@ impl fmt::Display for AsHolder<'_> {
         let Some((_, claims)) = self.0.dblock() else {
             return Ok(());
         };
-        let Some(started) = claims.started else {
+        // A daemon's session has the locks of all its ticks: since when it is there says nothing of this one.
+        let is_of_one_lock = claims.lock.is_some() || claims.key.is_some();
+        let Some(started) = claims.started.filter(|_| is_of_one_lock) else {
             return Ok(());
         };
         // If that host's clock is ahead of this one's, the span is zero.

@@ -367,6 +367,16 @@ all_servers! {
         assert!(crontab.lines().is_empty());
         other.signal(Signal::SIGTERM);
     }
+
+    fn who_is_kept_out_by_a_tick_is_not_told_the_age_of_its_daemon(server) {
+        let crontab = Crontab::new(server, "#: job\n0 0 1 1 * echo run >>{}; exec sleep 600");
+        let _host = crontab.start(&["--grace", "0s"]);
+        crontab.due("job");
+        crontab.eventually_lines(1);
+        let other = crontab.tables.at("run").args(["--name", &crontab.name("job")]).sh("echo ran").spawn().wait();
+        other.expect_code(75).expect_stdout("").expect_said(["; not run"]);
+        assert!(!other.stderr.contains(", for "), "{}", other.stderr);
+    }
 }
 
 /// The tests of a server of their own.
