@@ -57,7 +57,13 @@ impl Request {
                     }
                 }
                 Ask::Take(largest) => {
-                    let number = carry_out(session, &line.take(largest))?;
+                    let number = match session.run(&line.take(largest)) {
+                        // It may have taken one that nobody knows, and would stand in its own way: it goes with the session.
+                        Err(Fault::Interrupted(cause) | Fault::Conflict(cause)) => {
+                            return Err(Fault::Gone(cause));
+                        }
+                        number => number?,
+                    };
                     if number.is_none() {
                         sleep(PAUSE);
                     }
