@@ -163,7 +163,8 @@ pub fn advance(latest: &mut Option<Timeline>, found: Option<Timeline>) -> Result
     {
         return Err(Fault::Gone(OLDER_TIMELINE.to_owned()));
     }
-    *latest = found;
+    // One that does not tell it makes no older one right.
+    *latest = found.or(*latest);
     Ok(())
 }
 
