@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::ask::{Ask, LIST, ask, ask_value, command};
 use super::fault::Fault;
 use super::postgres;
+use super::postgres_sql;
 use super::session::Session;
 use super::sql::now_micros;
 use super::target::Kind;
@@ -35,7 +36,10 @@ impl SessionInfo {
     pub fn grant_to_kill(&self, kind: Kind) -> String {
         let account = self.quoted_account();
         match kind {
-            Kind::Postgres => format!("GRANT pg_signal_backend TO {:?}", self.account),
+            Kind::Postgres => {
+                let role = postgres_sql::quoted_identifier(&self.account);
+                format!("GRANT pg_signal_backend TO {role}")
+            }
             Kind::MySql if self.is_mariadb() => {
                 format!("GRANT CONNECTION ADMIN ON *.* TO {account}")
             }

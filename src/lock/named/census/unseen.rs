@@ -2,6 +2,7 @@
 
 use super::{Census, Registry};
 use crate::db::Kind;
+use crate::db::postgres_sql::quoted_identifier;
 
 impl Census {
     /// What could not be seen of the reported sessions, or of others, and how to see it. All rows can be seen.
@@ -64,12 +65,12 @@ impl Census {
 
     /// As [`Census::unseen`], on PostgreSQL.
     fn unseen_sessions(&self, lists: bool) -> Vec<String> {
-        let role = &self.info.account;
+        let role = quoted_identifier(&self.info.account);
         let mut unseen = Vec::new();
         if !self.claims_of_all {
             unseen.push(format!(
                 "addresses, times, and what does not fit into application_name, of other roles: \
-                 GRANT pg_read_all_stats TO {role:?} shows them"
+                 GRANT pg_read_all_stats TO {role} shows them"
             ));
         }
         if lists {
