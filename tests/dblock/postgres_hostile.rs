@@ -128,36 +128,41 @@ fn a_length_that_is_none_or_without_end_is_told_before_memory_is_taken() {
 }
 
 #[test]
-fn rows_without_end_are_given_up_and_take_no_memory() {
-    let url = {
-        let port = serve(|stream| {
-            let _ = read_startup(stream);
-            let _ = stream.write_all(&welcome(7, "15.4", &[]));
-            let _ = read_message(stream);
-            let one = row(&[("x", Some("0"))]);
-            let data = one
-                .iter()
-                .position(|&byte| byte == b'D')
-                .unwrap_or_default();
-            let _ = stream.write_all(&one[..data]);
-            let many = one[data..data + 12].repeat(4096);
-            while stream.write_all(&many).is_ok() {}
-        });
-        url_of_kind(Kind::Postgres, [127, 0, 0, 1].into(), port)
-    };
+fn answers_without_end_are_given_up_and_take_no_memory() {
+    let one = row(&[("x", Some("0"))]);
+    let data = one.iter().position(|&byte| byte == b'D').unwrap();
+    let rows = one[data..data + 12].repeat(4096);
+    takes_no_memory(&one[..data], move |_| rows.clone());
+    let done = message(b'C', b"SELECT 0\0").repeat(4096);
+    takes_no_memory(b"", move |_| done.clone());
+    takes_no_memory(b"", |part| {
+        let names = (0..4096).map(|number| format!("{}-{part}-{number}", "x".repeat(500)));
+        names.flat_map(|name| parameter(&name, "y")).collect()
+    });
+}
+
+/// A server answers the first statement so, and goes on with these parts for ever.
+fn takes_no_memory(begin: &[u8], more: impl Fn(u64) -> Vec<u8> + Send + Clone + 'static) {
+    let begin = begin.to_vec();
+    let port = serve(move |stream| {
+        let _ = read_startup(stream);
+        let _ = stream.write_all(&welcome(7, "15.4", &[]));
+        let _ = read_message(stream);
+        let _ = stream.write_all(&begin);
+        let mut number = 0;
+        while stream.write_all(&more(number)).is_ok() {
+            number += 1;
+        }
+    });
+    let url = url_of_kind(Kind::Postgres, [127, 0, 0, 1].into(), port);
     let name = unique("endless");
     let run = Dblock::run_at(&url, &name).args(["--connect-timeout", "2"]);
-    let run = run.sh("echo ran").spawn();
+    let mut run = run.sh("echo ran").spawn();
     let mut most = 0;
-    let mut run = run;
     eventually("it ends", Duration::from_secs(20), || {
         let keepers = processes_with(&name);
-        most = keepers
-            .iter()
-            .filter_map(|&pid| resident(pid))
-            .max()
-            .unwrap_or(0)
-            .max(most);
+        let largest = keepers.iter().filter_map(|&pid| resident(pid)).max();
+        most = most.max(largest.unwrap_or(0));
         !run.is_running()
     });
     let output = run.wait();

@@ -39,6 +39,9 @@ const NOT_BOUND: &str = "channel_binding=require, and the server does not bind t
 /// The most rounds of SCRAM: what `postgres-protocol` computes. The server's default is 4,096.
 const MOST_ROUNDS: u64 = 100_000;
 
+/// How often a server may ask for the password in clear.
+const MOST_REQUESTS: u32 = 3;
+
 /// How many rounds a server demands in its first message of SCRAM.
 fn rounds(message: &[u8]) -> Option<u64> {
     let message = std::str::from_utf8(message).ok()?;
@@ -163,6 +166,7 @@ impl Account {
         let must_be_bound = self.settings.channel_binding == Setting::Require;
         // Whether the server knows by a proof that the password is known, and not by the password itself.
         let mut has_proven = false;
+        let mut asked = 0;
         loop {
             let mut answer = BytesMut::new();
             let made = match wire.receive()? {
@@ -192,8 +196,14 @@ impl Account {
                     frontend::password_message(hash.as_bytes(), &mut answer)
                 }
                 // PAM may ask for it several times.
-                Message::AuthenticationCleartextPassword if wire.encryption.is_some() => {
+                Message::AuthenticationCleartextPassword
+                    if wire.encryption.is_some() && asked < MOST_REQUESTS =>
+                {
+                    asked += 1;
                     frontend::password_message(self.password_for(target, server)?, &mut answer)
+                }
+                Message::AuthenticationCleartextPassword if asked > 0 => {
+                    return Err(self.refused(server, "it asks for the password again and again"));
                 }
                 Message::AuthenticationCleartextPassword => {
                     return Err(self.refused(server, "it wants the password in clear, without TLS"));
@@ -314,7 +324,13 @@ impl Account {
     }
 
     fn password_for(&self, target: &Target, server: &str) -> Result<&[u8], Fault> {
-        let none = || self.refused(server, "it wants a password, and none is given");
+        let none = || {
+            let line = format!(
+                "it wants a password, and none is given for {} in {}; dblock config shows where it would come from",
+                self.user, self.database
+            );
+            self.refused(server, &line)
+        };
         self.password(target).ok_or_else(none)
     }
 

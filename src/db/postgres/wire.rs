@@ -23,6 +23,10 @@ use crate::db::wire::{Failed, Wire, limit_reading, reading_limit};
 /// The longest message that is read. The statements of dblock have far shorter answers; a longer one is no PostgreSQL's.
 const LONGEST_MESSAGE: i32 = 64 * 1024 * 1024;
 
+/// The most settings that a server reports, which has some fifteen; and the most answers to what is sent at once.
+const MOST_PARAMETERS: usize = 100;
+const MOST_REPLIES: usize = 10_000;
+
 /// How long to wait for the rest of a message that has begun.
 const REST_OF_A_MESSAGE: Duration = Duration::from_millis(100);
 
@@ -110,7 +114,10 @@ impl PostgresWire {
     fn keep(&mut self, message: Message) -> Option<Message> {
         match message {
             Message::ParameterStatus(body) => {
-                if let (Ok(name), Ok(value)) = (body.name(), body.value()) {
+                if let (Ok(name), Ok(value)) = (body.name(), body.value())
+                    && (self.parameters.len() < MOST_PARAMETERS
+                        || self.parameters.contains_key(name))
+                {
                     self.parameters.insert(name.to_owned(), value.to_owned());
                 }
                 None
@@ -179,6 +186,11 @@ impl PostgresWire {
                         let row = row(&columns, &body);
                         rows.push(row.map_err(|error| gone(garbled(&error)))?);
                     }
+                }
+                Message::CommandComplete(_) | Message::EmptyQueryResponse
+                    if replies.len() >= MOST_REPLIES =>
+                {
+                    return Err(gone(garbled(&"answers without an end")));
                 }
                 Message::CommandComplete(body) => {
                     let tag = body.tag().map_err(|error| gone(garbled(&error)))?;

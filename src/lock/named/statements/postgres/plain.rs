@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::db::{Ask, LIST, ask, ask_value, command};
+use crate::db::{Ask, LIST, ask, ask_value, command, no_answer};
 use crate::lock::Key;
 
 /// The database of this session.
@@ -91,8 +91,15 @@ pub fn ask_owners(locks: &[String]) -> Ask<'static, Vec<Option<u64>>> {
          AND held.database = {DATABASE} \
          AND held.classid = asked.class::oid AND held.objid = asked.object::oid GROUP BY asked.place ORDER BY asked.place"
     );
-    let owners = ask("owners", sql, |rows| {
-        rows.iter().map(|row| row.at(0)).collect()
+    let number = locks.len();
+    let owners = ask("owners", sql, move |rows| {
+        let owners = rows.iter().map(|row| row.at(0));
+        let owners = owners.collect::<Result<Vec<_>, _>>()?;
+        if owners.len() == number {
+            Ok(owners)
+        } else {
+            Err(no_answer())
+        }
     });
     owners.up_to(LIST)
 }
