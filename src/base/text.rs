@@ -45,7 +45,9 @@ pub fn json_printable(json: &str) -> String {
 /// Whether a character is invisible, or changes the direction or look of others.
 pub fn is_unseen(c: char) -> bool {
     matches!(c,
-        '\u{ad}' | '\u{61c}' | '\u{180e}'
+        '\u{ad}' | '\u{34f}' | '\u{61c}'
+        // Letters that are blank, in Korean, Khmer and Mongolian.
+        | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{3164}' | '\u{ffa0}'
         // Zero width; directions.
         | '\u{200b}'..='\u{200f}'
         // Line and paragraph separators, then directions that embed and override.
@@ -53,6 +55,8 @@ pub fn is_unseen(c: char) -> bool {
         // Zero width; directions that isolate.
         | '\u{2060}'..='\u{206f}'
         | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+        // Variants of the character before; U+FE0E and U+FE0F, which emoji have, are left.
+        | '\u{fe00}'..='\u{fe0d}' | '\u{e0100}'..='\u{e01ef}'
         // Tags.
         | '\u{e0000}'..='\u{e007f}'
     )
