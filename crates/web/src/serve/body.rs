@@ -9,6 +9,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
 use super::PATIENCE;
+use super::connections::Connection;
 
 /// The longest, in bytes.
 const LONGEST: usize = 16 * 1024;
@@ -18,6 +19,9 @@ pub async fn read(request: Request, next: Next) -> Response {
     let (head, body) = request.into_parts();
     match timeout(PATIENCE, Limited::new(body, LONGEST).collect()).await {
         Ok(Ok(body)) => {
+            // Who has yet to send it is as idle as one that has asked for nothing.
+            let connection = head.extensions.get::<Connection>();
+            let _answering = connection.map(Connection::answers);
             next.run(Request::from_parts(head, Body::from(body.to_bytes())))
                 .await
         }

@@ -220,13 +220,8 @@ async fn client(
     let router = TowerToHyperService::new(router);
     let service = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(Peer(connection.peer));
-        let answering = connection.answers();
-        let answered = router.call(request);
-        async {
-            let answer = answered.await;
-            drop(answering);
-            answer
-        }
+        request.extensions_mut().insert(connection.clone());
+        router.call(request)
     });
     let _ = http
         .serve_connection(TokioIo::new(Patient::new(stream, PATIENCE)), service)

@@ -213,3 +213,24 @@ fn a_thousand_connections_do_not_keep_others_out() {
     }
     is_served(&web);
 }
+
+#[test]
+fn forms_that_never_come_whole_do_not_keep_others_out() {
+    let fleet = Fleet::new();
+    let web = fleet.serve(&[]).enter();
+    let half = || {
+        let mut stream = TcpStream::connect(web.address()).unwrap();
+        let head = "POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n";
+        let _ = stream.write_all(head.as_bytes());
+        stream
+    };
+    let _halves: Vec<_> = (0..300).map(|_| half()).collect();
+    is_served(&web);
+    // Somebody comes, and so do more of them before he asks for anything.
+    let mut viewer = TcpStream::connect(web.address()).unwrap();
+    let _more: Vec<_> = (0..20).map(|_| half()).collect();
+    is_served(&web);
+    let _ =
+        viewer.write_all(b"GET /login HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    assert!(read_all(&mut viewer).starts_with(b"HTTP/1.1 "));
+}
