@@ -96,6 +96,11 @@ impl Browser {
     /// Opens a page, and waits until it is loaded.
     pub fn open(&self, url: &str) {
         self.command("url", &json!({ "url": url }));
+        // On a busy machine chromedriver now and then says so while the end of the page has yet to come.
+        self.until(
+            "the page is whole",
+            "return document.readyState === 'complete'",
+        );
     }
 
     /// What a function's body returns in the page.
