@@ -138,13 +138,27 @@ mod tests {
     #[test]
     fn what_turns_or_hides_text_is_made_visible() {
         for hidden in [
-            '\u{200b}', '\u{200f}', '\u{202a}', '\u{202e}', '\u{2066}', '\u{2069}', '\u{2028}',
-            '\u{2029}', '\u{feff}',
+            '\u{200b}',
+            '\u{200f}',
+            '\u{202a}',
+            '\u{202e}',
+            '\u{2066}',
+            '\u{2069}',
+            '\u{2028}',
+            '\u{2029}',
+            '\u{feff}',
+            '\u{34f}',
+            '\u{115f}',
+            '\u{180b}',
+            '\u{3164}',
+            '\u{fe00}',
+            '\u{e0100}',
         ] {
             let shown = format!("a\\u{{{:x}}}b", u32::from(hidden));
             assert_eq!(printable(&format!("a{hidden}b")), shown);
         }
-        assert_eq!(printable("naïve, שלום, 日本"), "naïve, שלום, 日本");
+        let shown = "naïve, שלום, 日本, 한국, ☀\u{fe0f}";
+        assert_eq!(printable(shown), shown);
     }
 
     #[test]
