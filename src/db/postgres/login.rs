@@ -326,7 +326,7 @@ impl Account {
     fn password_for(&self, target: &Target, server: &str) -> Result<&[u8], Fault> {
         let none = || {
             let line = format!(
-                "it wants a password, and none is given for {} in {}; dblock config shows where it would come from",
+                "it wants a password, and none is given for role {}, database {}; dblock config shows where it would come from",
                 self.user, self.database
             );
             self.refused(server, &line)
