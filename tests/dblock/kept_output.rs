@@ -236,8 +236,12 @@ number = sys.stdin.readline().strip()
 fcntl.fcntl(1, 1031, 1 << 20)
 os.chdir(sys.argv[1])
 open("begun-" + number, "w")
-while not os.path.exists("go"):
+for _ in range(6000):
+    if os.path.exists("go"):
+        break
     time.sleep(0.02)
+else:
+    sys.exit("nobody said go")
 for _ in range(3000):
     os.write(1, number.encode().rjust(99, b".") + b"\n")
 os.write(1, b"unended-" + number.encode())
