@@ -10,6 +10,7 @@ pub mod list;
 pub mod log;
 pub mod processes;
 pub mod progress;
+pub mod random;
 pub mod static_glibc;
 pub mod terminal;
 pub mod text;

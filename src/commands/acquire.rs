@@ -17,6 +17,7 @@ use super::question::{begin, listener_of};
 use crate::base::clock::Moment;
 use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
 use crate::base::log::Level;
+use crate::base::random;
 use crate::base::text::seconds;
 use crate::db::{Ask, Fault};
 use crate::history::{Journal, Outcome, RunEnd, RunFacts};
@@ -26,7 +27,7 @@ use crate::isolated::query::{self, Limits, Message};
 use crate::lock::named::Verbosity;
 use crate::lock::rows::{RowLock, RowSpec, Token, owner_of};
 use crate::lock::{
-    self, Attempt, Backend, Caller, Grant, HolderKind, Holders, Introduction, Lease, Name, Wait,
+    Attempt, Backend, Caller, Grant, HolderKind, Holders, Introduction, Lease, Name, Wait,
     run_lock_of,
 };
 use crate::schema::Tables;
@@ -76,7 +77,7 @@ pub fn acquire(command_line: CommandLine) -> anyhow::Result<Ending> {
         Wait::Forever => None,
     };
     let name = &acquire.lock.name;
-    let secret = lock::random_id()?;
+    let secret = random::id()?;
     let mut ending = Ok(Ending::Code(0));
     query::ask_and_answer(
         "the acquisition",

@@ -25,8 +25,8 @@ pub use introduction::{Introduction, own_host};
 pub use key::Key;
 pub use lease::Lease;
 pub use name::{
-    Name, kill_ack_lock, kill_request_lock, new_id, random_id, run_id_lock, run_lock_of,
-    session_marker_lock, shared_session_lock,
+    Name, kill_ack_lock, kill_request_lock, new_id, run_id_lock, run_lock_of, session_marker_lock,
+    shared_session_lock,
 };
 
 /// The most slots of a lock.

@@ -7,7 +7,8 @@ use sha2::{Digest, Sha256};
 use uuid::Builder;
 
 use super::key::Key;
-use crate::base::exit::{Failure, Reason};
+use crate::base::exit::Failure;
+use crate::base::random;
 
 /// The most bytes of a name.
 const LONGEST_NAME: usize = 200;
@@ -128,7 +129,7 @@ pub fn kill_ack_lock(connection: u64) -> String {
 /// user's lock has a `#`.
 ///
 /// # Errors
-/// [`Reason::OsRefused`] when the system has no random bits.
+/// As [`random::fill`].
 pub fn run_id_lock() -> Result<String, Failure> {
     Ok(run_lock_of(&new_id()?))
 }
@@ -142,26 +143,9 @@ pub fn new_id() -> Result<String, Failure> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let millis = since.unwrap_or_default().as_millis().try_into();
     let mut bits = [0; 10];
-    fill(&mut bits)?;
+    random::fill(&mut bits)?;
     let id = Builder::from_unix_timestamp_millis(millis.unwrap_or_default(), &bits).into_uuid();
     Ok(id.simple().to_string())
-}
-
-/// 32 random hex digits, which nobody has chosen before or can guess.
-///
-/// # Errors
-/// As [`run_id_lock`].
-pub fn random_id() -> Result<String, Failure> {
-    let mut bits = [0; 16];
-    fill(&mut bits)?;
-    Ok(format!("{:032x}", u128::from_ne_bytes(bits)))
-}
-
-fn fill(bits: &mut [u8]) -> Result<(), Failure> {
-    getrandom::fill(bits).map_err(|error| {
-        let line = format!("cannot get random bits: {error}");
-        Failure::new(Reason::OsRefused, line)
-    })
 }
 
 /// The name on the server of the lock that the sessions of this run hold. The id is 32 hex digits, and is the owner in the run's rows,

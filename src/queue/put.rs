@@ -9,6 +9,7 @@ use super::jobs::Traits;
 use super::queues::Queue;
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
+use crate::base::random;
 use crate::db::{Ask, Fault, Session, ask, ask_value, command, text_literal};
 use crate::schema::{JOB_KEYS, PUTS, Tables};
 
@@ -71,11 +72,11 @@ impl<'a> Putter<'a> {
     /// # Errors
     /// [`Reason::OsRefused`] if the system has no random bits.
     pub fn new(tables: &'a Tables, queue: Queue, traits: &'a Traits) -> Result<Self, Failure> {
-        let shard = random()? % u64::from(queue.shards.max(1));
+        let shard = random::number()? % u64::from(queue.shards.max(1));
         Ok(Self {
             tables,
             traits,
-            put: new_put()?,
+            put: random::id()?,
             turn: 0,
             shard: u16::try_from(shard).unwrap_or_default(),
             block: new_block()?,
@@ -165,7 +166,7 @@ impl<'a> Putter<'a> {
             (Some(queue), fault) if queue.id == self.queue.id => match fault {
                 // Its row was pruned, because the put was silent for so long.
                 Fault::Unmet(cause) if self.committed.elapsed() > IDLE => {
-                    self.put = new_put().map_err(Fault::Final)?;
+                    self.put = random::id().map_err(Fault::Final)?;
                     self.turn = 0;
                     Err(Fault::Conflict(cause))
                 }
@@ -196,21 +197,9 @@ impl<'a> Putter<'a> {
 /// After this time the row of a put may have been pruned.
 const IDLE: Duration = Duration::from_secs(12 * 3600);
 
-fn new_put() -> Result<String, Failure> {
-    let put = (u128::from(random()?) << 64) | u128::from(random()?);
-    Ok(format!("{put:032x}"))
-}
-
-fn random() -> Result<u64, Failure> {
-    getrandom::u64().map_err(|error| {
-        let line = format!("cannot get random bits: {error}");
-        Failure::new(Reason::OsRefused, line)
-    })
-}
-
 /// A number that no other block has. 0 means that there is no block.
 fn new_block() -> Result<u64, Failure> {
-    Ok(random()?.max(1))
+    Ok(random::number()?.max(1))
 }
 
 /// The server's largest packet, in bytes.

@@ -153,3 +153,48 @@ fn an_end_that_came_by_itself_is_not_that_of_a_kill_that_reached_nobody() {
         "{told:#?}"
     );
 }
+
+#[test]
+fn an_operator_that_another_role_has_made_is_not_called() {
+    let server = &Server::private(Kind::Postgres);
+    server.make_tables();
+    let mut admin = server.postgres();
+    // They fit better than those of PostgreSQL itself, wherever dblock would leave the choice.
+    for (operator, left, right) in [
+        ("||", "bigint", "bigint"),
+        ("||", "text", "int"),
+        ("&", "bigint", "int"),
+        ("*", "int", "interval"),
+        ("*", "numeric", "int"),
+    ] {
+        let trap = unique("trap").replace('-', "_");
+        admin.run(&format!(
+            "CREATE FUNCTION public.{trap}({left}, {right}) RETURNS text LANGUAGE plpgsql AS \
+             $$ BEGIN RAISE 'trapped'; END $$"
+        ));
+        admin.run(&format!(
+            "CREATE OPERATOR public.{operator} (LEFTARG = {left}, RIGHTARG = {right}, FUNCTION = public.{trap})"
+        ));
+    }
+    assert!(admin.try_query("SELECT 1::bigint || '/'").is_err());
+    for options in [&[][..], &["--durable"], &["--record"]] {
+        let name = unique("trapped");
+        let run = || Dblock::run(server, &name).args(options);
+        let mut first = run()
+            .stdin(Stdio::piped())
+            .sh("echo held; read x; exit 3")
+            .spawn();
+        first.wait_line("held", SOON);
+        let second = run().args(["--wait", "1m"]).command(["true"]).spawn();
+        eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+        drop(first.take_stdin());
+        first.wait().expect_code(3).expect_silence();
+        second.wait().expect_code(0).expect_silence();
+    }
+    Dblock::bare()
+        .arg("check")
+        .env("DBLOCK_URL", server.url())
+        .env("DBLOCK_PASSWORD", crate::harness::PASSWORD)
+        .output()
+        .expect_code(0);
+}

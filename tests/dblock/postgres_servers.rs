@@ -120,6 +120,25 @@ fn a_cron_daemon_goes_on_with_the_promoted_standby_and_not_with_the_primary_of_b
 }
 
 #[test]
+fn a_waiter_leaves_a_server_that_hangs_for_the_next_one() {
+    let [one, other] = [(); 2].map(|()| Server::private(Kind::Postgres));
+    let name = unique("hangs");
+    let hold = Dblock::run(&one, &name).stdin(Stdio::piped());
+    let mut first = hold.sh("echo held; cat").spawn();
+    first.wait_line("held", SOON);
+    let wait = Dblock::run_at(&both(&one, &other), &name).args(["--wait", "5m"]);
+    let wait = wait.args(["--connect-timeout", "2"]);
+    let mut second = wait.sh("echo ran").spawn();
+    eventually("it waits", SOON, || one.waiters(&name).len() == 1);
+    let frozen = one.freeze();
+    second.wait_line("ran", SOON);
+    second.wait().expect_code(0).expect_silence();
+    drop(frozen);
+    drop(first.take_stdin());
+    first.wait().expect_code(0);
+}
+
+#[test]
 fn a_server_that_is_read_only_by_default_is_refused() {
     let server = &Server::private(Kind::Postgres);
     let name = unique("read-only");
@@ -150,6 +169,45 @@ fn a_server_that_becomes_read_only_loses_its_lock_within_a_quarter_of_the_time_t
     let output = run.wait_within(SOON);
     output.expect_code(74);
     server.set_read_only(false);
+}
+
+#[test]
+fn a_server_that_tells_no_timeline_is_taken_all_the_same() {
+    let server = &Server::private(Kind::Postgres);
+    server.make_tables();
+    let mut admin = server.postgres();
+    // Amazon Aurora says so, when it has granted the lock already.
+    admin.run("ALTER FUNCTION pg_catalog.pg_current_wal_lsn() RENAME TO its_own");
+    admin.run(
+        "CREATE FUNCTION pg_catalog.pg_current_wal_lsn() RETURNS pg_lsn LANGUAGE plpgsql AS \
+         $$ BEGIN RAISE 'wal_level must be set to ''logical''' USING ERRCODE = '55000'; END $$",
+    );
+    assert!(admin.try_query("SELECT pg_current_wal_lsn()").is_err());
+    let all: [&[&str]; 4] = [&[], &["-m", "2"], &["--durable"], &["--durable", "-m", "2"]];
+    for options in all {
+        let name = unique("aurora");
+        let run = || Dblock::run(server, &name).args(options);
+        let first = run().stdin(Stdio::piped()).sh("echo held; read x; exit 3");
+        let mut first = first.spawn();
+        first.wait_line("held", SOON);
+        drop(first.take_stdin());
+        first.wait().expect_code(3).expect_silence();
+        run()
+            .command(["true"])
+            .output()
+            .expect_code(0)
+            .expect_silence();
+    }
+    // Also when the lock is taken again.
+    let name = unique("aurora");
+    let run = Dblock::run(server, &name).stdin(Stdio::piped());
+    let mut run = run.sh("echo held; read x; exit 4").spawn();
+    run.wait_line("held", SOON);
+    let holder = server.holder(&name).unwrap();
+    admin.run(&format!("SELECT pg_terminate_backend({holder})"));
+    run.wait_stderr("reacquired after", SOON);
+    drop(run.take_stdin());
+    run.wait().expect_code(4);
 }
 
 #[test]
@@ -196,9 +254,15 @@ fn a_pooler_is_taken_that_keeps_a_session_for_each_client_and_is_said_to() {
 #[test]
 fn a_pooler_is_refused_unless_it_is_said_to_keep_a_session_for_each_client() {
     let server = &Server::private(Kind::Postgres);
-    for mode in ["session", "transaction", "statement"] {
-        let pooler = PgBouncer::start(server, mode);
-        refused(&pooler.url(), &["pooler"]);
+    for (mode, dropped) in [
+        ("session", ""),
+        ("session", "search_path"),
+        ("transaction", "search_path"),
+        ("statement", "search_path"),
+    ] {
+        let pooler = PgBouncer::start_with(server, mode, dropped);
+        let words = ["pooler", "pooler=session"];
+        refused(&pooler.url(), &words);
         assert!(
             server
                 .postgres()

@@ -76,24 +76,37 @@ impl Refusal {
         self.is_of("28") || self.state.as_bytes() == NO_PRIVILEGE
     }
 
+    /// Not every server has a timeline, or lets everybody ask. Amazon Aurora tells none unless its log is one for logical replication.
+    fn is_about_the_timeline(&self) -> bool {
+        OF_TIMELINE.iter().any(|name| self.message.contains(name))
+            || self.state == "55000" && self.message.contains("wal_level")
+    }
+
     /// The fault of a login to `server` as `user`.
     pub fn of_login(&self, server: &str, user: &str) -> Fault {
         match &*self.state {
             // Too many connections: of the server, or of a role or a database.
             "53300" => Fault::Full(self.to_string()),
-            // There is no such database, or it takes no connections; a setting of the login is wrong.
+            _ if self.is_about_the_account() => {
+                let line = format!("{server} refused the account {user}: {self}");
+                Fault::Final(Failure::new(Reason::AccountRefused, line))
+            }
+            // There is no such database, or it takes no connections; a setting of the login is wrong, or cannot be set so.
             state
-                if state == "3D000"
-                    || state == "55000"
+                if ["3D000", "55000", "55P02"].contains(&state)
                     || self.is_of("22")
-                    || self.is_of("42704") =>
+                    || self.is_of("42") =>
             {
                 let line = format!("{server} refused the session: {self}");
                 Fault::Final(Failure::new(Reason::Configuration, line))
             }
-            _ if self.is_about_the_account() => {
-                let line = format!("{server} refused the account {user}: {self}");
-                Fault::Final(Failure::new(Reason::AccountRefused, line))
+            // PgBouncer takes only few of them.
+            "08P01" if self.message.contains("startup parameter") => {
+                let line = format!(
+                    "{server} is a pooler that does not take the settings of a session: {self}; connect to the server itself, \
+                     or, if the pooler is in session mode, add pooler=session to the URL"
+                );
+                Fault::Final(Failure::new(Reason::Configuration, line))
             }
             // The server is starting or shutting down, or a pooler has no server: all of them pass.
             _ => Fault::Gone(self.to_string()),
@@ -105,8 +118,7 @@ impl Refusal {
         if self.is_fatal {
             return Fault::Gone(self.to_string());
         }
-        // Not every server has it, or lets everybody ask.
-        if OF_TIMELINE.iter().any(|name| self.message.contains(name)) {
+        if self.is_about_the_timeline() {
             return Fault::NoSuchVariable(TIMELINE.to_owned());
         }
         match &*self.state {

@@ -8,9 +8,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::authentication::md5_hash;
-use postgres_protocol::authentication::sasl::{
-    ChannelBinding, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, ScramSha256,
-};
+use postgres_protocol::authentication::sasl::{SCRAM_SHA_256, SCRAM_SHA_256_PLUS};
 use postgres_protocol::message::backend::{AuthenticationSaslBody, Message};
 use postgres_protocol::message::frontend;
 use rustls::{ClientConnection, StreamOwned};
@@ -18,9 +16,11 @@ use rustls::{ClientConnection, StreamOwned};
 use super::account::Account;
 use super::end_point::certificate_hash;
 use super::fault::Refusal;
+use super::scram::{Begun, Binding, MOST_ROUNDS, Unproven};
 use super::stream::{Socket, Stream};
 use super::wire::{PostgresWire, garbled, of_transport};
 use crate::base::exit::{Failure, Reason};
+use crate::base::random;
 use crate::db::address::Address;
 use crate::db::fault::Fault;
 use crate::db::target::{ChannelBinding as Setting, Target};
@@ -36,20 +36,8 @@ const AN_ERROR: u8 = b'E';
 /// Why a login is refused that is to be bound to the TLS channel.
 const NOT_BOUND: &str = "channel_binding=require, and the server does not bind the login to TLS";
 
-/// The most rounds of SCRAM: what `postgres-protocol` computes. The server's default is 4,096.
-const MOST_ROUNDS: u64 = 100_000;
-
 /// How often a server may ask for the password in clear.
 const MOST_REQUESTS: u32 = 3;
-
-/// How many rounds a server demands in its first message of SCRAM.
-fn rounds(message: &[u8]) -> Option<u64> {
-    let message = std::str::from_utf8(message).ok()?;
-    let rounds = message
-        .split(',')
-        .find_map(|part| part.strip_prefix("i="))?;
-    rounds.parse().ok()
-}
 
 impl Account {
     /// Connects to the server at this address, which is shown so, and logs in. `limit` is for each answer. Each step is told.
@@ -150,8 +138,11 @@ impl Account {
         ];
         let options = self.settings.options.as_deref();
         let options = options.map(|options| ("options", options));
+        // In another schema any role may have put an operator, which would run with the rights of dblock's. PgBouncer takes no such setting,
+        // and it would stay with a session that a pooler gives to somebody else.
+        let path = (!self.settings.has_pooler).then_some(("search_path", "pg_catalog"));
         let mut startup = BytesMut::new();
-        let parameters = parameters.into_iter().chain(options);
+        let parameters = parameters.into_iter().chain(options).chain(path);
         frontend::startup_message(parameters, &mut startup).map_err(|error| garbled(&error))?;
         wire.write(&startup)
     }
@@ -250,54 +241,58 @@ impl Account {
             }
         };
         let (mechanism, binding) = match hash {
-            Some(hash) if has_plus => (
-                SCRAM_SHA_256_PLUS,
-                ChannelBinding::tls_server_end_point(hash),
-            ),
+            Some(hash) if has_plus => (SCRAM_SHA_256_PLUS, Binding::Certificate(hash)),
             _ if binding == Setting::Require => {
                 return Err(self.refused(server, NOT_BOUND));
             }
-            Some(_) if has_scram => (SCRAM_SHA_256, ChannelBinding::unrequested()),
-            None if has_scram => (SCRAM_SHA_256, ChannelBinding::unsupported()),
+            Some(_) if has_scram => (SCRAM_SHA_256, Binding::NotOffered),
+            None if has_scram => (SCRAM_SHA_256, Binding::None),
             _ => {
                 return Err(
                     self.refused(server, "it wants a way to log in that dblock does not have")
                 );
             }
         };
-        let mut scram = ScramSha256::new(self.password_for(target, server)?, binding);
+        let password = self.password_for(target, server)?;
+        let begun = Begun::new(binding, random::id().map_err(Fault::Final)?);
         let mut first = BytesMut::new();
-        frontend::sasl_initial_response(mechanism, scram.message(), &mut first)
+        frontend::sasl_initial_response(mechanism, begun.message().as_bytes(), &mut first)
             .map_err(|error| garbled(&error))?;
         wire.write(&first)?;
-        match wire.receive()? {
+        let (message, proven) = match wire.receive()? {
             Message::AuthenticationSaslContinue(body) => {
-                if let Some(rounds) = rounds(body.data()).filter(|rounds| *rounds > MOST_ROUNDS) {
-                    let line = format!(
-                        "the password was set with {rounds} rounds of SCRAM, and dblock computes {MOST_ROUNDS} at most: set \
-                         scram_iterations there, and the password again"
-                    );
-                    return Err(self.refused(server, &line));
-                }
-                scram.update(body.data()).map_err(|error| garbled(&error))?;
+                let proof = begun.prove(password, body.data());
+                proof.map_err(|unproven| self.of_proof(server, &unproven))?
             }
             Message::ErrorResponse(body) => {
                 return Err(Refusal::read(&body).of_login(server, &self.user));
             }
             _ => return Err(garbled(&"an answer to the login")),
-        }
+        };
         let mut proof = BytesMut::new();
-        frontend::sasl_response(scram.message(), &mut proof).map_err(|error| garbled(&error))?;
+        frontend::sasl_response(message.as_bytes(), &mut proof).map_err(|error| garbled(&error))?;
         wire.write(&proof)?;
         match wire.receive()? {
-            Message::AuthenticationSaslFinal(body) => scram.finish(body.data()).map_err(|_| {
-                self.refused(
-                    server,
-                    "it does not know the password itself: is it the right server?",
-                )
-            }),
+            Message::AuthenticationSaslFinal(body) if proven.is_proven_by(body.data()) => Ok(()),
+            Message::AuthenticationSaslFinal(_) => Err(self.refused(
+                server,
+                "it does not know the password itself: is it the right server?",
+            )),
             Message::ErrorResponse(body) => Err(Refusal::read(&body).of_login(server, &self.user)),
             _ => Err(garbled(&"an answer to the login")),
+        }
+    }
+
+    fn of_proof(&self, server: &str, unproven: &Unproven) -> Fault {
+        match unproven {
+            Unproven::Garbled(what) => garbled(what),
+            Unproven::TooManyRounds(rounds) => {
+                let line = format!(
+                    "the password was set with {rounds} rounds of SCRAM, and dblock computes {MOST_ROUNDS} at most: set \
+                     scram_iterations there, and the password again"
+                );
+                self.refused(server, &line)
+            }
         }
     }
 

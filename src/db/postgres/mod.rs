@@ -6,6 +6,7 @@ mod facts;
 mod fault;
 mod introduction;
 mod login;
+mod scram;
 mod sessions;
 pub mod sql;
 mod stream;

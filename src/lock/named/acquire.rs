@@ -198,7 +198,11 @@ impl Request {
             let opened = match opened {
                 Ok(opened) => opened,
                 Err(Fault::Interrupted(_) | Fault::Conflict(_)) => None,
-                Err(Fault::NoSuchVariable(name)) if self.statements.do_without(&name) => continue,
+                // Some servers say so after they have granted the slot.
+                Err(Fault::NoSuchVariable(name)) if self.statements.do_without(&name) => {
+                    starting.next(Reply::Unclear);
+                    continue;
+                }
                 Err(fault) => return Err(fault),
             };
             let clear = opened.and_then(|opened| Some((opened.asked.answer?, opened)));

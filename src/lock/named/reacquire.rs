@@ -209,7 +209,11 @@ impl Request {
                 session.run_both(&open, &statement)
             };
             let mut reply = match reply {
-                Err(Fault::NoSuchVariable(name)) if self.statements.do_without(&name) => continue,
+                // Some servers say so after they have granted the slot.
+                Err(Fault::NoSuchVariable(name)) if self.statements.do_without(&name) => {
+                    self.give_back(slot, session)?;
+                    continue;
+                }
                 reply => reply?.ok_or_else(no_answer)?,
             };
             let answer = reply.opened.asked.answer.ok_or_else(no_answer)?;

@@ -204,6 +204,15 @@ impl Request {
         carry_out(session, &release_once(self.kind, "finish reacquire", &lock))
     }
 
+    /// Gives back the lock of a slot, which the session may have.
+    ///
+    /// # Errors
+    /// Any fault of a statement.
+    pub(super) fn give_back(&self, slot: u32, session: &mut Session) -> Result<(), Fault> {
+        let lock = self.name.slot_on_server(slot);
+        carry_out(session, &release_once(self.kind, "give back", &lock))
+    }
+
     fn announce(&self, named: &str, lock: &str, session: &mut Session) -> Result<(), Fault> {
         let taken = carry_out(session, &take_lock(self.kind, named, lock, Duration::ZERO));
         taken.map(drop)

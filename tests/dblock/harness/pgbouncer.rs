@@ -18,6 +18,11 @@ pub struct PgBouncer {
 impl PgBouncer {
     /// With `pool_mode` as this says.
     pub fn start(server: &Server, pool_mode: &str) -> Self {
+        Self::start_with(server, pool_mode, "")
+    }
+
+    /// One that takes these settings of a session, and drops them.
+    pub fn start_with(server: &Server, pool_mode: &str, dropped: &str) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let port = listener.local_addr().expect("bound").port();
         drop(listener);
@@ -33,6 +38,7 @@ unix_socket_dir =
 auth_type = scram-sha-256
 auth_file = {}
 pool_mode = {pool_mode}
+ignore_startup_parameters = {dropped}
 admin_users = admin
 logfile =
 ",
