@@ -20,6 +20,36 @@ pub const TIMELINE: &str = "(SELECT system_identifier FROM pg_control_system()) 
 /// The server's dates end with the year 294276.
 const LONGEST: Duration = Duration::from_secs(1000 * 365 * 24 * 3600);
 
+/// The longest idle timeout: the server counts it in milliseconds, up to 2^31 - 1 of them. The lock of a token lasts up to 30 days, but needs
+/// no session.
+pub const LONGEST_IDLE: Duration = Duration::from_secs(24 * 24 * 3600);
+
+/// TCP waits at least as long for a host that is silent: the server hears of one that waits for a lock every 10 seconds only.
+const LEAST_PATIENCE: Duration = Duration::from_secs(15);
+
+/// The longest time after which Linux asks an idle connection whether its host is still there, in seconds.
+const LONGEST_KEEPALIVE: u64 = 32_767;
+
+/// The column that sets the idle timeout of a session.
+pub fn idle_timeout(limit: Duration) -> String {
+    format!(
+        "set_config('idle_session_timeout', '{}ms', false)",
+        limit.min(LONGEST_IDLE).as_millis()
+    )
+}
+
+/// The columns by which TCP, on the server, gives a silent host up no sooner than after this time. A server whose settings, or whose
+/// host's, do so would free a lock while the command of a host that is cut off still runs.
+pub fn tcp_patience(limit: Duration) -> String {
+    let limit = limit.clamp(LEAST_PATIENCE, LONGEST_IDLE);
+    let silent = limit.as_secs().min(LONGEST_KEEPALIVE);
+    let unanswered = limit.as_millis();
+    format!(
+        "set_config('tcp_keepalives_idle', '{silent}', false), set_config('tcp_keepalives_interval', '{silent}', false), \
+         set_config('tcp_user_timeout', '{unanswered}', false)"
+    )
+}
+
 /// A text as an SQL literal that means the same with every setting. A backslash in a plain literal does not
 /// (`standard_conforming_strings`), so a text with one, or with a quote, is written in hexadecimal digits. No text of PostgreSQL contains
 /// NUL, which is replaced.

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use super::tables::{Table, USABLE_FROM, VERSION};
 use super::{Keep, Tables};
-use crate::db::postgres_sql::{NOW, quoted_identifier, text_literal, text_literals};
+use crate::db::postgres_sql::{
+    NOW, idle_timeout, quoted_identifier, tcp_patience, text_literal, text_literals,
+};
 use crate::db::{Ask, LIST, ask, ask_value, command};
 pub use tables::TABLES;
 
@@ -32,12 +34,11 @@ pub fn prepare(lock_limit: Duration) -> Ask<'static, ()> {
     )
 }
 
-/// Ends the session after so many seconds without a statement.
+/// Ends the session after so many seconds without a statement, and no sooner where its host is silent.
 pub fn end_when_idle(name: &str, seconds: u64) -> Ask<'static, ()> {
-    command(
-        name,
-        format!("SELECT set_config('idle_session_timeout', '{seconds}s', false)"),
-    )
+    let limit = Duration::from_secs(seconds);
+    let sql = format!("SELECT {}, {}", idle_timeout(limit), tcp_patience(limit));
+    command(name, sql)
 }
 
 /// Takes the lock of `dblock init` on this schema, if it is free. Returns whether it was.

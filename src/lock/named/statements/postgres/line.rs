@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use super::plain::{idle_timeout, locks, own_locks, select_own};
+use super::plain::{locks, own_locks, select_own};
+use crate::db::postgres_sql::idle_timeout;
 use crate::db::{Ask, LIST, ask, ask_value, ask_values, command};
 use crate::lock::Key;
 use crate::lock::Name;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::db::postgres_sql::{LONGEST_IDLE, idle_timeout, tcp_patience};
 use crate::db::{Ask, LIST, ask, ask_value, command, no_answer};
 use crate::lock::Key;
 
@@ -114,31 +115,13 @@ pub fn kill_session(pid: u64, lock: &str) -> Ask<'static, bool> {
     ask_value("kill", sql).map(|ended| ended == Some(1u8))
 }
 
-/// The longest idle timeout: the server counts it in milliseconds, up to 2^31 - 1 of them. The lock of a token lasts up to 30 days, but needs
-/// no session.
-const LONGEST_IDLE: Duration = Duration::from_secs(24 * 24 * 3600);
-
-/// The longest time after which Linux asks an idle connection whether its host is still there, in seconds.
-const LONGEST_KEEPALIVE: u64 = 32_767;
-
-/// Columns that prepare a session to hold a lock: no time limit on its statements, and the TTL as its idle timeout. None of them waits for
-/// another session's lock; those on rows that may follow have a limit on that. A server whose settings, or whose host's, give a silent host
-/// up sooner would free the lock while the command of a host that is cut off still runs: TCP waits as long as the TTL, too.
+/// Columns that prepare a session to hold a lock: no time limit on its statements, and the TTL as its idle timeout, of which TCP is not to
+/// be the end sooner. None of them waits for another session's lock; those on rows that may follow have a limit on that.
 pub fn keep_session(ttl: Duration) -> String {
-    let idle = idle_timeout(ttl);
-    let silent = ttl.as_secs().clamp(1, LONGEST_KEEPALIVE);
-    let unanswered = ttl.min(LONGEST_IDLE).as_millis();
     format!(
-        "{idle}, set_config('statement_timeout', '0', false), set_config('tcp_keepalives_idle', '{silent}', false), \
-         set_config('tcp_keepalives_interval', '{silent}', false), set_config('tcp_user_timeout', '{unanswered}', false)"
-    )
-}
-
-/// The column that sets the idle timeout of a session.
-pub fn idle_timeout(limit: Duration) -> String {
-    format!(
-        "set_config('idle_session_timeout', '{}ms', false)",
-        limit.min(LONGEST_IDLE).as_millis()
+        "{}, set_config('statement_timeout', '0', false), {}",
+        idle_timeout(ttl),
+        tcp_patience(ttl)
     )
 }
 
