@@ -80,7 +80,7 @@ pub enum Unfit {
     Cockroach,
     /// A server beside which others take writes, each with its own locks.
     #[error(
-        "is one of several nodes that take writes (citus, spock or bdr is installed): advisory locks are its own, and \
+        "is one of several nodes that take writes (citus, spock, bdr or pgactive is installed): advisory locks are its own, and \
          another node gives the same lock to another host; name one node alone, and use --allow-unfit-server"
     )]
     SeveralNodes,

@@ -91,6 +91,8 @@ impl NamedLock {
         let accepts = request.accepts_read_only();
         let opened = self.connector.connect(|session| {
             if request.has_waited {
+                // One that cannot be used is passed over at once.
+                request.refuse(session)?;
                 sleep(HOLD_BACK);
             }
             request.open(session)

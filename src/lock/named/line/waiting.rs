@@ -21,6 +21,10 @@ const LOOKS: [Duration; 2] = [Duration::from_millis(2500), Duration::from_secs(1
 /// How long the server keeps the session of such a caller. One that has vanished holds up the others for so long, if it gets to the head.
 const KEPT: [Duration; 2] = [Duration::from_secs(4), Duration::from_secs(12)];
 
+/// How long the server may take for an answer to a caller that does nothing else: one that hangs is left for another, or for the same one
+/// as soon as it is well. A caller loses its place so, which is long lost then.
+const ANSWER_LIMIT: Duration = Duration::from_secs(12);
+
 impl Request {
     /// Waits in this line until a slot is held, or the time to wait is over; then the session is no longer in line. With a slot,
     /// [`Request::wake_next`] is to follow.
@@ -38,6 +42,10 @@ impl Request {
         let wanted = self.verbosity.when_waiting;
         caller.on_wait(&self.tell_and_name_holders(wanted, session, caller)?);
         self.has_waited = true;
+        if turns.is_none() {
+            let limited = session.answer_within(ANSWER_LIMIT);
+            limited.map_err(|error| Fault::Gone(error.to_string()))?;
+        }
         let (own, ttl) = (opening.connection_id(), opening.ttl);
         let (mut place, mut ask) = (Place::default(), Ask::Listen);
         let (mut asked, mut turn_begun) = (Moment::now(), Moment::now());

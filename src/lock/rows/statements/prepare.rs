@@ -13,7 +13,7 @@ use crate::schema::{
 };
 
 /// Why a PostgreSQL with one of these extensions is passed over.
-const MERGES_WRITES: &str = "replicates what several servers write (bdr, spock): a row that one of them grants, another one grants, too";
+const MERGES_WRITES: &str = "replicates what several servers write (bdr, spock, pgactive): a row that one of them grants, another one grants, too";
 
 /// Prepares a session for the tables.
 pub struct Prepare<'a> {
@@ -60,7 +60,7 @@ impl Prepare<'_> {
     fn of_postgres(&self) -> [String; 2] {
         let version = format!(
             "SELECT version, usable_from, {}, (pg_is_in_recovery() OR current_setting('default_transaction_read_only') = 'on')::int, \
-             (SELECT min(extname) FROM pg_extension WHERE extname IN ('bdr', 'spock')) FROM {} WHERE id = 1",
+             (SELECT min(extname) FROM pg_extension WHERE extname IN ('bdr', 'spock', 'pgactive')) FROM {} WHERE id = 1",
             postgres::clock(),
             self.tables.meta()
         );

@@ -23,10 +23,11 @@ use plain::{held, keep_session, own_locks, owner, select_own, unlock};
 const WRITES: &str = "pg_is_in_recovery()::int, current_setting('default_transaction_read_only')";
 
 /// What makes a server one node of several that take writes: an extension, and a setting that its library has.
-const NODES: [(&str, &str); 3] = [
+const NODES: [(&str, &str); 4] = [
     ("citus", "citus.shard_count"),
     ("spock", "spock.conflict_resolution"),
     ("bdr", "bdr.ddl_locking"),
+    ("pgactive", "pgactive.skip_ddl_replication"),
 ];
 
 /// Whether this database has an extension that makes its server one node of several.
