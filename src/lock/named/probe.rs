@@ -65,24 +65,24 @@ impl Probe {
         &self.name
     }
 
-    /// Reaches a server, and acquires the lock there as `dblock run` does.
+    /// Reaches a server, and acquires the lock there as `dblock run` does. On each that is tried it has another name.
     ///
     /// # Errors
     /// [`Fault::Final`] where no further attempt can succeed; [`Fault::Gone`] where no server could be reached.
     pub fn reach(&mut self, connector: &Connector) -> Result<Reached, Fault> {
         let mut outcome = Err(Fault::Gone(String::new()));
         for read_only in [false, true] {
-            if read_only {
-                // The server may still keep the first session, and with it the lock.
+            let reached = connector.connect(|session| {
+                // A server that was passed over may still keep its session, with the locks.
                 *self = Self::new().map_err(Fault::Final)?;
-            }
-            let mut request =
-                self.request(connector.kind(), &self.marker, read_only, Duration::ZERO);
-            let reached = connector.connect(|session| match request.open(session) {
-                Err(Fault::Final(failure)) if failure.reason == Reason::Configuration => {
-                    Ok(Err(failure))
+                let mut request =
+                    self.request(session.kind(), &self.marker, read_only, Duration::ZERO);
+                match request.open(session) {
+                    Err(Fault::Final(failure)) if failure.reason == Reason::Configuration => {
+                        Ok(Err(failure))
+                    }
+                    opened => opened.map(Ok),
                 }
-                opened => opened.map(Ok),
             });
             outcome = reached.map(|(session, opening)| Reached {
                 session,
