@@ -319,8 +319,12 @@ impl Reader {
         let before = self.host.calls();
         let works_on = command.split("dblock queue work ").nth(1);
         let works_on = works_on.and_then(|rest| rest.split(' ').next());
+        let file = command.split_once("--defaults-file ");
+        let file = file.and_then(|(_, rest)| rest.split(' ').next());
+        let options = file.map(|file| format!("--defaults-file {file}"));
+        let options = options.unwrap_or_default();
         if let Some(queue) = works_on {
-            let put = format!("dblock queue put {queue} job");
+            let put = format!("dblock queue put {options} {queue} job");
             let output = self.host.sh(&put, &Vec::new()).output();
             self.expect(block, &put, &output, 0);
         }
@@ -333,10 +337,7 @@ impl Reader {
         let is_daemon = command.contains("dblock cron run ");
         let goes_on = works_on.is_some() && !command.contains("--drain");
         if is_daemon {
-            let file = command.split_once("--defaults-file ");
-            let file = file.and_then(|(_, rest)| rest.split(' ').next());
-            let options = file.map(|file| format!("--defaults-file {file}"));
-            self.ends_once_its_jobs_are_listed(&options.unwrap_or_default());
+            self.ends_once_its_jobs_are_listed(&options);
         }
         if command.contains("--hold-at-least") || goes_on {
             eventually("the job has run", SOON, || {

@@ -405,6 +405,26 @@ both_servers! {
         }
     }
 
+    fn a_job_that_fails_with_others_is_tried_again_alone(server) {
+        for options in [&[][..], &["--claim", "blocks"]] {
+            let options = [options, &["--max-attempts", "2", "--retry-delay", "0.1s"]].concat();
+            let (jobs, records) = (Jobs::new(server, &options), Records::new());
+            jobs.number(9);
+            let log = records.path().join("log");
+            let script = format!("all=$(cat); echo $all >>{}; ! echo \"$all\" | grep -q 5", quoted(&log));
+            eventually("each was tried twice", SOON, || {
+                drain(&jobs, &["--batch", "20"], &script);
+                jobs.states()[..3] == [0, 0, 0]
+            });
+            // The one that fails is dead, and the others are done.
+            assert_eq!((jobs.states()[3], jobs.count("dblock_jobs WHERE payload = '5'")), (1, 1));
+            let mut seen = lines(&log);
+            assert_eq!(seen.remove(0), "1 2 3 4 5 6 7 8 9");
+            seen.sort();
+            assert_eq!(seen, ["1", "2", "3", "4", "5", "6", "7", "8", "9"]);
+        }
+    }
+
     fn a_worker_that_drains_ends_when_nothing_is_due(server on mariadb) {
         let jobs = Jobs::new(server, &[]);
         drain(&jobs, &[], "echo never").expect_stdout("").expect_silence();

@@ -142,10 +142,20 @@ impl Coordinator<'_> {
         self.runner.commands.iter().any(is_late) && self.is_to_start()
     }
 
-    pub(super) fn start_commands(&mut self) {
+    /// How many of the jobs that wait the next command gets. One that was tried before gets a command of its own: it may have been why
+    /// others failed with it.
+    fn jobs_of_next(&self) -> usize {
         let most = self.spec.jobs_of_command() as usize;
+        let next = self.claims.buffer.iter().take(most);
+        match next.clone().position(|task| task.attempt > 1) {
+            Some(before) => before.max(1),
+            None => next.len(),
+        }
+    }
+
+    pub(super) fn start_commands(&mut self) {
         while self.is_to_start() {
-            let count = most.min(self.claims.buffer.len());
+            let count = self.jobs_of_next();
             let tasks: Vec<Task> = self.claims.buffer.drain(..count).collect();
             let tasks = self.leave_out_unreadable(tasks);
             if tasks.is_empty() {
