@@ -125,11 +125,18 @@ where
 
     /// Logs what follows from a signal that asks the process to end: no more `tasks` are taken.
     pub fn say_end(&self, signal: Signal, tasks: &str, grace: Duration) {
+        let running = self.may_run_on(grace);
+        self.log
+            .info(format_args!("{signal}: taking no more {tasks}{running}"));
+    }
+
+    /// How long commands may still run, behind a semicolon; empty: none runs.
+    pub fn may_run_on(&self, grace: Duration) -> String {
+        if self.commands.is_empty() {
+            return String::new();
+        }
         let running = counted(self.commands.len(), "command");
-        self.log.info(format_args!(
-            "{signal}: taking no more {tasks}; {running} may run on for {}",
-            shown(grace)
-        ));
+        format!("; {running} may run on for {}", shown(grace))
     }
 
     /// SIGKILL follows at once for the commands that dblock ends.

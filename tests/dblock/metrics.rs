@@ -362,6 +362,13 @@ fn what_cannot_be_replaced_is_left_alone() {
         .args(["--output", ""])
         .output();
     empty.expect_code(64).expect_one_line("name a file");
+    // Nor does a limit on the size of files leave a part of it.
+    let limited = ["sh", "-c", "ulimit -f 1; exec \"$0\" \"$@\""];
+    let metrics = Dblock::at(server, "metrics")
+        .arg("--output")
+        .arg(folder.path().join("dblock.prom"));
+    let large = metrics.under(limited).output();
+    large.expect_code(71).expect_one_line("File too large");
     assert_eq!(fs::read_to_string(&target).unwrap(), "mine");
     assert_eq!(names(folder.path()), ["link", "target"]);
 }

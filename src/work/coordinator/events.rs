@@ -8,7 +8,7 @@ use super::{ClaimerState, Coordinator};
 use crate::base::clock::{Moment, is_over};
 use crate::base::exit::{Ending, Failure};
 use crate::base::progress::ProgressLine;
-use crate::base::text::{counted, shown};
+use crate::base::text::counted;
 use crate::lock::Lease;
 use crate::supervise::{Cause, Plan, Received, Round, RunnerOf};
 use nix::sys::signal::Signal;
@@ -146,11 +146,10 @@ impl Plan for Coordinator<'_> {
                 // With the queue deleted nobody else can claim the jobs, so no lease is needed.
                 self.lease = None;
                 self.ending.failure_grace = self.spec.grace;
-                let running = counted(self.runner.commands.len(), "command");
-                self.runner.log.info(format_args!(
-                    "the queue was deleted; {running} may run on for {}",
-                    shown(self.spec.grace)
-                ));
+                let running = self.runner.may_run_on(self.spec.grace);
+                self.runner
+                    .log
+                    .info(format_args!("the queue was deleted{running}"));
             }
             FromClaimer::Stuck(failure) => self.stop(self.spec.grace, Err(failure.into())),
             FromClaimer::Failed(failure) => {
