@@ -306,9 +306,9 @@ each_lock! {
         let more = File::create(folder.path().join("more")).unwrap();
         let number = more.as_raw_fd();
         let start = move || {
-            for descriptor in [907, 919] {
+            for least in [907, 919] {
                 // SAFETY: makes copies of an open descriptor; they stay open in the next program.
-                unsafe { libc::dup2(number, descriptor) };
+                unsafe { libc::fcntl(number, libc::F_DUPFD, least) };
             }
             Ok(())
         };
