@@ -2,6 +2,8 @@
 //! driver is in a folder of its own. Knows nothing of locks.
 
 mod address;
+#[cfg(test)]
+mod any_bytes;
 mod ask;
 pub mod cluster;
 mod connect;
