@@ -30,9 +30,16 @@ const PROCESSOR: f64 = 0.01;
 const DEAD_ROWS: u32 = 10_000;
 
 pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
-    let server = setup.postgres.as_ref().ok_or("no PostgreSQL was started")?;
+    let none = "no PostgreSQL was started";
+    let server = setup.postgres.as_ref().ok_or(none)?;
+    let of_many = setup.postgres_of_many.as_ref().ok_or(none)?;
     starts(setup, server, table)?;
-    hand_overs(setup, server, table)?;
+    for waiting in setup.sizes.postgres.waiting {
+        let dblock = hand_overs(setup, server, waiting, table)?;
+        table.add(dblock.ratio_at_most(HAND_OVERS));
+    }
+    let dblock = hand_overs(setup, of_many, setup.sizes.postgres.waiting_of_many, table)?;
+    table.add(dblock);
     waiters(setup, server, table)?;
     upkeep(setup, server, table)
 }
@@ -85,8 +92,13 @@ fn starts(setup: &Setup, server: &Server, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-/// How soon the next command starts, one slot, and several that wait.
-fn hand_overs(setup: &Setup, server: &Server, table: &mut Table) -> Result<()> {
+/// How soon the next command starts, one slot, and so many that wait, in so many rounds. Returns dblock's row.
+fn hand_overs(
+    setup: &Setup,
+    server: &Server,
+    (waiting, rounds): (usize, usize),
+    table: &mut Table,
+) -> Result<Row> {
     let contenders = [
         (
             "a C program in `pg_advisory_lock()`".to_owned(),
@@ -94,22 +106,17 @@ fn hand_overs(setup: &Setup, server: &Server, table: &mut Table) -> Result<()> {
         ),
         ("`dblock run --wait`".to_owned(), Queue::Dblock(server, 1)),
     ];
-    for (waiting, rounds) in setup.sizes.postgres.waiting {
-        let samples = Bench::new(setup).hand_overs(&contenders, waiting, rounds)?;
-        let row = |(name, times): (String, Vec<f64>)| {
-            let what =
-                format!("one command's end to the next one's start, {waiting} waiting: {name}");
-            Row::new(PART, what, Unit::Seconds, times)
-        };
-        let rows: Vec<Row> = samples.into_iter().map(row).collect();
-        let [c, dblock] = &rows[..] else {
-            return Err("something was not timed".into());
-        };
-        table.add(c.clone());
-        let dblock = dblock.clone().against(c, "C");
-        table.add(dblock.ratio_at_most(HAND_OVERS));
-    }
-    Ok(())
+    let samples = Bench::new(setup).hand_overs(&contenders, waiting, rounds)?;
+    let row = |(name, times): (String, Vec<f64>)| {
+        let what = format!("one command's end to the next one's start, {waiting} waiting: {name}");
+        Row::new(PART, what, Unit::Seconds, times)
+    };
+    let rows: Vec<Row> = samples.into_iter().map(row).collect();
+    let [c, dblock] = &rows[..] else {
+        return Err("something was not timed".into());
+    };
+    table.add(c.clone());
+    Ok(dblock.clone().against(c, "C"))
 }
 
 /// What those that wait for one lock ask of the server.

@@ -63,6 +63,8 @@ pub struct Sizes {
 pub struct OfPostgres {
     /// Callers that wait for one lock, and rounds of so many.
     pub waiting: [(usize, usize); 2],
+    /// The same, on the server that takes many sessions.
+    pub waiting_of_many: (usize, usize),
     /// Callers that wait while statements are counted, and for how many seconds.
     pub idle: (usize, u64),
     /// Callers that wait while a table is vacuumed and indexed, and rounds.
@@ -72,12 +74,14 @@ pub struct OfPostgres {
 impl OfPostgres {
     const FULL: Self = Self {
         waiting: [(10, 12), (100, 3)],
+        waiting_of_many: (1000, 1),
         idle: (100, 30),
         upkeep: (30, 10),
     };
 
     const SMOKE: Self = Self {
         waiting: [(3, 1), (5, 1)],
+        waiting_of_many: (8, 1),
         idle: (10, 2),
         upkeep: (3, 1),
     };
@@ -314,6 +318,11 @@ impl Server {
         })
     }
 
+    fn if_given(name: &'static str, variable: &str) -> Result<Option<Self>> {
+        let server = env::var_os(variable).map(|_| Self::from_environment(name, variable));
+        server.transpose()
+    }
+
     pub fn is_postgres(&self) -> bool {
         self.name == POSTGRES
     }
@@ -383,6 +392,8 @@ pub struct Setup {
     pub mysql: Server,
     /// Where the part `postgres` is wanted.
     pub postgres: Option<Server>,
+    /// The same, and it takes many sessions.
+    pub postgres_of_many: Option<Server>,
     /// The address of etcd, and the socket of redis.
     pub etcd: String,
     pub redis: String,
@@ -402,9 +413,8 @@ impl Setup {
             mariadb: Server::from_environment("MariaDB", "BENCH_MARIADB")?,
             without_tls: Server::from_environment("MariaDB", "BENCH_WITHOUT_TLS")?,
             mysql: Server::from_environment("MySQL", "BENCH_MYSQL")?,
-            postgres: env::var_os("BENCH_POSTGRES_SERVER")
-                .map(|_| Server::from_environment(POSTGRES, "BENCH_POSTGRES_SERVER"))
-                .transpose()?,
+            postgres: Server::if_given(POSTGRES, "BENCH_POSTGRES_SERVER")?,
+            postgres_of_many: Server::if_given(POSTGRES, "BENCH_POSTGRES_OF_MANY")?,
             etcd: given("BENCH_ETCD")?,
             redis: given("BENCH_REDIS")?,
         })
