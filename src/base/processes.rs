@@ -51,6 +51,20 @@ impl Processes {
     pub fn is_stopped(self) -> bool {
         Stat::of(self.pid).is_some_and(|state| state.letter == Some('T'))
     }
+
+    /// Whether its own process was sent SIGSTOP, and has not got that yet: it may have to wait for a processor.
+    pub fn is_about_to_stop(self) -> bool {
+        let status = fs::read(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        is_sent_stop(&String::from_utf8_lossy(&status))
+    }
+}
+
+/// Reads what is pending for the whole process, as in proc(5).
+fn is_sent_stop(status: &str) -> bool {
+    let mut lines = status.lines();
+    let pending = lines.find_map(|line| line.strip_prefix("ShdPnd:"));
+    let pending = pending.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    pending.is_some_and(|set| set & (1 << (libc::SIGSTOP - 1)) != 0)
 }
 
 fn kill(target: i32, signal: i32) -> nix::Result<()> {
@@ -131,7 +145,16 @@ impl Stat {
 
 #[cfg(test)]
 mod tests {
-    use super::{Processes, Stat, shows_everybody};
+    use super::{Processes, Stat, is_sent_stop, shows_everybody};
+
+    #[test]
+    fn a_signal_that_is_pending_is_seen() {
+        let status = |set: &str| format!("Name:\tx\nSigPnd:\t0000000000040000\nShdPnd:\t{set}\n");
+        assert!(is_sent_stop(&status("0000000000040000")));
+        assert!(is_sent_stop(&status("0000000000044001")));
+        assert!(!is_sent_stop(&status("0000000000020000")));
+        assert!(!is_sent_stop("Name:\tx\n") && !is_sent_stop("ShdPnd:\tx\n"));
+    }
 
     #[test]
     fn a_program_whose_name_is_cut_in_the_middle_of_a_character_is_alive() {

@@ -238,11 +238,20 @@ impl ParentProcess {
 
     /// Whether it is stopped, as by Ctrl-Z.
     pub fn is_stopped(self) -> bool {
-        let process = Processes {
+        self.processes().is_stopped()
+    }
+
+    /// Whether it acts on nothing that it is sent now: it is stopped, or about to be.
+    fn is_deaf(self) -> bool {
+        // In this order: what is pending now may have stopped it a moment later.
+        self.processes().is_about_to_stop() || self.is_stopped()
+    }
+
+    fn processes(self) -> Processes {
+        Processes {
             pid: self.0.as_raw(),
             own_group: false,
-        };
-        process.is_stopped()
+        }
     }
 
     /// Kills the commands under such leases if the parent is stopped, and returns whether it did. A parent that runs ends them itself, and
@@ -258,7 +267,7 @@ impl ParentProcess {
     /// This process ends. A parent that is stopped does not see that: while it is, `end_late` ends the commands that must be gone.
     pub fn guard_while_stopped(self, board: Board, mut end_late: impl FnMut()) {
         let mut pause = SHORTEST_PAUSE;
-        while board.has(|_| true) && self.is_stopped() {
+        while board.has(|_| true) && self.is_deaf() {
             end_late();
             pause = sleep_longer(pause);
         }
