@@ -82,6 +82,7 @@ pub fn work(mut spec: Spec, log: Log) -> anyhow::Result<Ending> {
         only_read_only: None,
         fault: None,
         started_any: false,
+        tries_again: false,
         progress: Progress::new(ProgressLine::new(spec.until == Until::Drained, log)),
     };
     coordinator.run()
@@ -137,6 +138,8 @@ struct Coordinator<'a> {
     /// Why nothing is recorded; `None`: recording works, or there was no session yet.
     fault: Option<Trouble>,
     started_any: bool,
+    /// Whether the latest command got a job that was tried before.
+    tries_again: bool,
     progress: Progress,
 }
 

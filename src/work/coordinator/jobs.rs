@@ -127,7 +127,7 @@ impl Coordinator<'_> {
 
     /// Whether a command is to start now.
     fn is_to_start(&self) -> bool {
-        let most = self.spec.jobs_of_command() as usize;
+        let most = self.jobs_of_command() as usize;
         self.runner.commands.len() < self.spec.jobs as usize
             // What is run at the end of commands may be slower than these.
             && !self.runner.asides.are_full()
@@ -140,6 +140,15 @@ impl Coordinator<'_> {
     pub(super) fn starts_late(&self) -> bool {
         let is_late = |command: &JobCommand| command.running.child.started_late();
         self.runner.commands.iter().any(is_late) && self.is_to_start()
+    }
+
+    /// How many jobs a command is likely to get. Many in a row may be tried again alone.
+    fn jobs_of_command(&self) -> u32 {
+        if self.tries_again {
+            1
+        } else {
+            self.spec.jobs_of_command()
+        }
     }
 
     /// How many of the jobs that wait the next command gets. One that was tried before gets a command of its own: it may have been why
@@ -157,6 +166,7 @@ impl Coordinator<'_> {
         while self.is_to_start() {
             let count = self.jobs_of_next();
             let tasks: Vec<Task> = self.claims.buffer.drain(..count).collect();
+            self.tries_again = tasks[0].attempt > 1;
             let tasks = self.leave_out_unreadable(tasks);
             if tasks.is_empty() {
                 continue;
@@ -269,7 +279,7 @@ impl Coordinator<'_> {
         {
             return 0;
         }
-        let jobs = self.spec.jobs_of_command();
+        let jobs = self.jobs_of_command();
         let is_once = self.spec.until == Until::Once;
         let slots = if is_once { 1 } else { self.spec.jobs };
         let ahead = self.ahead(slots, jobs);
