@@ -11,7 +11,7 @@ use super::retaking::{Answer, Ask, Look, Outcome, Retaking};
 use super::statements::{ack_kill_of_waiter, ask_owners, kill_session, take_lock_now};
 use crate::base::clock::Moment;
 use crate::base::log::Level;
-use crate::db::{self, Client, Fault, Session};
+use crate::db::{self, Client, Fault, Kind, Session};
 use crate::lock::{Grant, Holders, Lease, kill_request_lock};
 
 /// A session that holds the slot for longer than `LINGERS` belongs to another holder. Before that it may be this dblock's own older
@@ -209,9 +209,11 @@ impl Request {
                 session.run_both(&open, &statement)
             };
             let mut reply = match reply {
-                // Some servers say so after they have granted the slot.
                 Err(Fault::NoSuchVariable(name)) if self.statements.do_without(&name) => {
-                    self.give_back(slot, session)?;
+                    // As for the first grant.
+                    if session.kind() == Kind::Postgres {
+                        self.give_back(slot, session)?;
+                    }
                     continue;
                 }
                 reply => reply?.ok_or_else(no_answer)?,
