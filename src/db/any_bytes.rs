@@ -1,5 +1,5 @@
-//! Whatever bytes a server sends, a login and a statement end, in time and without a panic. Each case changes a few bytes of a talk that is
-//! right. More cases: `PROPTEST_CASES=1000000 script/test any_bytes::`.
+//! Whatever bytes a server sends, a login and a statement end in time, and this process goes on. Each case changes a few bytes of a talk
+//! that is right. More cases: `PROPTEST_CASES=1000000 script/test any_bytes::`.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};

@@ -14,6 +14,7 @@ use super::target::Kind;
 use super::wire::{Code, Failed, Wire, limit_reading};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
+use crate::base::random;
 
 /// A session. Its locks live as long as it does. Dropping it logs out from the server.
 pub struct Session {
@@ -182,10 +183,7 @@ impl Session {
     pub(super) fn prove_where_answers_come_from(&mut self, limit: Duration) -> Result<(), Fault> {
         let limited = |error: io::Error| Fault::Gone(error.to_string());
         self.answer_within(limit).map_err(limited)?;
-        let secret = getrandom::u64().map_err(|error| {
-            let line = format!("cannot get random bits: {error}");
-            Fault::Final(Failure::new(Reason::OsRefused, line))
-        })?;
+        let secret = random::number().map_err(Fault::Final)?;
         if self.run(&ask_echo(secret))? == Some(secret) {
             return self.answer_within(Duration::ZERO).map_err(limited);
         }

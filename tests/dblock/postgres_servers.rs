@@ -131,7 +131,8 @@ fn a_waiter_leaves_a_server_that_hangs_for_the_next_one() {
     let mut second = wait.sh("echo ran").spawn();
     eventually("it waits", SOON, || one.waiters(&name).len() == 1);
     let frozen = one.freeze();
-    second.wait_line("ran", SOON);
+    // It waits for an answer for twelve seconds.
+    second.wait_line("ran", SOON * 2);
     second.wait().expect_code(0).expect_silence();
     drop(frozen);
     drop(first.take_stdin());

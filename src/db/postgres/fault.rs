@@ -104,7 +104,7 @@ impl Refusal {
             "08P01" if self.message.contains("startup parameter") => {
                 let line = format!(
                     "{server} is a pooler that does not take the settings of a session: {self}; connect to the server itself, \
-                     or, if the pooler is in session mode, add pooler=session to the URL"
+                     or, if the pooler is in session mode, add pooler=session to the URL, and leave options out"
                 );
                 Fault::Final(Failure::new(Reason::Configuration, line))
             }

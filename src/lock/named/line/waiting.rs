@@ -22,7 +22,7 @@ const LOOKS: [Duration; 2] = [Duration::from_millis(2500), Duration::from_secs(1
 const KEPT: [Duration; 2] = [Duration::from_secs(4), Duration::from_secs(12)];
 
 /// How long the server may take for an answer to a caller that does nothing else: one that hangs is left for another, or for the same one
-/// as soon as it is well. A caller loses its place so, which is long lost then.
+/// as soon as it is well. A caller loses its place so.
 const ANSWER_LIMIT: Duration = Duration::from_secs(12);
 
 impl Request {
