@@ -1,6 +1,7 @@
 //! A TCP proxy between dblock and a server: it notes the client's packets, and can freeze, cut, refuse and slow down
 //! connections.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -52,6 +53,8 @@ struct State {
     /// From which port the server has seen a connection come, and since when. In time ports are used again.
     ports: Vec<(u16, Instant)>,
     packets: Vec<Packet>,
+    /// The connections whose latest bytes were the server's.
+    answered: BTreeSet<usize>,
 }
 
 /// Moments in which the network carries nothing.
@@ -169,6 +172,11 @@ impl Proxy {
     /// What a user gives as `--url` to go through the proxy.
     pub fn url(&self) -> String {
         url_of_kind(self.kind, self.address, self.port)
+    }
+
+    /// Whether the latest bytes that a connection has carried were the server's.
+    pub fn is_answered(&self, connection: usize) -> bool {
+        self.shared.lock().answered.contains(&connection)
     }
 
     /// The clients' packets after their handshakes, so far.
@@ -291,14 +299,15 @@ impl Shared {
                     }
                 }
             };
-            thread::spawn(move || shared.carry_one_way(connection, from, to, watch));
+            let way = (connection, from_client);
+            thread::spawn(move || shared.carry_one_way(way, from, to, watch));
         }
         Ok(())
     }
 
     fn carry_one_way(
         &self,
-        connection: usize,
+        (connection, from_client): (usize, bool),
         mut from: TcpStream,
         mut to: TcpStream,
         mut watch: impl FnMut(&Self, &[u8]),
@@ -313,8 +322,14 @@ impl Shared {
             }
             let wait = self.changed.wait_while(self.lock(), |state| state.frozen);
             drop(wait.unwrap_or_else(PoisonError::into_inner));
+            if from_client {
+                self.lock().answered.remove(&connection);
+            }
             if to.write_all(bytes).is_err() {
                 break;
+            }
+            if !from_client {
+                self.lock().answered.insert(connection);
             }
         }
         if connection >= self.lock().abandoned {
