@@ -305,6 +305,9 @@ all_servers! {
         crontab.due_since("job", &crontab.minutes_ago(10));
         crontab.lines_stay(lines);
         assert!(crontab.does("list", &[]).stdout.contains("paused"));
+        // Its tick has passed, and is not the next one.
+        let jobs = crontab.does("list", &["--json"]).json();
+        assert_eq!(jobs["jobs"][0]["next"], serde_json::Value::Null, "{jobs:#}");
         crontab.does_to("resume", "job");
         let skips: Vec<String> = crontab.rows("SELECT message FROM dblock_runs WHERE outcome = 'skipped'");
         assert!(skips.len() == 1 && skips[0].contains("job: paused; 11 ticks, "), "{skips:?}");

@@ -87,6 +87,12 @@ impl CronStatus {
         self.daemons.iter().any(|daemon| daemon.is_alive)
     }
 
+    /// The next tick of a job; `None`: there is none, or it was let pass, as the job is paused.
+    pub fn next(&self, job: &ListedJob) -> Option<i64> {
+        let passes = |next: &i64| job.paused.is_some() && *next <= self.now;
+        job.next.filter(|next| !passes(next))
+    }
+
     /// How late the next tick of a job is; `None`: it is not late.
     pub fn late(&self, job: &ListedJob) -> Option<Duration> {
         let next = job.next?;
@@ -184,7 +190,7 @@ impl CronStatus {
             name: &job.name,
             schedule: &job.schedule,
             time_zone: &job.zone,
-            next: text(job.next),
+            next: text(self.next(job)),
             in_no_file: self.is_in_no_file(job),
             late_seconds: self.late(job).map(seconds),
             paused_since: text(job.paused),
@@ -234,7 +240,7 @@ impl Watched for CronStatus {
                 Some(job.name.clone()),
                 Some(job.schedule.clone()),
                 Some(job.zone.clone()),
-                shown(job.next),
+                shown(self.next(job)),
                 last.and_then(|run| shown(run.started.or(run.acquired))),
                 last.and_then(|run| run.host.clone()),
                 result,

@@ -173,7 +173,7 @@ fn about_jobs(answer: &Answer) -> Vec<Family> {
     // A job that was removed from all files is no concern of whoever is on call.
     for job in cron.jobs.iter().filter(|job| !cron.is_in_no_file(job)) {
         let name = [("name", &*job.name)];
-        if let Some(at) = job.next {
+        if let Some(at) = cron.next(job) {
             next.add(name, moment(at));
         }
         late.add(name, cron.late(job).map_or(0.0, |span| span.as_secs_f64()));
