@@ -38,7 +38,7 @@ const NOT_RUN: [(&str, &str); 9] = [
         "dblock web ",
         "it serves until it is ended; its own tests do that",
     ),
-    ("ssh -L ", "there is no other host"),
+    ("ssh -o ", "there is no other host"),
 ];
 
 /// Sections that another test does, for want of what they need, and which.

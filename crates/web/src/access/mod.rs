@@ -29,6 +29,9 @@ use secret::{Digest, Secret};
 /// What carries no secret: the page that asks for the password needs it, too.
 const ASSETS: &str = "/assets/";
 
+/// Where buttons are that change something.
+const ACTIONS: &str = "/actions/";
+
 /// Where the password is asked for.
 const LOGIN: &str = "/login";
 
@@ -251,7 +254,9 @@ impl Guard {
             let words = "This was not sent by a page of this server.";
             return Some(self.message(StatusCode::FORBIDDEN, "Not from here", words));
         }
-        if request.method() != Method::POST && origin::is_elsewhere(headers) {
+        if request.method() != Method::POST
+            && origin::is_elsewhere(headers, !path.starts_with(ACTIONS))
+        {
             let words = "A page of another server asked for this.";
             return Some(self.message(StatusCode::FORBIDDEN, "Not from here", words));
         }

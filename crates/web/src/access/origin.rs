@@ -23,13 +23,15 @@ pub fn is_own(headers: &HeaderMap, is_secure: bool) -> bool {
     }
 }
 
-/// Whether a page of another server asks for a part of this one. A link to it is no such thing: whoever follows it wants to look.
-pub fn is_elsewhere(headers: &HeaderMap) -> bool {
+/// Whether a page of another server asks for a part of this one. A link is no such thing: whoever follows it wants to look. But no other
+/// server brings somebody in front of a button (`may_be_linked`: there is none).
+pub fn is_elsewhere(headers: &HeaderMap, may_be_linked: bool) -> bool {
     let is = |name: &str, values: &[&str]| {
         let value = headers.get(name);
         value.is_some_and(|value| values.iter().any(|one| value == one))
     };
-    let is_link = is("sec-fetch-mode", &["navigate"]) && is("sec-fetch-dest", &["document"]);
+    let is_link =
+        may_be_linked && is("sec-fetch-mode", &["navigate"]) && is("sec-fetch-dest", &["document"]);
     is("sec-fetch-site", &["cross-site", "same-site"]) && !is_link
 }
 
@@ -86,22 +88,22 @@ mod tests {
             ];
             let all =
                 all.map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value)));
-            is_elsewhere(&all.into_iter().collect())
+            [true, false].map(|linked| is_elsewhere(&all.clone().into_iter().collect(), linked))
         };
         for (site, mode, dest) in [
             ("cross-site", "no-cors", "image"),
             ("same-site", "no-cors", "script"),
             ("cross-site", "navigate", "iframe"),
         ] {
-            assert!(check(site, mode, dest), "{site} {mode} {dest}");
+            assert_eq!(check(site, mode, dest), [true; 2], "{site} {mode} {dest}");
         }
+        assert_eq!(check("cross-site", "navigate", "document"), [false, true]);
         for (site, mode, dest) in [
-            ("cross-site", "navigate", "document"),
             ("same-origin", "cors", "empty"),
             ("none", "navigate", "document"),
         ] {
-            assert!(!check(site, mode, dest), "{site} {mode} {dest}");
+            assert_eq!(check(site, mode, dest), [false; 2], "{site} {mode} {dest}");
         }
-        assert!(!is_elsewhere(&HeaderMap::new()), "no browser");
+        assert!(!is_elsewhere(&HeaderMap::new(), false), "no browser");
     }
 }
