@@ -69,8 +69,14 @@ impl Fleet {
     /// A new one.
     pub fn new() -> Self {
         let fleet = Self(tempfile::tempdir().unwrap());
-        fs::write(fleet.path("dblock"), DBLOCK).unwrap();
-        fs::set_permissions(fleet.path("dblock"), fs::Permissions::from_mode(0o755)).unwrap();
+        // By another process: what this one is writing would be open in a process that another test is just starting, and the kernel
+        // executes no such file.
+        fs::write(fleet.path("new"), DBLOCK).unwrap();
+        let install = Command::new("install")
+            .args(["-m", "755"])
+            .args(["new", "dblock"].map(|name| fleet.path(name)))
+            .status();
+        assert!(install.unwrap().success());
         for (question, answer) in EMPTY {
             fleet.answers(question, answer);
         }
