@@ -468,33 +468,6 @@ fn a_standby_or_a_read_only_server_is_known_by_what_it_says_at_the_login() {
 }
 
 #[test]
-fn one_that_is_named_as_mysql_is_told_and_nothing_runs_without_the_lock() {
-    let server = Server::shared(Kind::Postgres);
-    let port = server.port.to_string();
-    let run = Dblock::bare().args([
-        "run",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        &port,
-        "--user",
-        "app",
-    ]);
-    let run = run.args([
-        "--connect-timeout",
-        "2",
-        "--if-unreachable",
-        "run",
-        "--name",
-        "x",
-        "--",
-    ]);
-    let output = run.args(["sh", "-c", "echo ran"]).output();
-    output.expect_code(78).expect_stdout("");
-    output.expect_one_line("is a PostgreSQL server: name it by --url postgres://...");
-}
-
-#[test]
 fn who_may_not_use_advisory_locks_is_told_so() {
     let server = &Server::private(Kind::Postgres);
     let mut admin = server.postgres();

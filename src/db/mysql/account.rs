@@ -1,6 +1,5 @@
 //! The account that dblock logs in with, and how the crate connects.
 
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
@@ -24,8 +23,6 @@ pub struct Account {
     pub(super) options: OptsBuilder,
     pub(super) has_password: bool,
     pub(super) tls: Tls,
-    /// Whether a server has said nothing.
-    pub(super) has_been_silent: Cell<bool>,
 }
 
 impl Account {
@@ -76,7 +73,6 @@ impl Account {
             user,
             options,
             has_password,
-            has_been_silent: Cell::default(),
             tls: Tls::new(&settings.tls, &settings.targets, false, listener)?,
         })
     }

@@ -12,17 +12,13 @@ use super::fault::{is_about_the_account, of_connecting};
 use super::wire::MySqlWire;
 use crate::base::exit::{Failure, Reason};
 use crate::db::address::Address;
-use crate::db::fault::{Fault, NO_ANSWER};
-use crate::db::postgres::is_postgres;
+use crate::db::fault::Fault;
 use crate::db::target::Target;
 use crate::db::tls;
 use crate::db::wire::Wire;
 
 /// The server's error for a wrong password, or an unknown account.
 const WRONG_PASSWORD: u16 = 1045;
-
-/// How long a silent server is asked whether it is of the other kind: the time for connecting is nearly over.
-const ASK_LIMIT: Duration = Duration::from_millis(200);
 
 impl Account {
     /// Connects to the server at this address, which is shown so, and logs in. `limit` is for each answer. Each step is told.
@@ -55,22 +51,11 @@ impl Account {
             }
             Address::Socket(path) => options.socket(Some(path.display().to_string())),
         };
-        let opened = self.open(target, (address, server), &options, tell);
-        let (conn, agreed) = opened.map_err(|fault| self.of_silence(fault, (address, server)))?;
+        let (conn, agreed) = self.open(target, (address, server), &options, tell)?;
         Ok(Box::new(MySqlWire {
             conn,
             encryption: agreed.map(|agreed| tls::in_use(agreed.version, agreed.suite)),
         }))
-    }
-
-    /// Says so if a server that was silent is of the other kind. It is asked once: MySQL counts those that do not log in.
-    fn of_silence(&self, fault: Fault, (address, server): (&Address, &str)) -> Fault {
-        let is_silent = matches!(&fault, Fault::Gone(cause) if cause == NO_ANSWER);
-        if !is_silent || self.has_been_silent.replace(true) || !is_postgres(address, ASK_LIMIT) {
-            return fault;
-        }
-        let line = format!("{server} is a PostgreSQL server: name it by --url postgres://...");
-        Fault::Final(Failure::new(Reason::Configuration, line))
     }
 
     /// Whether it is to be proved that the first answers are those of the server that has proved who it is: the crate does not see to it.

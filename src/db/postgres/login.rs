@@ -1,6 +1,6 @@
 //! One attempt at one address: TLS, and the login.
 
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,7 +92,15 @@ impl Account {
         let Some((config, name)) = self.tls.prepare(host, ip)? else {
             return Ok((Stream::Plain(socket), None));
         };
-        match ask_for_tls(&mut socket).map_err(|error| of_transport(&error))? {
+        let mut request = BytesMut::new();
+        frontend::ssl_request(&mut request);
+        // One byte, and not more: what an attacker adds in clear text is read as a part of the handshake, which then fails.
+        let mut answer = [0];
+        let asked = socket.write_all(&request);
+        asked
+            .and_then(|()| socket.read_exact(&mut answer))
+            .map_err(|error| of_transport(&error))?;
+        match answer[0] {
             WITH_TLS => {}
             // What follows is read without TLS, and so is not believed.
             AN_ERROR => return Err(Fault::Gone("the server cannot start a session".to_owned())),
@@ -327,30 +335,7 @@ impl Account {
     }
 }
 
-/// Asks for TLS. Reads one byte, and not more: what an attacker adds in clear text is read as a part of the handshake, which then fails.
-fn ask_for_tls(socket: &mut Socket) -> io::Result<u8> {
-    let mut request = BytesMut::new();
-    frontend::ssl_request(&mut request);
-    let mut answer = [0];
-    socket.write_all(&request)?;
-    socket.read_exact(&mut answer)?;
-    Ok(answer[0])
-}
-
-/// Whether a server that was silent is a PostgreSQL: it waits for the client's first words, where MySQL speaks first.
-pub fn is_postgres(address: &Address, limit: Duration) -> bool {
-    let socket = match address {
-        Address::Tcp(ip, port) => Socket::tcp(*ip, *port, limit),
-        Address::Socket(path) => Socket::unix(path, limit),
-    };
-    let answer = socket.and_then(|mut socket| {
-        socket.limit(limit)?;
-        ask_for_tls(&mut socket)
-    });
-    matches!(answer, Ok(WITH_TLS | WITHOUT_TLS))
-}
-
-fn of_handshake(error: io::Error, server: &str) -> Fault {
+fn of_handshake(error: std::io::Error, server: &str) -> Fault {
     match error.downcast::<rustls::Error>() {
         Ok(error) => Fault::of_tls(&error, server),
         Err(error) => of_transport(&error),

@@ -16,6 +16,5 @@ mod wire;
 pub use account::Account;
 pub use facts::{Facts, ask_facts};
 pub use fault::{NO_PRIVILEGE, NO_TABLE, TIMELINE};
-pub use login::is_postgres;
 pub use sessions::ask_sessions;
 pub use timeline::{Timeline, ask_timeline};
