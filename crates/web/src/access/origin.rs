@@ -23,8 +23,8 @@ pub fn is_own(headers: &HeaderMap, is_secure: bool) -> bool {
     }
 }
 
-/// Whether a page of another server asks for a part of this one. A link is no such thing: whoever follows it wants to look. But no other
-/// server brings somebody in front of a button (`may_be_linked`: there is none).
+/// Whether a page of another server asks for a part of this one. With `may_be_linked` a link does not count: whoever follows it wants to
+/// look. A page with a button that changes something may not be linked, as a second click would be on that button.
 pub fn is_elsewhere(headers: &HeaderMap, may_be_linked: bool) -> bool {
     let is = |name: &str, values: &[&str]| {
         let value = headers.get(name);

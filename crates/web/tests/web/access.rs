@@ -196,6 +196,15 @@ fn a_form_that_another_server_sends_is_refused() {
         assert_eq!(send(wrong), 403, "{wrong:?}");
     }
     assert_eq!(fleet.asked(&["cron", "pause"]), 0);
+    // Nor does another server bring somebody in front of the button; it may link to what is only read.
+    let link = [
+        ("Sec-Fetch-Site", "cross-site"),
+        ("Sec-Fetch-Mode", "navigate"),
+        ("Sec-Fetch-Dest", "document"),
+    ];
+    web.send("GET", "/actions/pause?job=report", &link, "")
+        .expect(403);
+    web.send("GET", "/", &link, "").expect(200);
     assert_eq!(
         send(&[("Origin", &own), ("Sec-Fetch-Site", "same-origin")]),
         200
