@@ -324,13 +324,15 @@ all_servers! {
         assert!(given_up.len() == 2 && given_up.iter().all(is_said), "{given_up:?}");
         let triggered = crontab.tables.at("cron").args(["trigger", &name]).output();
         triggered.expect_code(0).expect_one_line("no dblock cron run has ").expect_stdout(&format!("triggered {name}\n"));
-        // It is back.
+        // It is back. A minute may have begun while it was there, and another may begin.
+        let runs = || crontab.lines().iter().filter(|line| *line == "job").count();
+        let before = runs();
         crontab.write(both);
         host.signal(Signal::SIGHUP);
         crontab.eventually_row(&format!("dblock_cron_jobs WHERE name = '{name}' AND next_at > UTC_TIMESTAMP(6)"));
         crontab.due("other");
         eventually("the other one runs", SOON, || crontab.lines().contains(&"other".to_owned()));
-        assert!(crontab.lines().iter().filter(|line| *line == "job").count() <= 1, "{:?}", crontab.lines());
+        assert!(runs() <= before + 1, "{:?}", crontab.lines());
         assert_eq!(crontab.count("dblock_runs WHERE message LIKE '%missed%'"), 0);
         let list = crontab.does("list", &[]).stdout;
         assert!(!list.contains("in no file"), "{list}");

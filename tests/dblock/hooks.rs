@@ -246,7 +246,8 @@ fn the_daemon_that_takes_over_a_tick_tells_of_the_dead_one() {
     crontab.eventually_lines(1);
     let second = crontab.start(&["--on-failure", &hook]);
     let scheduler = scheduler_of(first.pid()).unwrap();
-    // Both at once, as when the host loses its power: nobody is left to record anything.
+    // Both at once, as when the host loses its power: nobody is left to record anything, or to start another scheduler.
+    first.signal(Signal::SIGSTOP);
     send(scheduler, Signal::SIGKILL);
     first.signal(Signal::SIGKILL);
     crontab.eventually_lines(2);
@@ -307,6 +308,8 @@ fn the_worker_that_takes_over_tells_of_a_dead_one_with_its_jobs() {
         .spawn();
     eventually("it runs", SOON, || jobs.count("dblock_running") == 1);
     let claimer = claimer_of(first.pid()).unwrap();
+    // Nobody starts another claimer.
+    first.signal(Signal::SIGSTOP);
     send(claimer, Signal::SIGKILL);
     first.signal(Signal::SIGKILL);
     let mut second = jobs

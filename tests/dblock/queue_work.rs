@@ -573,15 +573,18 @@ both_servers! {
         let jobs = Jobs::new(server, &[]);
         let mut worker = jobs.work(&[]).sh("echo at $(date +%s%N)").spawn();
         jobs.eventually_idle(1);
+        let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
         let late: Vec<f64> = (0..5).map(|round| {
-            let id = jobs.put(&["--delay", "700ms", "x"])[0];
-            let due: String = jobs.rows::<String>(&format!("SELECT CAST(UNIX_TIMESTAMP(CONVERT_TZ(due_at, '+00:00', @@session.time_zone)) AS CHAR) FROM dblock_delayed WHERE job = {id}"))[0].clone();
+            let begun = now();
+            jobs.put(&["--delay", "700ms", "x"]);
+            let put = now();
             eventually("it has run", SOON, || worker.stdout().lines().count() > round);
             let at = worker.stdout().lines().last().unwrap()[3..].parse::<f64>().unwrap() / 1e9;
-            at - due.parse::<f64>().unwrap()
+            assert!(at >= begun + 0.7, "{} s too early", begun + 0.7 - at);
+            at - put - 0.7
         }).collect();
-        // None too early, and most of them at once also on a machine that is busy.
-        assert!(late.iter().all(|late| (0.0..3.0).contains(late)), "{late:?}");
+        // Most of them at once also on a machine that is busy.
+        assert!(late.iter().all(|late| *late < 3.0), "{late:?}");
         assert!(late.iter().filter(|late| **late < 0.3).count() >= 3, "{late:?}");
         worker.signal(Signal::SIGTERM);
         worker.wait_within(SOON).expect_code(0);
@@ -1138,19 +1141,17 @@ both_servers! {
             row.unwrap().1
         };
         let mut seen = Vec::new();
+        // On a machine that stands still for seconds the server ends sessions that are silent, and to begin new ones takes statements, too.
         let is_little = (0..3).any(|_| {
-            let (connected, before, begun) = (count("Connections"), count("Questions"), Instant::now());
+            let (before, begun) = (count("Questions"), Instant::now());
             // Each renews its lease in that time, and what is too old is deleted twice.
             eventually("some seconds are over", Duration::from_secs(60), || begun.elapsed() > Duration::from_secs(24));
             let each_second = (count("Questions") - before) / begun.elapsed().as_secs_f64();
-            let connected = count("Connections") - connected;
-            seen.push((each_second, connected));
-            // Less than one each; with a round of deletions by each of them it would be more. On a machine that stands still for seconds the
-            // server ends sessions that are silent, and to begin new ones takes statements, too.
-            each_second <= 7.5 || connected == 0.0
+            seen.push(each_second);
+            // Less than one each; with a round of deletions by each of them it would be more.
+            each_second <= 7.5
         });
-        let (each_second, _) = seen[seen.len() - 1];
-        assert!(is_little && each_second <= 7.5, "a second, and new sessions: {seen:?}");
+        assert!(is_little, "a second: {seen:?}");
         drop(workers);
     }
 
