@@ -1,6 +1,7 @@
 //! What dblock has below everything else, as far as this program needs it, too: exit codes, and texts for people.
 
 use std::io::{self, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 #[expect(dead_code, reason = "no command's end is handed on here")]
 #[path = "../../../src/base/exit.rs"]
@@ -13,4 +14,9 @@ pub mod text;
 pub fn say(line: &str) {
     let line = format!("dblock: {}\n", text::printable(line));
     let _ = io::stderr().write_all(line.as_bytes());
+}
+
+/// What a mutex has, also after a panic of somebody who had it.
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

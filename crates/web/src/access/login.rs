@@ -1,9 +1,9 @@
 //! The page that asks for the password. Who does not know it is slowed: there is no more than a handful of attempts a second, and one client
-//! alone cannot take all of them.
+//! alone cannot take all of them. Nobody waits for a turn: who comes too early is told so at once.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Extension;
@@ -11,10 +11,9 @@ use axum::extract::{Form, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
 use serde::Deserialize;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use crate::base::say;
+use crate::base::{locked, say};
 use crate::pages::{View, gate, links};
 
 use super::secret::Digest;
@@ -25,76 +24,40 @@ const AT_ONCE: usize = 4;
 const OF_A_PEER: usize = 2;
 const OF_A_FAILURE: Duration = Duration::from_secs(1);
 
-/// How long an attempt waits for the others.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// The attempts that are under way, and those that wait.
-#[derive(Debug, Clone)]
-pub struct Attempts {
-    turns: Arc<Semaphore>,
-    of_peers: Arc<Mutex<HashMap<Option<IpAddr>, usize>>>,
-}
-
-impl Default for Attempts {
-    fn default() -> Self {
-        Self {
-            turns: Arc::new(Semaphore::new(AT_ONCE)),
-            of_peers: Arc::default(),
-        }
-    }
-}
+/// The attempts that are under way, of each peer.
+#[derive(Debug, Clone, Default)]
+pub struct Attempts(Arc<Mutex<HashMap<Option<IpAddr>, usize>>>);
 
 impl Attempts {
     /// One more of this peer; None: there are too many.
-    async fn begin(&self, peer: Peer) -> Option<Attempt> {
-        let of_peer = self.of_peer(peer)?;
-        let turn = timeout(PATIENCE, self.turns.clone().acquire_owned());
-        Some(Attempt {
-            _of_peer: of_peer,
-            _turn: turn.await.ok()?.ok()?,
-        })
-    }
-
-    fn of_peer(&self, peer: Peer) -> Option<OfPeer> {
+    fn begin(&self, peer: Peer) -> Option<Attempt> {
         let network = peer.0.map(network);
-        let mut table = self.of_peers();
-        let under_way = table.entry(network).or_default();
-        if *under_way >= OF_A_PEER {
+        let mut under_way = locked(&self.0);
+        let of_peer = under_way.get(&network).copied().unwrap_or_default();
+        if of_peer >= OF_A_PEER || under_way.values().sum::<usize>() >= AT_ONCE {
             return None;
         }
-        *under_way += 1;
-        Some(OfPeer {
+        under_way.insert(network, of_peer + 1);
+        Some(Attempt {
             all: self.clone(),
             network,
         })
-    }
-
-    fn of_peers(&self) -> MutexGuard<'_, HashMap<Option<IpAddr>, usize>> {
-        self.of_peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// An attempt that is under way, until it is dropped.
 struct Attempt {
-    _of_peer: OfPeer,
-    _turn: OwnedSemaphorePermit,
-}
-
-/// One of those of a peer, until it is dropped.
-struct OfPeer {
     all: Attempts,
     network: Option<IpAddr>,
 }
 
-impl Drop for OfPeer {
+impl Drop for Attempt {
     fn drop(&mut self) {
-        let mut table = self.all.of_peers();
-        if let Some(under_way) = table.get_mut(&self.network) {
-            *under_way -= 1;
-            if *under_way == 0 {
-                table.remove(&self.network);
-            }
+        let mut under_way = locked(&self.all.0);
+        if let Some(of_peer) = under_way.get_mut(&self.network) {
+            *of_peer -= 1;
         }
+        under_way.retain(|_, of_peer| *of_peer > 0);
     }
 }
 
@@ -137,7 +100,7 @@ pub async fn check(
     headers: HeaderMap,
     Form(typed): Form<Typed>,
 ) -> Response {
-    let Some(attempt) = login.access.attempts.begin(peer).await else {
+    let Some(attempt) = login.access.attempts.begin(peer) else {
         return login.page(
             StatusCode::TOO_MANY_REQUESTS,
             &asked,
@@ -176,18 +139,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn who_comes_while_four_attempts_are_under_way_is_refused() {
+        let attempts = Attempts::default();
+        let begin = |host: u8| attempts.begin(Peer(Some([192, 0, 2, host].into())));
+        let mut under_way: Vec<_> = (0..4).map(|host| begin(host).unwrap()).collect();
+        assert!(begin(4).is_none());
+        under_way.pop();
+        assert!(begin(4).is_some());
+    }
+
+    #[test]
     fn a_peer_has_two_attempts_at_once_and_others_have_theirs() {
         let attempts = Attempts::default();
-        let begin = |address: &str| attempts.of_peer(Peer(address.parse().ok()));
-        let first = begin("192.0.2.1").unwrap();
-        let _second = begin("192.0.2.1").unwrap();
-        assert!(begin("192.0.2.1").is_none());
-        let _others = ["192.0.2.2", "2001:db8::1", "this host"].map(|peer| begin(peer).unwrap());
-        let _same_network = begin("2001:db8::ffff:1").unwrap();
-        assert!(begin("2001:db8::2").is_none());
-        assert!(begin("2001:db8:0:1::1").is_some());
-        drop(first);
-        assert!(begin("192.0.2.1").is_some());
-        assert_eq!(attempts.of_peers().len(), 4);
+        let begin = |address: &str| attempts.begin(Peer(address.parse().ok()));
+        for (one, same, other) in [
+            ("192.0.2.1", "192.0.2.1", "192.0.2.2"),
+            ("2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:1::1"),
+            ("this host", "this host", "192.0.2.1"),
+        ] {
+            let first = begin(one).unwrap();
+            let _second = begin(same).unwrap();
+            assert!(begin(one).is_none() && begin(same).is_none(), "{one}");
+            assert!(begin(other).is_some(), "{other}");
+            drop(first);
+            assert!(begin(one).is_some(), "{one}");
+        }
+        assert!(locked(&attempts.0).is_empty());
     }
 }
