@@ -113,7 +113,14 @@ pub async fn check(
     if is_right {
         return login.access.let_in(&headers, local(&asked.to));
     }
-    say(&format!("a wrong password for the page was typed {peer}"));
+    let by = if login.access.is_behind_proxy {
+        "by a client of the proxy "
+    } else {
+        ""
+    };
+    say(&format!(
+        "a wrong password for the page was typed {by}{peer}"
+    ));
     // It lasts as long for a client that closes the connection at once.
     let over = tokio::spawn(async move {
         sleep(OF_A_FAILURE).await;

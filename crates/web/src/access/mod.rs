@@ -70,6 +70,8 @@ pub struct Access {
     attempts: Attempts,
     /// Whether the cookie is for TLS alone.
     is_secure: bool,
+    /// Whether all come by way of a proxy: no header of theirs says where they are.
+    is_behind_proxy: bool,
 }
 
 /// What somebody shows to be let in. The cookie's value is another secret than what is typed.
@@ -114,6 +116,7 @@ impl Access {
             gate: Mutex::new(gate),
             attempts: Attempts::default(),
             is_secure: options.tls.is_some() || options.behind_proxy,
+            is_behind_proxy: options.behind_proxy,
         })
     }
 

@@ -336,7 +336,7 @@ fn a_new_password_is_read_at_sighup_and_ends_what_was_let_in() {
 }
 
 #[test]
-fn a_proxy_that_does_the_tls_makes_the_cookie_secure() {
+fn a_proxy_that_does_the_tls_makes_the_cookie_secure_and_its_log_says_who_came() {
     let fleet = Fleet::new();
     let web = fleet.serve(&[
         "--behind-proxy",
@@ -350,10 +350,19 @@ fn a_proxy_that_does_the_tls_makes_the_cookie_secure() {
         ("Origin", "https://fleet.example"),
         ("Content-Type", "application/x-www-form-urlencoded"),
     ];
+    // Where a client of the proxy is, its log says: a header that names it is not believed.
+    let claims = [&headers[..], &[("X-Forwarded-For", "192.0.2.1")]].concat();
+    web.send("POST", "/login", &claims, "password=wrong")
+        .expect(403);
     let answer = web.send("POST", "/login", &headers, TYPED).expect(303);
     assert!(
         answer.header("set-cookie").unwrap().contains("; Secure"),
         "{answer:?}"
+    );
+    let (_, said) = web.end(Signal::SIGTERM);
+    assert!(
+        said.contains("was typed by a client of the proxy") && !said.contains("192.0.2.1"),
+        "{said}"
     );
 }
 
