@@ -16,10 +16,8 @@ use crate::lock::named::{KillOutcome, Killed, Killing, Victim, reach};
 use crate::lock::rows::{Ended, Freed, RowKilling, RowOutcome, RowVictim};
 use crate::lock::{HolderKind, Wait, own_host};
 use crate::settings::cli::CommandLine;
+use crate::settings::cli::kill::longest;
 use crate::settings::{self, Kill};
-
-/// Time limit for everything but waiting for the command's end. It includes waiting for another killer's marker.
-const BESIDES: Duration = Duration::from_secs(20);
 
 /// Ends a holder, prints what was done, and returns dblock's exit.
 ///
@@ -31,12 +29,7 @@ pub fn kill(command_line: CommandLine) -> anyhow::Result<Ending> {
     let question = Question {
         called: "the kill",
         whole: match kill.wait {
-            Wait::For(wait) => Some(
-                connect
-                    .saturating_mul(2)
-                    .saturating_add(wait)
-                    .saturating_add(BESIDES),
-            ),
+            Wait::For(wait) => Some(longest(connect, wait)),
             Wait::Forever => None,
         },
         ..Question::new("dblock kill", &common, |connector, _, patience| {

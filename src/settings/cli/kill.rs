@@ -1,5 +1,7 @@
 //! `dblock kill`: kills the holder of a lock.
 
+use std::time::Duration;
+
 use super::run::KEY;
 use super::setting::{Files, SETTING, Setting, Takes};
 use super::{Argument, Definition, Number, Subcommand, connection, output};
@@ -47,6 +49,15 @@ pub const SETTINGS: &[Setting] = &[
         ..SETTING
     },
 ];
+
+/// Time for everything but connecting and waiting for the command's end. It includes waiting for another killer's marker.
+const BESIDES: Duration = Duration::from_secs(20);
+
+/// The longest that it takes, with these limits for connecting and for the command's end. `dblock web` gives it longer than that.
+pub fn longest(connect_timeout: Duration, wait: Duration) -> Duration {
+    let connecting = connect_timeout.saturating_mul(2);
+    connecting.saturating_add(wait).saturating_add(BESIDES)
+}
 
 const HELP: &str = "\
 The holder's dblock ends its command with SIGTERM, then SIGKILL, and exits with 74. It does not reacquire the lock, whatever

@@ -1,5 +1,7 @@
 //! An action and what it is about, as a URL and a form have it.
 
+use std::time::Duration;
+
 use serde::Deserialize;
 
 use crate::fleet::ask::Words;
@@ -7,6 +9,9 @@ use crate::pages::links;
 
 /// The most jobs that are named at once: their numbers are in a form.
 pub const MOST: usize = 500;
+
+/// How long `dblock kill` waits for the end of a command.
+pub const KILL_WAIT: Duration = Duration::from_secs(30);
 
 /// What a URL or a form says. Empty: it says nothing of that.
 #[derive(Debug, Default, Deserialize)]
@@ -122,7 +127,8 @@ impl Act {
             Self::Cancel(queue, ids) => of_jobs(Words::of(["queue", "cancel"]).about(queue), ids),
             Self::Kill(lock, slot, _) => {
                 let holder = slot.map_or_else(|| lock.clone(), |slot| format!("{lock}#{slot}"));
-                Words::of(["kill", "--wait=30s"]).about(holder)
+                let wait = format!("{}s", KILL_WAIT.as_secs());
+                Words::of(["kill"]).with("--wait", &wait).about(holder)
             }
         }
     }

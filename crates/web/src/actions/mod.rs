@@ -12,17 +12,21 @@ use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Response};
 use tokio::sync::Semaphore;
 
+use crate::cli::kill;
 use crate::fleet::Fleet;
 use crate::fleet::ask::Ended;
 use crate::pages::{View, gate, layout};
 
-use act::{Act, Asked};
+use act::{Act, Asked, KILL_WAIT};
 
 /// How the command's line in the table of what was done says that it came from here.
 const VIA: &str = "web";
 
-/// The longest that a command may take: dblock kill waits for a command's end.
-const LIMIT: Duration = Duration::from_secs(60);
+/// The longest that a command may take: longer than each gives itself, as one that is killed before its end records nothing. `dblock kill`
+/// takes longest; others take three times as long as they may take to connect.
+fn limit(connect_timeout: Duration) -> Duration {
+    kill::longest(connect_timeout, KILL_WAIT).saturating_add(connect_timeout)
+}
 
 /// How many are under way at once.
 const AT_ONCE: usize = 2;
@@ -97,9 +101,10 @@ pub async fn answer(
     }
     let fleet = actions.fleet.clone();
     let words = plan.words.clone();
+    let limit = limit(fleet.dblock.connect_timeout);
     // It goes on when who asked for it closes the connection.
     let done = tokio::spawn(async move {
-        let ended = fleet.dblock.run(&words, Some(VIA), LIMIT).await;
+        let ended = fleet.dblock.act(&words, VIA, limit).await;
         fleet.is_changed();
         drop(turn);
         ended
@@ -162,5 +167,19 @@ impl Actions {
     fn message(&self, status: StatusCode, title: &str, words: &str) -> Response {
         let page = layout::message(&self.view, title, words);
         (status, Html(page.into_string())).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_ends_by_its_own_limit_before_it_is_killed() {
+        for seconds in [1, 10, 120] {
+            let connect = Duration::from_secs(seconds);
+            let of_kill = 2 * connect + Duration::from_secs(30 + 20);
+            assert!(limit(connect) > of_kill.max(3 * connect), "{connect:?}");
+        }
     }
 }

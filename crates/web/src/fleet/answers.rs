@@ -90,7 +90,7 @@ impl Answers {
     pub async fn ended_now(&self, dblock: &Dblock, words: &Words) -> Ended {
         let _turn = self.turns.acquire().await;
         self.allowance().take();
-        dblock.run(words, None, LIMIT).await
+        dblock.ask(words, LIMIT).await
     }
 
     fn slot(&self, words: &Words) -> Slot {

@@ -10,12 +10,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 use tokio::time::timeout;
 
 use crate::base::exit::{Failure, Reason};
 use crate::base::text::in_words;
+use crate::cli;
 
 /// The longest that a dblock may take to answer. It gives up by itself earlier, unless it is told to connect for longer.
 pub const LIMIT: Duration = Duration::from_secs(15);
@@ -26,6 +28,8 @@ const LARGEST: u64 = 8 * 1024 * 1024;
 /// The most of stderr that is read, and of a line of it that is shown.
 const LARGEST_ERROR: u64 = 64 * 1024;
 const LONGEST_LINE: usize = 500;
+
+const CONNECT_TIMEOUT: &str = "connect-timeout";
 
 /// `EX_UNAVAILABLE`: no server in time.
 const UNREACHABLE: i32 = 69;
@@ -135,6 +139,8 @@ impl Ended {
 pub struct Dblock {
     program: PathBuf,
     handed_on: Vec<OsString>,
+    /// How long it may take to connect.
+    pub connect_timeout: Duration,
 }
 
 impl Dblock {
@@ -146,7 +152,11 @@ impl Dblock {
         let beside = env::current_exe().map(|own| own.with_file_name("dblock"));
         let beside = beside.ok().filter(|path| path.exists());
         let program = named.or(beside).unwrap_or_else(|| "dblock".into());
-        let dblock = Self { program, handed_on };
+        let mut dblock = Self {
+            program,
+            handed_on,
+            connect_timeout: Duration::ZERO,
+        };
         let mut check = dblock.command(&Words::of(["config", "--json"]), None);
         match check.output().await {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -164,7 +174,10 @@ impl Dblock {
                 );
                 Err(Failure::new(Reason::NotFound, line))
             }
-            Ok(output) if output.status.success() => Ok(dblock),
+            Ok(output) if output.status.success() => {
+                dblock.connect_timeout = connect_timeout(&output.stdout);
+                Ok(dblock)
+            }
             Ok(output) => {
                 let code = output
                     .status
@@ -176,8 +189,17 @@ impl Dblock {
         }
     }
 
-    /// Runs it to its end, for at most `limit`. What it does for somebody who looks is said to be done by way of the page.
-    pub async fn run(&self, words: &Words, via: Option<&str>, limit: Duration) -> Ended {
+    /// Asks it for something, for at most `limit`: it ends with this program.
+    pub async fn ask(&self, words: &Words, limit: Duration) -> Ended {
+        self.run(words, None, limit).await
+    }
+
+    /// Has it do something, for at most `limit`, and say that it is done by way of `via`. It goes on when this program ends.
+    pub async fn act(&self, words: &Words, via: &str, limit: Duration) -> Ended {
+        self.run(words, Some(via), limit).await
+    }
+
+    async fn run(&self, words: &Words, via: Option<&str>, limit: Duration) -> Ended {
         let mut all = words.options.iter().chain(&words.names);
         if all.any(|word| word.contains('\0')) {
             return Ended::failed("nothing has a NUL character in its name".to_owned());
@@ -193,12 +215,11 @@ impl Dblock {
                 ));
             }
         };
-        let group = Group(
-            child
-                .id()
-                .and_then(|pid| i32::try_from(pid).ok())
-                .map(Pid::from_raw),
-        );
+        let leader = child.id().and_then(|pid| i32::try_from(pid).ok());
+        let mut group = Group {
+            leader: leader.map(Pid::from_raw),
+            is_left_alone: via.is_some(),
+        };
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let whole = async {
             let read = tokio::join!(all_of(stdout, LARGEST), all_of(stderr, LARGEST_ERROR));
@@ -206,6 +227,7 @@ impl Dblock {
         };
         let ended = timeout(limit, whole).await;
         let Ok(((answer, said), status)) = ended else {
+            group.is_left_alone = false;
             drop(group);
             let _ = child.wait().await;
             let limit = humantime::format_duration(limit);
@@ -216,7 +238,7 @@ impl Dblock {
             };
         };
         // What it left behind goes on, as its own children do.
-        group.forget();
+        group.leader = None;
         let Ok(status) = status else {
             return Ended::failed("its end is not known".to_owned());
         };
@@ -275,22 +297,34 @@ async fn all_of(stream: Option<impl AsyncRead + Unpin>, largest: u64) -> io::Res
     Ok(bytes)
 }
 
-/// A process group that is killed unless it has ended: also when nobody waits for it any more.
-struct Group(Option<Pid>);
-
-impl Group {
-    fn forget(mut self) {
-        self.0 = None;
-    }
+/// A process group that is killed unless it has ended, also when nobody waits for it any more.
+struct Group {
+    /// Its leader is not reaped before this is None: the number is still its own.
+    leader: Option<Pid>,
+    /// It is not killed.
+    is_left_alone: bool,
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Its leader is not reaped before this: the number is still its own.
-        if let Some(group) = self.0 {
-            let _ = killpg(group, Signal::SIGKILL);
+        if let Some(leader) = self.leader.filter(|_| !self.is_left_alone) {
+            let _ = killpg(leader, Signal::SIGKILL);
         }
     }
+}
+
+/// The connect timeout in what `dblock config --json` says, or else the default.
+fn connect_timeout(config: &[u8]) -> Duration {
+    let config: Value = serde_json::from_slice(config).unwrap_or_default();
+    let mut settings = config["settings"].as_array().into_iter().flatten();
+    let own = settings.find(|row| row["setting"] == CONNECT_TIMEOUT);
+    let default = cli::setting(CONNECT_TIMEOUT).and_then(|setting| setting.default);
+    let parse = |text: &str| {
+        let seconds = text.parse().ok().map(Duration::try_from_secs_f64);
+        seconds.map_or_else(|| humantime::parse_duration(text).ok(), Result::ok)
+    };
+    let own = own.and_then(|row| parse(row["value"].as_str()?));
+    own.or_else(|| parse(default?)).unwrap_or_default()
 }
 
 fn last_line(said: &[u8]) -> Option<String> {
@@ -308,5 +342,25 @@ fn shown(status: ExitStatus) -> String {
     match status.code() {
         Some(code) => format!("it ended with {code}"),
         None => "it was ended by a signal".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_connect_timeout_is_that_of_the_configuration() {
+        let of = |value: &str| {
+            let config = format!(
+                r#"{{"settings":[{{"setting":"host","value":"x"}},{{"setting":"connect-timeout","value":{value}}}]}}"#
+            );
+            connect_timeout(config.as_bytes()).as_secs_f64()
+        };
+        assert_eq!(
+            [of("\"1m 30s\""), of("\"2.5\""), of("null")],
+            [90.0, 2.5, 10.0]
+        );
+        assert_eq!(connect_timeout(b"").as_secs(), 10);
     }
 }

@@ -226,7 +226,7 @@ impl Fleet {
 
     /// Runs a dblock. One that no server answers is of all parts.
     async fn run(&self, words: &Words) -> Ended {
-        let ended = self.dblock.run(words, None, LIMIT).await;
+        let ended = self.dblock.ask(words, LIMIT).await;
         if ended.is_away() {
             self.change(|seen| seen.is_away(&ended.line));
         }

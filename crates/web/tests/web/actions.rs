@@ -1,6 +1,9 @@
 //! What may be done, and what is run for it: nothing without --allow-actions, and nothing by GET.
 
 use std::fs;
+use std::io::Write;
+
+use nix::sys::signal::Signal;
 
 use crate::harness::{Fleet, Response, until};
 
@@ -270,4 +273,29 @@ fn no_more_than_two_are_under_way_at_once() {
         assert!(under_way <= 2, "{slow}");
     }
     assert_eq!(slow.matches("end").count(), 6);
+}
+
+#[test]
+fn what_is_under_way_goes_on_to_its_end_whoever_leaves() {
+    let fleet = Fleet::new();
+    fleet.write("slow", "");
+    fleet.write("hold", "");
+    fleet.answers("status", &held_by("web1"));
+    let web = fleet.serve(&["--allow-actions"]).enter();
+    let form = form(&web.get("/actions/kill?lock=backup&slot=2").expect(200));
+    let origin = format!("http://{}", web.address());
+    let headers = [
+        ("Origin", &*origin),
+        ("Content-Type", "application/x-www-form-urlencoded"),
+    ];
+    let kill = web.request("POST", "/actions/kill", &headers, &form);
+    let mut viewer = web.connect();
+    viewer.write_all(kill.as_bytes()).unwrap();
+    let said = || fs::read_to_string(fleet.path("slow")).unwrap();
+    until("the holder is being killed", || said() == "begin\n");
+    drop(viewer);
+    web.get("/locks").expect(200);
+    assert_eq!(web.end(Signal::SIGTERM).0, Some(0));
+    fleet.remove("hold");
+    until("it is recorded", || said() == "begin\nend\n");
 }

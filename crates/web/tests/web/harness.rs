@@ -32,7 +32,7 @@ output) cat "$folder/output" && exit 0; echo 'dblock: no output is kept' >&2; ex
 esac
 if [ -e "$folder/$answer.json" ]; then cat "$folder/$answer.json"; exit 0; fi
 if [ -e "$folder/refuse" ]; then cat "$folder/refuse" >&2; exit 78; fi
-if [ -e "$folder/slow" ]; then echo begin >>"$folder/slow"; sleep 0.2; echo end >>"$folder/slow"; fi
+if [ -e "$folder/slow" ]; then echo begin >>"$folder/slow"; sleep 0.2; while [ -e "$folder/hold" ]; do sleep 0.05; done; echo end >>"$folder/slow"; fi
 echo "done: $1 $2"
 "#;
 
