@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::history::ANY_FAILURE;
 use super::layout::{Here, Page, scrolling, sign};
-use super::why::recorded;
+use super::why::why;
 use super::{View, answers, links, words};
 use crate::charts::day::{self, Bar};
 use crate::fleet::data::{Kind, Run};
@@ -220,7 +220,7 @@ fn failures(
                         (words::brief(run.at(), now)) " " (sign(run.ending.kind().class(), run.ending.kind().sign())) " "
                         a href=(links::run(&run.run)) { (run.name) ": " (run.ending.words()) }
                         @if let Some(host) = &run.place.host { " on " (host) }
-                        @if let Some(why) = recorded(view, run) { ": " (why) }
+                        @if let Some(why) = why(view, run) { ": " (why) }
                     }
                 }
                 @if has_more || failed.len() > FAILURES { li { a href=(in_history) { "All that failed" } } }
