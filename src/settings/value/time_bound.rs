@@ -32,6 +32,9 @@ pub fn time(text: &str) -> Result<i64, String> {
 
 const TIMES: &str = "2026-11-22, 2026-11-22 08:30 or 2026-11-22T08:30:00+01:00";
 
+/// The first moment that has no text, in microseconds since 1970.
+const YEAR_10000: i64 = 253_402_300_800_000_000;
+
 fn moment(text: &str) -> Option<i64> {
     let date = text.get(..10)?;
     let (of_day, offset) = match &text[10..] {
@@ -42,8 +45,9 @@ fn moment(text: &str) -> Option<i64> {
     let seconds = if of_day.len() == 5 { ":00" } else { "" };
     let utc = humantime::parse_rfc3339_weak(&format!("{date} {of_day}{seconds}")).ok()?;
     let since_1970 = utc.duration_since(SystemTime::UNIX_EPOCH).ok()?;
-    let micros = i64::try_from(since_1970.as_micros()).ok()?;
-    Some(micros - offset * 60_000_000)
+    let micros = i64::try_from(since_1970.as_micros()).ok()? - offset * 60_000_000;
+    // West of UTC the last day of 9999 ends after all that a server knows.
+    (micros < YEAR_10000).then_some(micros)
 }
 
 fn neither(text: &str) -> String {
@@ -128,6 +132,7 @@ mod tests {
             "08:30",
             "2026-11-22Z",
             "2026-11-22 ",
+            "9999-12-31T23:59:59-00:01",
         ] {
             assert!(time_bound(text).is_err(), "{text}");
         }

@@ -37,14 +37,15 @@ fn within_a_day(words: Words, until: &str) -> Words {
         .with("--until", &until.to_string())
 }
 
-/// The beginning and the end of the day that ends then, which may be a date or a time in UTC; None: it ends now, or that is no moment.
+/// The beginning and the end of the day that ends then, which may be a date or a time in UTC; None: it ends now, or that is no moment that
+/// dblock takes, such as one before 1970.
 pub fn day_until(until: &str) -> Option<[Timestamp; 2]> {
     let in_utc = |until: DateTime| until.to_zoned(TimeZone::UTC).ok();
     let moment = until.parse().ok();
     let moment = moment.or_else(|| Some(in_utc(until.parse().ok()?)?.timestamp()));
     let until: Timestamp = moment?;
-    let since = until.checked_sub(SignedDuration::from_hours(24));
-    Some([since.unwrap_or(Timestamp::MIN), until])
+    let since = until.checked_sub(SignedDuration::from_hours(24)).ok()?;
+    (since >= Timestamp::UNIX_EPOCH).then_some([since, until])
 }
 
 /// The dead jobs of a queue, the latest first.

@@ -70,11 +70,14 @@ pub fn page(view: &View, asked: &Asked, runs: &Part<data::History>) -> Markup {
             section #runs aria-label="Runs" {
                 @if history.runs.is_empty() { p.note { "No such run is recorded." } } @else { (table(view, &history.runs)) }
             }
-            p.pages {
-                @if !is_first { a href=(asked.url("")) { "The newest" } " " }
-                @if let Some(cursor) = &history.cursor { a rel="next" href=(asked.url(cursor)) { "Older runs" } }
-                @else if !history.runs.is_empty() { "These are the oldest." }
+        }
+        p.pages {
+            @if !is_first { a href=(asked.url("")) { "The newest" } " " }
+            @if let Some(history) = found {
+                @if let Some(cursor) = &history.cursor { a rel="next" href=(asked.url(cursor)) { "Older runs" } " " }
+                @else if !history.runs.is_empty() { "These are the oldest. " }
             }
+            @if asked.url("") != "/history" { a href="/history" { "All runs" } }
         }
     };
     let page = Page {

@@ -14,7 +14,7 @@ use super::{View, gate, history, job, layout, links, locks, overview, queue, run
 use crate::assets::{ICON, SCRIPT, STYLE};
 use crate::fleet::data::{Kind, Run};
 use crate::fleet::fixture::{Fleet, HOSTILE, hostile, known, now, of_jobs, real, runs};
-use crate::fleet::{Part, Seen};
+use crate::fleet::{Part, Seen, questions};
 
 fn view() -> View {
     View {
@@ -146,6 +146,26 @@ fn an_answer_that_is_old_says_so() {
     assert!(!page(&runs).contains(" is from "));
     runs.at = Some(now() - jiff::SignedDuration::from_mins(2));
     assert!(page(&runs).contains("The answer about the runs is from 2 min ago."));
+}
+
+#[test]
+fn filters_that_find_nothing_or_are_refused_lead_back_to_all_runs() {
+    let all = "<a href=\"/history\">All runs</a>";
+    let page = |asked: &history::Asked, runs: &_| history::page(&view(), asked, runs).into_string();
+    let asked = history::Asked {
+        since: "9999-12-31".to_owned(),
+        ..history::Asked::default()
+    };
+    let mut nothing = real().history;
+    nothing.value.as_mut().unwrap().runs.clear();
+    let refused = Part {
+        error: Some("--since: \"x\" is too long a time".to_owned()),
+        ..Part::default()
+    };
+    for runs in [nothing, refused] {
+        assert!(page(&asked, &runs).contains(all));
+        assert!(!page(&history::Asked::default(), &runs).contains(all));
+    }
 }
 
 #[test]
@@ -617,9 +637,18 @@ fn a_day_ends_at_a_date_or_a_time_and_what_is_none_is_said() {
         assert!(text.contains(&format!("until {shown}")), "{text}");
         assert!(!text.contains("is no moment"), "{text}");
     }
-    for none in ["12h", "-1", "2026-02-30"] {
+    for none in [
+        "12h",
+        "-1",
+        "2026-02-30",
+        "9999-12-31",
+        "1970-01-01",
+        "0001-01-01T00:00:00Z",
+    ] {
         let text = page(none, &fleet.history);
         assert!(text.contains(&format!("{none} is no moment")), "{text}");
+        assert!(text.contains("1970 and 9999"), "{text}");
+        assert_eq!(questions::of_a_day(none), questions::of_a_day(""));
     }
     let mut nothing = fleet.history.clone();
     nothing.value.as_mut().unwrap().runs.clear();

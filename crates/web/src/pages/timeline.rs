@@ -47,7 +47,7 @@ pub fn page(
         h1 #headline { "24 hours " @if by_job { "by job" } @else { "by host" } }
         (choices(asked, until, now))
         section #away aria-label="Answers" {
-            @if is_no_moment { p.alert { (sign("f", "✗")) " " code { (asked.until) } " is no moment, such as 2026-11-22 or 2026-11-22T08:30:00Z: this is the day until now." } }
+            @if is_no_moment { p.alert { (sign("f", "✗")) " " code { (asked.until) } " is no moment between 1970 and 9999, such as 2026-11-22 or 2026-11-22T08:30:00Z: this is the day until now." } }
             (answers::problem(runs, "runs", view.now))
         }
         @if let Some(history) = found {
