@@ -9,7 +9,7 @@ mod secret;
 use std::fmt::{self, Display, Formatter};
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -19,6 +19,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 use crate::base::exit::Failure;
+use crate::base::locked;
 use crate::options::{Listen, Options};
 use crate::pages::{View, layout, links};
 
@@ -143,8 +144,8 @@ impl Access {
         Ok(())
     }
 
-    fn gate(&self) -> std::sync::MutexGuard<'_, Gate> {
-        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    fn gate(&self) -> MutexGuard<'_, Gate> {
+        locked(&self.gate)
     }
 
     /// Whether a request shows the cookie.

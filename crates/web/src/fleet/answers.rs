@@ -2,7 +2,7 @@
 //! as all of them together would cost the server more than they may.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::ask::{Dblock, Ended, LIMIT, Words};
 use super::pace::Allowance;
+use crate::base::locked;
 
 /// How many different answers are kept.
 const MOST: usize = 32;
@@ -53,17 +54,7 @@ impl Default for Answers {
 impl Answers {
     /// All of them are old.
     pub fn forget(&self) {
-        self.kept().clear();
-    }
-
-    fn kept(&self) -> MutexGuard<'_, HashMap<Words, Kept>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn allowance(&self) -> MutexGuard<'_, Allowance> {
-        self.allowance
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        locked(&self.kept).clear();
     }
 
     /// How a question's command ended, no longer ago than `oldest` unless too much is asked already.
@@ -71,7 +62,7 @@ impl Answers {
         let slot = self.slot(words);
         let mut kept = slot.lock().await;
         if let Some((at, ended)) = &*kept
-            && (at.elapsed() < oldest || !self.allowance().allows_one())
+            && (at.elapsed() < oldest || !locked(&self.allowance).allows_one())
         {
             return ended.clone();
         }
@@ -89,12 +80,12 @@ impl Answers {
     /// The same from now on.
     pub async fn ended_now(&self, dblock: &Dblock, words: &Words) -> Ended {
         let _turn = self.turns.acquire().await;
-        self.allowance().take();
+        locked(&self.allowance).take();
         dblock.ask(words, LIMIT).await
     }
 
     fn slot(&self, words: &Words) -> Slot {
-        let mut kept = self.kept();
+        let mut kept = locked(&self.kept);
         if kept.len() >= MOST && !kept.contains_key(words) {
             forget_all_but(&mut kept, words);
         }
@@ -103,7 +94,7 @@ impl Answers {
 
     /// An answer is so long now: where all of them are too long, only this one is kept.
     fn make_room(&self, words: &Words, length: usize) {
-        let mut kept = self.kept();
+        let mut kept = locked(&self.kept);
         if let Some(own) = kept.get_mut(words) {
             own.length = length;
         }

@@ -1,6 +1,6 @@
 //! Asks the fleet, for all who look together: one dblock after another, each so often as is said, and none while nobody looks.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -14,6 +14,7 @@ use super::data::History;
 use super::pace::{Pace, Topic};
 use super::runs::{self, Runs};
 use super::seen::{Part, Seen};
+use crate::base::locked;
 
 /// For how many refreshes the fleet is asked for after somebody has looked.
 const REFRESHES_AFTER_A_LOOK: u32 = 3;
@@ -53,10 +54,7 @@ impl Fleet {
 
     /// What is known now. If nobody has looked for a while, waits a moment for what is new.
     pub async fn look(&self) -> Arc<Seen> {
-        *self
-            .last_look
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *locked(&self.last_look) = Some(Instant::now());
         self.is_looked.notify_one();
         let mut known = self.known.subscribe();
         let _ = timeout(PATIENCE, known.wait_for(|seen| seen.is_new())).await;
@@ -136,12 +134,8 @@ impl Fleet {
     }
 
     fn is_looked_at(&self) -> bool {
-        let last_look = *self
-            .last_look
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        last_look
-            .is_some_and(|last_look| last_look.elapsed() < REFRESHES_AFTER_A_LOOK * self.refresh)
+        let last_look = *locked(&self.last_look);
+        last_look.is_some_and(|look| look.elapsed() < REFRESHES_AFTER_A_LOOK * self.refresh)
     }
 
     /// Asks about one of them. What is answered is seen at once.

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::access::network;
+use crate::base::locked;
 
 /// The most connections, and the most of one address or network of another host. This host's own may be a proxy, or the end of an ssh -L.
 const MOST: usize = 256;
@@ -59,7 +60,7 @@ impl Connections {
         peer: Option<IpAddr>,
         serve: impl FnOnce(Connection) -> F,
     ) {
-        let mut table = self.table();
+        let mut table = locked(&self.0);
         let network = peer.map(network);
         if network.is_some() {
             table.make_room(MOST_OF_A_PEER, |open| open.network == network);
@@ -82,15 +83,11 @@ impl Connections {
         let served = serve(connection.clone());
         let task = tokio::spawn(async move {
             served.await;
-            connection.all.table().open.remove(&number);
+            locked(&connection.all.0).open.remove(&number);
         });
         if let Some(open) = table.open.get_mut(&number) {
             open.task = Some(task.abort_handle());
         }
-    }
-
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -111,7 +108,7 @@ impl Connection {
     }
 
     fn change(&self, change: impl FnOnce(&mut Open)) {
-        if let Some(open) = self.all.table().open.get_mut(&self.number) {
+        if let Some(open) = locked(&self.all.0).open.get_mut(&self.number) {
             change(open);
         }
     }

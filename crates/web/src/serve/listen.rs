@@ -11,8 +11,8 @@ use nix::sys::stat::{Mode, umask};
 use tokio::net::{TcpListener, UnixListener};
 
 use super::patient::Stream;
-use crate::base::exit::{Failure, Reason};
-use crate::base::text::in_words;
+use super::refused;
+use crate::base::exit::Failure;
 use crate::options::Listen;
 
 /// What is listened on.
@@ -30,27 +30,20 @@ impl Listener {
     /// # Errors
     /// It cannot: the port or the socket is another's, for example.
     pub async fn bind(listen: &Listen) -> Result<Self, Failure> {
-        let refused = |shown: String, error: &io::Error| {
-            let line = format!("cannot listen on {shown}: {}", in_words(error));
-            Failure::new(Reason::OsRefused, line)
-        };
-        match listen {
-            Listen::Tcp(address) => {
-                let listener = TcpListener::bind(address)
-                    .await
-                    .map_err(|error| refused(address.to_string(), &error))?;
-                let address = listener
-                    .local_addr()
-                    .map_err(|error| refused(address.to_string(), &error))?;
-                Ok(Self::Tcp(listener, address))
-            }
+        let (shown, bound) = match listen {
+            Listen::Tcp(address) => (address.to_string(), Self::tcp(*address).await),
             Listen::Unix(path) => {
                 let bound = remove_dead(path).and_then(|()| bind(path));
-                let (listener, socket) =
-                    bound.map_err(|error| refused(path.display().to_string(), &error))?;
-                Ok(Self::Unix(listener, socket))
+                (path.display().to_string(), bound)
             }
-        }
+        };
+        bound.map_err(|error| refused(&format!("listen on {shown}"), &error))
+    }
+
+    async fn tcp(address: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        Ok(Self::Tcp(listener, address))
     }
 
     /// Where it is opened.
@@ -100,7 +93,7 @@ fn remove_dead(path: &Path) -> io::Result<()> {
 }
 
 /// The socket has these rights from its first moment on.
-fn bind(path: &Path) -> io::Result<(UnixListener, OwnSocket)> {
+fn bind(path: &Path) -> io::Result<Listener> {
     let before = umask(Mode::from_bits_truncate(0o177));
     let listener = UnixListener::bind(path);
     umask(before);
@@ -110,7 +103,7 @@ fn bind(path: &Path) -> io::Result<(UnixListener, OwnSocket)> {
         path: path.to_owned(),
         file: (metadata.dev(), metadata.ino()),
     };
-    Ok((listener, socket))
+    Ok(Listener::Unix(listener, socket))
 }
 
 /// A socket that is removed at the end, unless another one has taken its place.

@@ -9,7 +9,7 @@ mod routes;
 mod tls;
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
@@ -27,8 +27,8 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::access::{Access, Peer};
 use crate::base::exit::{Failure, Reason};
-use crate::base::say;
 use crate::base::text::in_words;
+use crate::base::{locked, say};
 use crate::fleet::Fleet;
 use crate::fleet::ask::Dblock;
 use crate::options::Options;
@@ -49,12 +49,7 @@ const LONGEST_HEAD: usize = 8 * 1024;
 /// It cannot begin.
 pub fn run(options: &Options) -> Result<(), Failure> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| {
-        Failure::new(
-            Reason::OsRefused,
-            format!("cannot start: {}", in_words(&error)),
-        )
-    })?;
+    let runtime = runtime.map_err(|error| refused("start", &error))?;
     let ended = runtime.block_on(serve(options));
     // Connections end with it.
     runtime.shutdown_background();
@@ -91,12 +86,13 @@ async fn serve(options: &Options) -> Result<(), Failure> {
 fn announce(url: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     let written = writeln!(stdout, "{url}").and_then(|()| stdout.flush());
-    written.map_err(|error| {
-        Failure::new(
-            Reason::OsRefused,
-            format!("cannot write to stdout: {}", in_words(&error)),
-        )
-    })
+    written.map_err(|error| refused("write to stdout", &error))
+}
+
+/// The system refuses this.
+fn refused(what: &str, error: &io::Error) -> Failure {
+    let line = format!("cannot {what}: {}", in_words(error));
+    Failure::new(Reason::OsRefused, line)
 }
 
 /// Reads the password and the certificate again. What cannot be used is a warning: the old one stays.
@@ -108,7 +104,7 @@ fn reload(options: &Options, access: &Access, tls: Option<&Mutex<TlsAcceptor>>) 
     let certificate = options.tls.as_ref().map(tls::acceptor).transpose();
     let certificate = certificate.map(|new| {
         if let (Some(new), Some(tls)) = (new, tls) {
-            *tls.lock().unwrap_or_else(PoisonError::into_inner) = new;
+            *locked(tls) = new;
         }
     });
     for failure in [password, certificate].into_iter().filter_map(Result::err) {
@@ -126,14 +122,7 @@ struct Signals {
 
 impl Signals {
     fn new(options: &Options) -> Result<Self, Failure> {
-        let of = |kind| {
-            signal(kind).map_err(|error| {
-                Failure::new(
-                    Reason::OsRefused,
-                    format!("cannot wait for signals: {}", in_words(&error)),
-                )
-            })
-        };
+        let of = |kind| signal(kind).map_err(|error| refused("wait for signals", &error));
         let has_files = options.password_file.is_some() || options.tls.is_some();
         let reloads = has_files && !io::stdin().is_terminal();
         let is_heard = reloads || !is_hangup_ignored();
@@ -190,7 +179,7 @@ impl Server {
                     continue;
                 }
             };
-            let tls = tls.map(|tls| tls.lock().unwrap_or_else(PoisonError::into_inner).clone());
+            let tls = tls.map(|tls| locked(tls).clone());
             let router = self.router.clone();
             self.connections
                 .add(peer, |connection| client(stream, tls, router, connection));
