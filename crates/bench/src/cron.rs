@@ -13,7 +13,9 @@ use nix::unistd::Pid;
 
 use super::Result;
 use super::private::Private;
-use super::processes::{Callers, Memory, Records, now, until, until_server_says};
+use super::processes::{
+    Callers, Memory, Records, both, children, now, until, until_lines, until_server_says,
+};
 use super::setup::{ACCOUNT, OfCron, Server, Setup};
 use super::table::{Row, Table, Unit};
 
@@ -31,6 +33,9 @@ const TICKS_A_SECOND: f64 = 100.0;
 /// The TTL of the job whose host is killed, in seconds.
 const TTL: u32 = 10;
 
+/// The second process of a daemon.
+const SCHEDULER: &str = "dblock-cron";
+
 /// Starts Debian's cron where it finds one crontab only.
 const DEBIANS: &str = "\
 mount -t tmpfs tmpfs /run
@@ -43,7 +48,7 @@ exec cron -f -L 0";
 
 pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
     let cron = debians(setup)?;
-    for private in [Private::mariadb(setup)?, Private::mysql(setup)?] {
+    for private in Private::both(setup)? {
         let mut fleet = Fleet::start(setup, &private.server)?;
         fleet.alone(cron.as_ref(), table)?;
         fleet.grow()?;
@@ -75,10 +80,7 @@ fn debians(setup: &Setup) -> Result<Option<Row>> {
     cron.args(["--mount", "sh", "-ec", DEBIANS, "sh", &crontab]);
     let mut callers = Callers::default();
     callers.add(cron)?;
-    until("Debian's cron has run its jobs", || {
-        let records = fs::read_to_string(&records).unwrap_or_default();
-        Ok(records.lines().count() == 2 * jobs)
-    })?;
+    until_lines("Debian's cron has run its jobs", &records, 2 * jobs)?;
     drop(callers);
     let since_epoch = since_epoch()?;
     let lateness = |start: &Duration| (*start + since_epoch).as_secs_f64() % 60.0;
@@ -138,7 +140,7 @@ impl<'a> Fleet<'a> {
     }
 
     fn add(&mut self) -> Result<()> {
-        let url = format!("mysql://{ACCOUNT}@127.0.0.1:{}/", self.server.port);
+        let url = self.server.url(ACCOUNT);
         let mut daemon = self.setup.program(&self.setup.dblock, &url);
         let log = fs::File::create(self.log(self.started))?;
         daemon
@@ -164,14 +166,14 @@ impl<'a> Fleet<'a> {
     }
 
     fn name(&self, what: &str) -> String {
-        format!("{what}, {}", self.server.name)
+        self.server.line(what)
     }
 
     /// What one daemon takes for the ticks of a day, if each minute has one.
     #[allow(clippy::cast_precision_loss, reason = "some thousands")]
     fn alone(&mut self, cron: Option<&Row>, table: &mut Table) -> Result<()> {
         let daemon = self.callers.0.first().ok_or("no daemon")?.id();
-        let both = both(daemon)?;
+        let both = both(daemon, SCHEDULER)?;
         let (mut ticks, mut lateness) = (0, Vec::new());
         let before = processor_time_of_all(&both)?;
         while ticks < self.setup.sizes.cron.day {
@@ -233,7 +235,7 @@ impl<'a> Fleet<'a> {
             .callers
             .0
             .iter()
-            .map(|caller| both(caller.id()))
+            .map(|caller| both(caller.id(), SCHEDULER))
             .collect::<Result<_>>()?;
         let used = || {
             daemons
@@ -242,31 +244,17 @@ impl<'a> Fleet<'a> {
                 .map(|pid| processor_time(*pid))
                 .sum::<Result<f64>>()
         };
-        let (asked, begun, used_before) = (
-            Server::statements(&mut self.session)?,
-            Instant::now(),
-            used()?,
-        );
-        sleep(Duration::from_secs(self.setup.sizes.counted));
-        let seconds = begun.elapsed().as_secs_f64();
-        let asked = (Server::statements(&mut self.session)? - asked - 1) as f64;
+        let counted = Duration::from_secs(self.setup.sizes.counted);
+        let (asked, (seconds, used)) = Server::statements_beside(&mut self.session, || {
+            let (begun, before) = (Instant::now(), used()?);
+            sleep(counted);
+            Ok((begun.elapsed().as_secs_f64(), used()? - before))
+        })?;
         let what = self.name("statements a minute of each idle daemon of a crontab");
-        table.add(
-            Row::one(
-                PART,
-                what,
-                Unit::Count,
-                (asked * 60.0 / seconds / hosts).round(),
-            )
-            .at_most(STATEMENTS),
-        );
+        let asked = (asked * 60.0 / seconds / hosts).round();
+        table.add(Row::one(PART, what, Unit::Count, asked).at_most(STATEMENTS));
         let what = self.name("the part of a processor that it takes, both processes");
-        table.add(Row::one(
-            PART,
-            what,
-            Unit::Share,
-            (used()? - used_before) / seconds / hosts,
-        ));
+        table.add(Row::one(PART, what, Unit::Share, used / seconds / hosts));
         let memory = daemons
             .iter()
             .flatten()
@@ -291,22 +279,16 @@ impl<'a> Fleet<'a> {
             "{jobs} ticks at one second on {hosts} daemons: from the tick until it is taken"
         ));
         let taken = Row::new(PART, what, Unit::Seconds, taken).at_most(TAKEN);
-        let late = Row::one(
-            PART,
-            self.name("and for 95 of 100"),
-            Unit::Seconds,
-            taken.quantile(0.95),
-        );
+        let for_most = |what: &str, of: &Row| {
+            let what = self.name(what);
+            Row::one(PART, what, Unit::Seconds, of.quantile(0.95))
+        };
+        let late = for_most("and for 95 of 100", &taken);
         table.add(taken);
         table.add(late);
         let what = self.name("until its command starts, with all of them on this machine");
         let started = Row::new(PART, what, Unit::Seconds, started);
-        let late = Row::one(
-            PART,
-            self.name("and for 95 of 100 of these"),
-            Unit::Seconds,
-            started.quantile(0.95),
-        );
+        let late = for_most("and for 95 of 100 of these", &started);
         table.add(started);
         table.add(late);
         Ok(())
@@ -413,23 +395,6 @@ fn since_epoch() -> Result<Duration> {
 #[allow(clippy::cast_precision_loss, reason = "some minutes")]
 fn seconds(micros: i64) -> f64 {
     micros as f64 / 1e6
-}
-
-fn children(pid: u32) -> Result<Vec<u32>> {
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
-    let children = children.split_whitespace().map(str::parse);
-    Ok(children.collect::<std::result::Result<_, _>>()?)
-}
-
-/// The processes of a daemon: its own, and its scheduler's.
-fn both(daemon: u32) -> Result<[u32; 2]> {
-    for child in children(daemon)? {
-        let name = fs::read_to_string(format!("/proc/{child}/comm"))?;
-        if name.trim() == "dblock-cron" {
-            return Ok([daemon, child]);
-        }
-    }
-    Err("a daemon has no scheduler".into())
 }
 
 fn signal_all(pids: &[u32], signal: Signal) -> Result<()> {

@@ -1,24 +1,23 @@
 //! Locks that are rows, on servers that put each commit on the disk: what they cost beside named locks, in commits of a plain client
 //! on the same server, and beside what keeps locks elsewhere.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use mysql::Conn;
-use mysql::prelude::Queryable;
 use nix::time::ClockId;
 use nix::unistd::Pid;
 
 use super::hand_over::{Bench, Queue};
 use super::holder::Holders;
-use super::private::{PART, Private};
-use super::setup::{Server, Setup, Transport};
+use super::private::Private;
+use super::setup::{ACCOUNT, Server, Setup, Transport};
 use super::table::{Row, Table, Unit};
+use super::turns::{Step, in_warm_turns, times};
 use super::{Result, restart};
 
-/// Rounds before those that count.
-const WARM_UP: usize = 5;
+pub const PART: &str = "durable";
 
 /// Commits that a durable lock may add: to a run, and to a hand-over.
 const COMMITS: f64 = 2.0;
@@ -32,7 +31,7 @@ const STATEMENTS: f64 = 1.0;
 const PROCESSOR: f64 = 0.05;
 
 pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
-    let mut servers = [Private::mariadb(setup)?, Private::mysql(setup)?];
+    let mut servers = Private::both(setup)?;
     let all = servers.each_ref().map(|private| private.server.clone());
     starts(setup, &all, table)?;
     tokens(setup, &all, table)?;
@@ -41,39 +40,12 @@ pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
     restart::measure(setup, &mut servers, table)
 }
 
-/// What is timed, again and again.
-pub enum Step {
-    Program(Command),
-    /// A commit of one row's update, on a session that is there.
-    Commit(Conn),
-}
-
-impl Step {
-    fn take(&mut self) -> Result<Duration> {
-        let begun = Instant::now();
-        match self {
-            Self::Program(program) => {
-                let status = program.status()?;
-                let took = begun.elapsed();
-                if !status.success() {
-                    return Err(format!("{program:?}: {status}").into());
-                }
-                Ok(took)
-            }
-            Self::Commit(session) => {
-                session.query_drop("UPDATE dblock.bench SET number = number + 1 WHERE id = 1")?;
-                Ok(begun.elapsed())
-            }
-        }
-    }
-}
-
 /// Seconds that each of so many commits takes, which come as far from each other as those of a queue.
 fn commits(server: &Server, count: usize) -> Result<Vec<f64>> {
     let mut step = Step::Commit(server.session()?);
     let seconds = |_| {
         sleep(BETWEEN_COMMITS);
-        Ok(step.take()?.as_secs_f64())
+        step.take()
     };
     (0..count).map(seconds).collect()
 }
@@ -96,7 +68,7 @@ fn starts(setup: &Setup, servers: &[Server], table: &mut Table) -> Result<()> {
             run(setup, server, &["--durable"]),
         ]);
     }
-    let times = in_turns(&mut steps, setup.sizes.runs)?;
+    let times = times(&mut steps, setup.sizes.runs)?;
     let (flock, of_servers) = times.split_first().ok_or("nothing was timed")?;
     let flock = Row::new(PART, "`flock -n FILE true`", Unit::Seconds, flock.clone());
     table.add(flock.clone());
@@ -104,8 +76,7 @@ fn starts(setup: &Setup, servers: &[Server], table: &mut Table) -> Result<()> {
         let [commit, named, durable] = times else {
             return Err("something was not timed".into());
         };
-        let name = |what: &str| format!("{what}, {}", server.name);
-        let row = |what: &str, times: Vec<f64>| Row::new(PART, name(what), Unit::Seconds, times);
+        let row = |what: &str, times| Row::new(PART, server.line(what), Unit::Seconds, times);
         let added = durable
             .iter()
             .zip(named)
@@ -123,23 +94,6 @@ fn starts(setup: &Setup, servers: &[Server], table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-/// The seconds of each step, round by round.
-pub fn in_turns(steps: &mut [Step], rounds: usize) -> Result<Vec<Vec<f64>>> {
-    let mut times = vec![Vec::new(); steps.len()];
-    let mut order: Vec<usize> = (0..steps.len()).collect();
-    for round in 0..WARM_UP + rounds {
-        // Nobody always comes after the same one.
-        fastrand::shuffle(&mut order);
-        for &at in &order {
-            let took = steps[at].take()?;
-            if round >= WARM_UP {
-                times[at].push(took.as_secs_f64());
-            }
-        }
-    }
-    Ok(times)
-}
-
 /// A lock that a script acquires by one command and releases by another.
 enum Scripted<'a> {
     Dblock(&'a Server),
@@ -152,7 +106,7 @@ impl Scripted<'_> {
     fn names(&self) -> [String; 2] {
         match self {
             Self::Dblock(server) => {
-                ["acquire", "release"].map(|what| format!("`dblock {what}`, {}", server.name))
+                ["acquire", "release"].map(|what| server.line(&format!("`dblock {what}`")))
             }
             Self::Etcd => [
                 "`etcdctl lease grant` and `etcdctl put --lease`".to_owned(),
@@ -189,10 +143,7 @@ impl Scripted<'_> {
     /// What a program with these arguments says.
     fn call(&self, setup: &Setup, arguments: &[&str]) -> Result<String> {
         let mut program = match self {
-            Self::Dblock(server) => {
-                let url = format!("mysql://dblock@127.0.0.1:{}/", server.port);
-                setup.program(&setup.dblock, &url)
-            }
+            Self::Dblock(server) => setup.program(&setup.dblock, &server.url(ACCOUNT)),
             Self::Etcd => {
                 let mut etcdctl = setup.other("etcdctl");
                 etcdctl
@@ -218,26 +169,15 @@ impl Scripted<'_> {
 fn tokens(setup: &Setup, servers: &[Server], table: &mut Table) -> Result<()> {
     let mut locks: Vec<Scripted> = servers.iter().map(Scripted::Dblock).collect();
     locks.extend([Scripted::Etcd, Scripted::Redis]);
-    let mut times = vec![[Vec::new(), Vec::new()]; locks.len()];
-    let mut order: Vec<usize> = (0..locks.len()).collect();
-    for round in 0..WARM_UP + setup.sizes.runs {
-        fastrand::shuffle(&mut order);
-        for &at in &order {
-            let took = locks[at].take(setup)?;
-            if round >= WARM_UP {
-                for (times, took) in times[at].iter_mut().zip(took) {
-                    times.push(took.as_secs_f64());
-                }
-            }
-        }
-    }
+    let times = in_warm_turns(locks.len(), setup.sizes.runs, |at| locks[at].take(setup))?;
     let rows: Vec<[Row; 2]> = locks
         .iter()
         .zip(times)
-        .map(|(lock, [acquire, release])| {
-            let [of_acquire, of_release] = lock.names();
-            [(of_acquire, acquire), (of_release, release)]
-                .map(|(what, times)| Row::new(PART, what, Unit::Seconds, times))
+        .map(|(lock, times)| {
+            let seconds = |of: usize| times.iter().map(|took| took[of].as_secs_f64()).collect();
+            let [acquire, release] = lock.names();
+            [(acquire, 0), (release, 1)]
+                .map(|(what, of)| Row::new(PART, what, Unit::Seconds, seconds(of)))
         })
         .collect();
     let etcd = rows[servers.len()].clone();
@@ -319,7 +259,7 @@ fn renewals(setup: &Setup, servers: &[Server], table: &mut Table) -> Result<()> 
             return Err("no row was renewed".into());
         }
         let of_holder = |statements: f64| statements / count as f64;
-        let name = |what: &str| format!("{what}, {}", server.name);
+        let name = |what: &str| server.line(what);
         let what = name("statements a minute of each of 1000 durable holders");
         // To a hundredth: a renewal may fall just inside or outside of the time.
         let each = (of_holder(load.statements - idle.statements) * 100.0).round() / 100.0;
@@ -347,12 +287,15 @@ struct Load {
 impl Load {
     #[allow(clippy::cast_precision_loss, reason = "some thousands")]
     fn of(server: &Server, session: &mut Conn, seconds: u64) -> Result<Self> {
-        let before = (Server::statements(session)?, updates(session)?);
+        let before = (
+            Server::count("Questions", session)?,
+            Server::count("Com_update", session)?,
+        );
         let (processor, begun) = (processor_time(server.pid)?, Instant::now());
         sleep(Duration::from_secs(seconds));
         let (processor, took) = (processor_time(server.pid)? - processor, begun.elapsed());
-        let statements = Server::statements(session)? - before.0;
-        let updates = updates(session)? - before.1;
+        let statements = Server::count("Questions", session)? - before.0;
+        let updates = Server::count("Com_update", session)? - before.1;
         let minutes = took.as_secs_f64() / 60.0;
         Ok(Self {
             // Two of them are this program's.
@@ -361,11 +304,6 @@ impl Load {
             processor: processor / took.as_secs_f64(),
         })
     }
-}
-
-fn updates(session: &mut Conn) -> Result<u64> {
-    let row: Option<(String, u64)> = session.query_first("SHOW GLOBAL STATUS LIKE 'Com_update'")?;
-    Ok(row.ok_or("no count of updates")?.1)
 }
 
 /// Seconds.

@@ -6,7 +6,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::Result;
-use super::processes::{Callers, Gate, Memory, Records, until, until_server_says};
+use super::processes::{Callers, Gate, Memory, Records, until, until_lines};
+use super::restart::until_all_wait;
 use super::setup::{Server, Setup, Transport};
 use super::table::{Row, Table, Unit};
 
@@ -61,7 +62,7 @@ impl<'a> Fleet<'a> {
         let (server, count) = (self.server, self.setup.sizes.fleet);
         let before = Memory::of(server.pid)?.resident;
         self.hold(0, count)?;
-        let name = |what: &str| format!("{what}, {}", server.name);
+        let name = |what: &str| server.line(what);
         let of_holders = self.statements()? / count as f64;
         let what = name("statements a minute of each of 1000 holders");
         table.add(Row::one(PART, what, Unit::Count, rounded(of_holders)).at_most(OF_A_HOLDER));
@@ -107,10 +108,7 @@ impl<'a> Fleet<'a> {
                 .arg(&self.gate.path);
             self.callers.add(dblock)?;
         }
-        until("all hold", || {
-            let text = fs::read_to_string(&self.records).unwrap_or_default();
-            Ok(text.lines().count() == from + count)
-        })
+        until_lines("all hold", &self.records, from + count)
     }
 
     /// Starts waiters, and waits until all wait.
@@ -124,7 +122,7 @@ impl<'a> Fleet<'a> {
             dblock.args(self.setup.job(&self.records)).arg("0");
             self.callers.add(dblock)?;
         }
-        waiting(&mut self.session, from + count)
+        until_all_wait(&mut self.session, from + count)
     }
 
     fn statements(&mut self) -> Result<f64> {
@@ -132,24 +130,14 @@ impl<'a> Fleet<'a> {
     }
 }
 
-fn waiting(session: &mut mysql::Conn, count: usize) -> Result<()> {
-    use mysql::prelude::Queryable;
-    until_server_says("all wait", || {
-        let waiting: Option<usize> = session.query_first(
-            "SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User lock'",
-        )?;
-        Ok(waiting == Some(count))
-    })
-}
-
 /// Statements a minute, all clients' together but for this program's own.
-#[allow(clippy::cast_precision_loss, reason = "some thousands")]
 fn statements(setup: &Setup, session: &mut mysql::Conn) -> Result<f64> {
-    let (before, begun) = (Server::statements(session)?, Instant::now());
-    sleep(Duration::from_secs(setup.sizes.counted));
-    let minutes = begun.elapsed().as_secs_f64() / 60.0;
-    let counted = Server::statements(session)? - before - 1;
-    Ok(counted as f64 / minutes)
+    let (statements, took) = Server::statements_beside(session, || {
+        let begun = Instant::now();
+        sleep(Duration::from_secs(setup.sizes.counted));
+        Ok(begun.elapsed())
+    })?;
+    Ok(statements * 60.0 / took.as_secs_f64())
 }
 
 /// To a hundredth: a renewal that falls just inside or outside of the time is no waiter's.
@@ -171,13 +159,10 @@ fn semaphore(setup: &Setup, server: &Server, table: &mut Table) -> Result<()> {
         dblock
     })?;
     let mut session = server.session()?;
-    waiting(&mut session, SEMAPHORE_WAITERS)?;
+    until_all_wait(&mut session, SEMAPHORE_WAITERS)?;
     // The renewals of its holders are counted above.
     let contended = statements(setup, &mut session)? - SLOTS as f64 * OF_A_HOLDER;
-    let what = format!(
-        "statements a minute of a contended semaphore, {}",
-        server.name
-    );
+    let what = server.line("statements a minute of a contended semaphore");
     // The second that it waits each time begins when the answer to the last is there.
     table.add(Row::one(PART, what, Unit::Count, contended.round()).at_most(OF_A_SEMAPHORE));
     drop(gate);
@@ -204,16 +189,7 @@ fn thunder(setup: &Setup, table: &mut Table) -> Result<()> {
             let what = format!("{count} processes in the same moment, {NAMES} names: {who}");
             Row::new(PART, what, Unit::Seconds, times)
         });
-    let rows: Vec<Row> = rows.collect();
-    let flock = rows[0].clone();
-    for row in rows {
-        let is_flock = row.what == flock.what;
-        table.add(if is_flock {
-            row
-        } else {
-            row.against(&flock, "flock")
-        });
-    }
+    table.add_against_first(rows.collect(), "flock");
     Ok(())
 }
 

@@ -13,8 +13,9 @@ use nix::fcntl::{Flock, FlockArg};
 
 use super::Result;
 use super::processes::{self, Callers, Records, now, until_server_says};
-use super::setup::{Server, Setup, Transport};
+use super::setup::{ACCOUNT, Server, Setup, Transport};
 use super::table::{Row, Table, Unit};
+use super::turns::in_turns;
 
 pub const PART: &str = "hand_over";
 
@@ -90,7 +91,7 @@ pub fn dblock(server: &str, slots: usize) -> String {
 
 pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
     let mut bench = Bench::new(setup);
-    let [fewest, ..] = setup.sizes.waiting.map(|(waiting, _)| waiting);
+    let [fewest, _, most] = setup.sizes.waiting.map(|(waiting, _)| waiting);
     for (waiting, rounds) in setup.sizes.waiting {
         let samples = bench.hand_overs(&contenders(setup, waiting), waiting, rounds)?;
         let rows: Vec<Row> = samples
@@ -107,14 +108,13 @@ pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
             let among_fewest = table.row(&line(&who, fewest)).cloned();
             let is_dblock = who.starts_with("dblock");
             let row = row.against(&flock, "flock");
-            table.add(if is_dblock {
-                row.clone().ratio_at_most(FLOCKS)
-            } else {
-                row.clone()
-            });
-            if let (true, Some(few), Some((most, _))) =
-                (is_dblock, among_fewest, setup.sizes.waiting.last())
-                && waiting == *most
+            if !is_dblock {
+                table.add(row);
+                continue;
+            }
+            table.add(row.clone().ratio_at_most(FLOCKS));
+            if let Some(few) = among_fewest
+                && waiting == most
             {
                 let grown = Row {
                     what: growth(&who, fewest),
@@ -126,15 +126,7 @@ pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
         }
     }
     for rows in bench.makespans()? {
-        let first = rows[0].clone();
-        for row in rows {
-            let is_first = row.what == first.what;
-            table.add(if is_first {
-                row
-            } else {
-                row.against(&first, "shell loops")
-            });
-        }
+        table.add_against_first(rows, "shell loops");
     }
     Ok(())
 }
@@ -171,29 +163,28 @@ impl<'a> Bench<'a> {
         waiting: usize,
         rounds: usize,
     ) -> Result<Vec<(String, Vec<f64>)>> {
-        let mut samples: Vec<(String, Vec<f64>)> = contenders
-            .iter()
-            .map(|(name, _)| (name.clone(), Vec::new()))
-            .collect();
-        for round in 0..rounds {
-            let mut order: Vec<usize> = (0..contenders.len()).collect();
-            fastrand::shuffle(&mut order);
-            for at in order {
-                let (name, queue) = &contenders[at];
-                if matches!(queue, Queue::Polling(_)) && round >= POLLING_ROUNDS {
-                    continue;
+        let mut rounds_of_polling = 0;
+        let samples = in_turns(contenders.len(), rounds, |at| {
+            let (name, queue) = &contenders[at];
+            if matches!(queue, Queue::Polling(_)) {
+                rounds_of_polling += 1;
+                if rounds_of_polling > POLLING_ROUNDS {
+                    return Ok(Vec::new());
                 }
-                let slots = queue.slots();
-                // No two end in the same moment because they began in the same one.
-                let millis = MILLIS * slots;
-                let some = || millis / 2 + fastrand::usize(0..=millis);
-                let records = self
-                    .queued(*queue, waiting + slots, some)
-                    .map_err(|error| format!("{name}, {waiting} waiting: {error}"))?;
-                samples[at].1.extend(records.hand_overs(slots)?);
             }
-        }
-        Ok(samples)
+            let slots = queue.slots();
+            // No two end in the same moment because they began in the same one.
+            let millis = MILLIS * slots;
+            let some = || millis / 2 + fastrand::usize(0..=millis);
+            let records = self
+                .queued(*queue, waiting + slots, some)
+                .map_err(|error| format!("{name}, {waiting} waiting: {error}"))?;
+            records.hand_overs(slots)
+        })?;
+        let names = contenders.iter().map(|(name, _)| name.clone());
+        Ok(names
+            .zip(samples.iter().map(|times| times.concat()))
+            .collect())
     }
 
     /// How long many commands take: from the first start, and from the first process's launch.
@@ -334,13 +325,12 @@ impl<'a> Bench<'a> {
             Queue::Polling(server) => {
                 // As on many hosts, they do not all look at the same moment.
                 let first = fastrand::f64();
-                let url = format!("mysql://dblock@127.0.0.1:{}/", server.port);
                 let shell = format!(
                     "pause={first:.3}; until {} run -q --name {NAME} -- \"$@\"; do \
                      [ $? -eq 75 ] || exit; echo refused; sleep $pause; pause=1; done",
                     self.setup.dblock
                 );
-                caller = self.setup.program("sh", &url);
+                caller = self.setup.program("sh", &server.url(ACCOUNT));
                 caller.args(["-c", &shell, "sh"]).stdout(Stdio::piped());
             }
         }
@@ -409,11 +399,7 @@ impl Gate {
                 let waits = |line: &&str| line.contains("-> FLOCK") && line.contains(&inode);
                 Ok(locks.lines().filter(waits).count())
             }
-            Self::Session(conn) => Ok(conn
-                .query_first(
-                    "SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User lock'",
-                )?
-                .unwrap_or_default()),
+            Self::Session(conn) => Server::waiting_for_names(conn),
             Self::Holder { server, .. } => server.waiting(),
             Self::Refusing(_) => {
                 for caller in &mut callers.0 {

@@ -6,11 +6,14 @@ use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use super::Result;
-use super::processes::{Callers, Gate, Memory, both, until};
+use super::processes::{Callers, Gate, Memory, both, until_lines};
 use super::setup::{Server, Setup, Transport};
 use super::table::{Row, Table, Unit};
 
 const PART: &str = "holder";
+
+/// The second process of a run.
+const KEEPER: &str = "dblock-keeper";
 
 /// Bytes that each process may have resident, and both together for themselves.
 const RESIDENT: f64 = 5e6;
@@ -49,10 +52,7 @@ impl Holders {
             dblock.args(setup.job(&records)).arg(&gate.path);
             dblock
         })?;
-        until("all hold their locks", || {
-            let text = fs::read_to_string(&records).unwrap_or_default();
-            Ok(text.lines().count() == count)
-        })?;
+        until_lines("all hold their locks", &records, count)?;
         Ok(Self { callers, gate })
     }
 
@@ -69,7 +69,7 @@ fn memory(setup: &Setup, table: &mut Table) -> Result<()> {
     let (mut resident, mut private, mut shares) = ([Vec::new(), Vec::new()], vec![], vec![]);
     for holder in &holders.callers.0 {
         let (mut own, mut share) = (0.0, 0.0);
-        for (process, resident) in both(holder.id())?.into_iter().zip(&mut resident) {
+        for (process, resident) in both(holder.id(), KEEPER)?.into_iter().zip(&mut resident) {
             let memory = match Memory::of(process) {
                 Err(error) if is_forbidden(&*error) => {
                     eprintln!("  left out: only root can read a keeper's memory");
@@ -107,18 +107,18 @@ fn processor_time(setup: &Setup, server: &Server, table: &mut Table) -> Result<(
     let mut session = server.session()?;
     let times = || -> Result<Vec<f64>> {
         let of = |holder: &std::process::Child| -> Result<f64> {
-            let [supervisor, keeper] = both(holder.id())?;
+            let [supervisor, keeper] = both(holder.id(), KEEPER)?;
             Ok(on_processor(supervisor)? + on_processor(keeper)?)
         };
         holders.callers.0.iter().map(of).collect()
     };
     let before = times()?;
-    let statements = Server::statements(&mut session)?;
     let begun = Instant::now();
-    sleep(Duration::from_secs(setup.sizes.renewals.into()));
-    let after = times()?;
-    // One of these is this program's own.
-    let renewals = (Server::statements(&mut session)? - statements - 1) as f64 / RENEWING as f64;
+    let (statements, after) = Server::statements_beside(&mut session, || {
+        sleep(Duration::from_secs(setup.sizes.renewals.into()));
+        times()
+    })?;
+    let renewals = statements / RENEWING as f64;
     eprintln!("  {renewals:.1} renewals in {:.1?}", begun.elapsed());
     holders.end()?;
     let hourly = before
@@ -126,7 +126,7 @@ fn processor_time(setup: &Setup, server: &Server, table: &mut Table) -> Result<(
         .zip(after)
         .map(|(before, after)| (after - before) / renewals * RENEWALS_AN_HOUR)
         .collect();
-    let what = format!("processor time of a holder in an hour, {}", server.name);
+    let what = server.line("processor time of a holder in an hour");
     table.add(Row::new(PART, what, Unit::Seconds, hourly).at_most(HOURLY));
     Ok(())
 }

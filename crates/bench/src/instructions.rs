@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 
 use super::Result;
 use super::processes::{Gate, until};
-use super::setup::{Server, Setup};
+use super::setup::{ACCOUNT, Server, Setup};
 use super::table::{Row, Table, Unit};
 
 const PART: &str = "instructions";
@@ -56,10 +56,9 @@ impl Counted {
         fs::create_dir_all(&folder)?;
         let gate = Gate::close(format!("{}/gate", setup.folder))?;
         let records = format!("{folder}/records");
-        let url = format!("mysql://dblock@127.0.0.1:{}/", server.port);
         let prefix = format!("--vgdb-prefix={}/vgdb", setup.folder);
         let mut dblock = setup
-            .program("valgrind", &url)
+            .program("valgrind", &server.url(ACCOUNT))
             .args([
                 &prefix,
                 "--tool=callgrind",

@@ -20,6 +20,7 @@ mod restart;
 mod setup;
 mod start;
 mod table;
+mod turns;
 mod web;
 mod wire;
 

@@ -5,8 +5,8 @@
 use std::fmt::Write;
 
 use super::hand_over::{FLOCKS, GROWTH};
-use super::table::{Row, Table, figure};
-use super::{cron, hand_over, postgres, private, queue, start, web};
+use super::table::{Row, Table, add_lines, figure};
+use super::{cron, durable, hand_over, postgres, queue, start, web};
 
 const SERVERS: [&str; 2] = ["MariaDB", "MySQL"];
 
@@ -44,7 +44,7 @@ pub fn table(table: &Table) -> String {
         ![
             start::PART,
             hand_over::PART,
-            private::PART,
+            durable::PART,
             postgres::PART,
             queue::PART,
             cron::PART,
@@ -55,36 +55,25 @@ pub fn table(table: &Table) -> String {
     };
     others(table, "", is_other, &mut text);
     let what = "locks as rows, and servers that put each commit on the disk";
-    others(table, what, |row| row.part == private::PART, &mut text);
+    others(table, what, |row| row.part == durable::PART, &mut text);
     lines(table, postgres::PART, "on PostgreSQL", "", &mut text);
-    let what = "the queue, on such servers";
-    others(table, what, |row| row.part == queue::PART, &mut text);
-    let what = "the daemons of a crontab, on such servers";
-    others(table, what, |row| row.part == cron::PART, &mut text);
-    let what = "the page of a large fleet, on such servers";
-    others(table, what, |row| row.part == web::PART, &mut text);
+    for (part, what) in [
+        (queue::PART, "the queue"),
+        (cron::PART, "the daemons of a crontab"),
+        (web::PART, "the page of a large fleet"),
+    ] {
+        let what = format!("{what}, on such servers");
+        others(table, &what, |row| row.part == part, &mut text);
+    }
     text
 }
 
-/// A line for each figure of a part, with its spread. `usual`: what most of them are compared with, or nothing.
+/// A line for each figure of a part.
 fn lines(table: &Table, part: &str, heading: &str, usual: &str, text: &mut String) {
-    if !table.rows.iter().any(|row| row.part == part) {
-        return;
-    }
-    let against = format!("against {usual}");
-    let against = against.trim_end();
-    let _ = writeln!(
-        text,
-        "\n| {heading} | median | {against} | aim |\n|---|---|---|---|"
-    );
-    for row in table.rows.iter().filter(|row| row.part == part) {
-        let ratio = match &row.ratio {
-            Some((ratio, other)) if other == usual => format!("{ratio:.2} ×"),
-            Some((ratio, other)) => format!("{ratio:.2} × {other}"),
-            None => String::new(),
-        };
-        let (what, summary, aim) = (&row.what, row.summary(), row.aim());
-        let _ = writeln!(text, "| {what} | {summary} | {ratio} | {aim} |");
+    let rows = table.rows.iter().filter(|row| row.part == part);
+    if rows.clone().next().is_some() {
+        text.push('\n');
+        add_lines(rows, heading, usual, text);
     }
 }
 

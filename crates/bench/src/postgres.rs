@@ -2,16 +2,16 @@
 //! whether VACUUM and CREATE INDEX CONCURRENTLY go on beside them.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::Result;
-use super::durable::{Step, in_turns};
 use super::hand_over::{Bench, Queue};
 use super::holder::on_processor;
+use super::processes::children;
 use super::setup::{ACCOUNT, Printed, Server, Setup, Transport};
 use super::table::{Row, Table, Unit};
+use super::turns::{Step, times};
 
 pub const PART: &str = "postgres";
 
@@ -55,7 +55,7 @@ fn starts(setup: &Setup, server: &Server, table: &mut Table) -> Result<()> {
     let mut without_gss = setup.libpq(server, "try");
     without_gss.arg("true").env("PGGSSENCMODE", "disable");
     let mut steps = [flock, c, without_gss, dblock].map(Step::Program);
-    let times = in_turns(&mut steps, setup.sizes.runs)?;
+    let times = times(&mut steps, setup.sizes.runs)?;
     let names = [
         "`flock -n FILE true`",
         "a C program with libpq, `pg_try_advisory_lock()` and `true`",
@@ -170,10 +170,8 @@ impl Load {
 /// Seconds that each process of the server has been on a processor.
 fn processor_times(server: &Server) -> Result<BTreeMap<u32, f64>> {
     let pid = server.pid;
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
     let mut times = BTreeMap::from([(pid, on_processor(pid)?)]);
-    for child in children.split_whitespace() {
-        let child = child.parse()?;
+    for child in children(pid)? {
         // The session of the last statement may just be ending.
         if let Ok(time) = on_processor(child) {
             times.insert(child, time);

@@ -10,10 +10,8 @@ use mysql::prelude::Queryable;
 use mysql::{Conn, OptsBuilder};
 
 use super::Result;
-use super::processes::now;
+use super::processes::{expect_success, now};
 use super::setup::{ACCOUNT, PASSWORD, Server, Setup};
-
-pub const PART: &str = "durable";
 
 /// What makes a commit last through a power cut. The rest is as the servers come.
 const OF_BOTH: [&str; 5] = [
@@ -58,35 +56,24 @@ pub struct Private {
 }
 
 impl Private {
-    pub fn mariadb(setup: &Setup) -> Result<Self> {
-        Self::mariadb_with(setup, &[])
-    }
-
-    pub fn mysql(setup: &Setup) -> Result<Self> {
-        Self::mysql_with(setup, &[])
+    /// A MariaDB and a MySQL.
+    pub fn both(setup: &Setup) -> Result<[Self; 2]> {
+        Self::with_room_for(0, setup)
     }
 
     /// Both, for so many rows.
     pub fn with_room_for(rows: usize, setup: &Setup) -> Result<[Self; 2]> {
-        if rows < MANY {
-            return Ok([Self::mariadb(setup)?, Self::mysql(setup)?]);
-        }
+        let (of_mariadb, of_mysql) = if rows < MANY {
+            (&[][..], &[][..])
+        } else {
+            (&MANY_ON_MARIADB[..], &MANY_ON_MYSQL[..])
+        };
+        let of_mariadb = [&OF_MARIADB, of_mariadb].concat();
+        let of_mysql = [&OF_MYSQL, of_mysql].concat();
         Ok([
-            Self::mariadb_with(setup, &MANY_ON_MARIADB)?,
-            Self::mysql_with(setup, &MANY_ON_MYSQL)?,
+            Self::start_new("MariaDB", "mariadb", &of_mariadb, setup)?,
+            Self::start_new("MySQL", "mysql", &of_mysql, setup)?,
         ])
-    }
-
-    /// With these options besides.
-    fn mariadb_with(setup: &Setup, options: &[&str]) -> Result<Self> {
-        let options = [&OF_MARIADB, options].concat();
-        Self::start_new("MariaDB", "mariadb", &options, setup)
-    }
-
-    /// With these options besides.
-    fn mysql_with(setup: &Setup, options: &[&str]) -> Result<Self> {
-        let options = [&OF_MYSQL, options].concat();
-        Self::start_new("MySQL", "mysql", &options, setup)
     }
 
     fn start_new(name: &'static str, kind: &str, options: &[&str], setup: &Setup) -> Result<Self> {
@@ -121,13 +108,9 @@ impl Private {
 
     /// `dblock init`, and a row for commits of this program's own.
     fn make_tables(&self, setup: &Setup) -> Result<()> {
-        let url = format!("mysql://admin@127.0.0.1:{}/", self.server.port);
-        let mut init = setup.program(&setup.dblock, &url);
+        let mut init = setup.program(&setup.dblock, &self.server.url("admin"));
         init.arg("init").env("DBLOCK_PASSWORD", "admin-secret");
-        let done = init.stdout(Stdio::null()).status()?;
-        if !done.success() {
-            return Err(format!("dblock init: {done}").into());
-        }
+        expect_success(init.stdout(Stdio::null()))?;
         let mut admin = self.admin()?;
         for statement in [
             "GRANT SELECT, INSERT, UPDATE, DELETE ON dblock.* TO 'dblock'@'%'",

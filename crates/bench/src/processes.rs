@@ -41,6 +41,23 @@ fn until_by(pause: Duration, what: &str, mut is_so: impl FnMut() -> Result<bool>
     Ok(())
 }
 
+/// Waits until a file has so many lines.
+pub fn until_lines(what: &str, file: &str, count: usize) -> Result<()> {
+    until(what, || {
+        let text = fs::read_to_string(file).unwrap_or_default();
+        Ok(text.lines().count() == count)
+    })
+}
+
+/// Runs a program to its end.
+pub fn expect_success(program: &mut Command) -> Result<()> {
+    let status = program.status()?;
+    if !status.success() {
+        return Err(format!("{program:?}: {status}").into());
+    }
+    Ok(())
+}
+
 /// The clock of the records.
 pub fn now() -> Result<Duration> {
     Ok(clock_gettime(ClockId::CLOCK_MONOTONIC)?.into())
@@ -235,16 +252,22 @@ fn overlaps(events: &[(Duration, bool)]) -> usize {
     overlaps
 }
 
-/// The processes of a dblock that holds a lock: its own, and its keeper's.
-pub fn both(dblock: u32) -> Result<[u32; 2]> {
-    let children = fs::read_to_string(format!("/proc/{dblock}/task/{dblock}/children"))?;
-    for child in children.split_whitespace() {
+/// The processes that a process has started and not waited for.
+pub fn children(pid: u32) -> Result<Vec<u32>> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
+    let children = children.split_whitespace().map(str::parse);
+    Ok(children.collect::<std::result::Result<_, _>>()?)
+}
+
+/// Both processes of a dblock: its own, and the one that it has started under this name.
+pub fn both(dblock: u32, second: &str) -> Result<[u32; 2]> {
+    for child in children(dblock)? {
         let name = fs::read_to_string(format!("/proc/{child}/comm"))?;
-        if name.trim() == "dblock-keeper" {
-            return Ok([dblock, child.parse()?]);
+        if name.trim() == second {
+            return Ok([dblock, child]);
         }
     }
-    Err("a dblock has no keeper".into())
+    Err(format!("a dblock has no {second}").into())
 }
 
 /// Bytes of a process's memory.

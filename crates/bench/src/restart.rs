@@ -6,12 +6,12 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use mysql::Conn;
-use mysql::prelude::Queryable;
 
 use super::Result;
-use super::private::{PART, Private};
+use super::durable::PART;
+use super::private::Private;
 use super::processes::{Callers, Gate, Records, until, until_server_says};
-use super::setup::{Setup, Transport};
+use super::setup::{Server, Setup, Transport};
 use super::table::{Row, Table, Unit};
 
 /// Locks, each with a holder, and waiters of each. The commands of so many holders end while the server is away, those of the
@@ -80,7 +80,7 @@ fn restart(setup: &Setup, private: &mut Private, records: &str) -> Result<Vec<f6
         dblock.args(setup.job(records)).arg(MILLIS);
         callers.add(dblock)?;
     }
-    until_wait(&mut server.session()?, LOCKS * WAITERS)?;
+    until_all_wait(&mut server.session()?, LOCKS * WAITERS)?;
 
     private.kill()?;
     drop(meanwhile);
@@ -118,11 +118,9 @@ fn until_recorded(records: &str, event: &str, count: usize) -> Result<()> {
     })
 }
 
-fn until_wait(session: &mut Conn, count: usize) -> Result<()> {
+/// Waits until so many sessions wait for a named lock.
+pub fn until_all_wait(session: &mut Conn, count: usize) -> Result<()> {
     until_server_says("all wait", || {
-        let waiting: Option<usize> = session.query_first(
-            "SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User lock'",
-        )?;
-        Ok(waiting == Some(count))
+        Ok(Server::waiting_for_names(session)? == count)
     })
 }

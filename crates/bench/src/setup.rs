@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use mysql::prelude::Queryable;
-use mysql::{Conn, Opts, OptsBuilder};
+use mysql::{Conn, OptsBuilder};
 
 use super::Result;
 
@@ -329,16 +329,25 @@ impl Server {
 
     /// A session of this program's own, on MariaDB or MySQL.
     pub fn session(&self) -> Result<Conn> {
-        Ok(Conn::new(self.options())?)
-    }
-
-    fn options(&self) -> Opts {
-        OptsBuilder::new()
+        let options = OptsBuilder::new()
             .socket(Some(&self.socket))
             .user(Some(ACCOUNT))
             .pass(Some(PASSWORD))
-            .read_timeout(Some(ANSWER_LIMIT))
-            .into()
+            .read_timeout(Some(ANSWER_LIMIT));
+        Ok(Conn::new(options)?)
+    }
+
+    /// Where it is for this account, by TCP.
+    pub fn url(&self, account: &str) -> String {
+        if self.is_postgres() {
+            return format!("postgres://{account}@127.0.0.1:{}/{DATABASE}", self.port);
+        }
+        format!("mysql://{account}@127.0.0.1:{}/", self.port)
+    }
+
+    /// The name of a line of this server.
+    pub fn line(&self, what: &str) -> String {
+        format!("{what}, {}", self.name)
     }
 
     /// Runs statements on PostgreSQL one after another, in one session of the administrator.
@@ -369,11 +378,31 @@ impl Server {
         Ok(self.psql(&[waiting])?.stdout.trim().parse()?)
     }
 
-    /// Statements that clients have sent so far.
-    pub fn statements(session: &mut Conn) -> Result<u64> {
-        let row: Option<(String, u64)> =
-            session.query_first("SHOW GLOBAL STATUS LIKE 'Questions'")?;
-        Ok(row.ok_or("no count of statements")?.1)
+    /// How many sessions of MariaDB or MySQL wait for a named lock.
+    pub fn waiting_for_names(session: &mut Conn) -> Result<usize> {
+        let waiting =
+            "SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User lock'";
+        Ok(session.query_first(waiting)?.unwrap_or_default())
+    }
+
+    /// How often clients have had it do this so far: `Questions` are all statements.
+    pub fn count(what: &str, session: &mut Conn) -> Result<u64> {
+        let status = format!("SHOW GLOBAL STATUS LIKE '{what}'");
+        let row: Option<(String, u64)> = session.query_first(status)?;
+        Ok(row.ok_or_else(|| format!("no count of {what}"))?.1)
+    }
+
+    /// Does something, and counts the statements that others send meanwhile.
+    #[allow(clippy::cast_precision_loss, reason = "some thousands")]
+    pub fn statements_beside<T>(
+        session: &mut Conn,
+        something: impl FnOnce() -> Result<T>,
+    ) -> Result<(f64, T)> {
+        let before = Self::count("Questions", session)?;
+        let done = something()?;
+        // One of them is this program's own.
+        let statements = Self::count("Questions", session)? - before - 1;
+        Ok((statements as f64, done))
     }
 }
 
@@ -434,10 +463,7 @@ impl Setup {
     ) -> Command {
         let url = match transport {
             Transport::Socket => format!("mysql://{ACCOUNT}@localhost/?socket={}", server.socket),
-            _ if server.is_postgres() => {
-                format!("postgres://{ACCOUNT}@127.0.0.1:{}/{DATABASE}", server.port)
-            }
-            _ => format!("mysql://{ACCOUNT}@127.0.0.1:{}/", server.port),
+            _ => server.url(ACCOUNT),
         };
         let mut dblock = self.program(&self.dblock, &url);
         match transport {

@@ -1,14 +1,11 @@
 //! Whole processes, from start to end: what a crontab line costs with each wrapper when the lock is free.
 
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::process::Stdio;
 
 use super::Result;
-use super::setup::{Setup, Transport};
+use super::setup::{ACCOUNT, Setup, Transport};
 use super::table::{Row, Table, Unit};
-
-/// Runs before those that count.
-const WARM_UP: usize = 5;
+use super::turns::{Step, times};
 
 pub const PART: &str = "start";
 
@@ -22,35 +19,13 @@ pub const DEFAULT: &str = "`dblock run --name b -- true`, default settings, serv
 const FLOCKS: f64 = 2.5;
 const ETCDS: f64 = 0.25;
 
-struct Contender {
-    /// In the table.
-    place: usize,
-    name: String,
-    command: Command,
-    times: Vec<f64>,
-}
-
 pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
-    let mut contenders = contenders(setup);
-    for round in 0..WARM_UP + setup.sizes.runs {
-        // Nobody always comes after the same one.
-        fastrand::shuffle(&mut contenders);
-        for contender in &mut contenders {
-            let begun = Instant::now();
-            let status = contender.command.status()?;
-            let took = begun.elapsed();
-            if !status.success() {
-                return Err(format!("{} failed: {status}", contender.name).into());
-            }
-            if round >= WARM_UP {
-                contender.times.push(took.as_secs_f64());
-            }
-        }
-    }
-    contenders.sort_by_key(|contender| contender.place);
-    let rows: Vec<Row> = contenders
+    let (names, mut steps): (Vec<String>, Vec<Step>) = contenders(setup).into_iter().unzip();
+    let times = times(&mut steps, setup.sizes.runs)?;
+    let rows: Vec<Row> = names
         .into_iter()
-        .map(|contender| Row::new(PART, contender.name, Unit::Seconds, contender.times))
+        .zip(times)
+        .map(|(name, times)| Row::new(PART, name, Unit::Seconds, times))
         .collect();
     let flock = rows[0].clone();
     let named = |name: &str| rows.iter().find(|row| row.what.starts_with(name)).cloned();
@@ -80,7 +55,7 @@ pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-fn contenders(setup: &Setup) -> Vec<Contender> {
+fn contenders(setup: &Setup) -> Vec<(String, Step)> {
     let folder = &setup.folder;
     let other = |name: &str, line: &str| {
         let mut words = line.split(' ');
@@ -111,8 +86,7 @@ fn contenders(setup: &Setup) -> Vec<Contender> {
         }
     }
     if let Some(binary) = &setup.linked_statically {
-        let url = format!("mysql://dblock@127.0.0.1:{}/", setup.mariadb.port);
-        let mut command = setup.program(binary, &url);
+        let mut command = setup.program(binary, &setup.mariadb.url(ACCOUNT));
         command.args(["run", "--name", "b", "--", "true"]);
         contenders.push((format!("{DBLOCK}, the static binary"), command));
     }
@@ -132,16 +106,9 @@ fn contenders(setup: &Setup) -> Vec<Contender> {
     ]);
     contenders
         .into_iter()
-        .enumerate()
-        .map(|(place, (name, mut command))| {
+        .map(|(name, mut command)| {
             command.stdout(Stdio::null());
-            let times = Vec::new();
-            Contender {
-                place,
-                name,
-                command,
-                times,
-            }
+            (name, Step::Program(command))
         })
         .collect()
 }

@@ -175,6 +175,17 @@ impl Table {
         self.rows.push(row);
     }
 
+    /// Adds several, each but the first compared with that.
+    pub fn add_against_first(&mut self, rows: Vec<Row>, name: &str) {
+        let first = rows.first().cloned();
+        for (at, row) in rows.into_iter().enumerate() {
+            self.add(match &first {
+                Some(first) if at > 0 => row.against(first, name),
+                _ => row,
+            });
+        }
+    }
+
     /// The last line of this name.
     pub fn row(&self, what: &str) -> Option<&Row> {
         self.rows.iter().rev().find(|row| row.what == what)
@@ -201,20 +212,7 @@ impl Table {
 
     pub fn markdown(&self) -> String {
         let mut text = self.head();
-        let _ = writeln!(text, "| | median | against | aim |\n|---|---|---|---|");
-        for row in &self.rows {
-            let ratio = row.ratio.as_ref();
-            let ratio = ratio.map_or_else(String::new, |(ratio, other)| {
-                format!("{ratio:.2} × {other}")
-            });
-            let _ = writeln!(
-                text,
-                "| {} | {} | {ratio} | {} |",
-                row.what,
-                row.summary(),
-                row.aim()
-            );
-        }
+        add_lines(self.rows.iter(), "", "", &mut text);
         text
     }
 
@@ -247,6 +245,30 @@ impl Table {
             .collect();
         let whole = json!({ "origin": self.origin, "rows": rows });
         serde_json::to_string_pretty(&whole).unwrap_or_default()
+    }
+}
+
+/// A line for each figure, with its spread. `usual`: what most of them are compared with, or nothing.
+pub fn add_lines<'a>(
+    rows: impl Iterator<Item = &'a Row>,
+    heading: &str,
+    usual: &str,
+    text: &mut String,
+) {
+    let [heading, against] = [format!("| {heading}"), format!("| against {usual}")];
+    let [heading, against] = [heading.trim_end(), against.trim_end()];
+    let _ = writeln!(
+        text,
+        "{heading} | median {against} | aim |\n|---|---|---|---|"
+    );
+    for row in rows {
+        let ratio = match &row.ratio {
+            Some((ratio, other)) if other == usual => format!("{ratio:.2} ×"),
+            Some((ratio, other)) => format!("{ratio:.2} × {other}"),
+            None => String::new(),
+        };
+        let (what, summary, aim) = (&row.what, row.summary(), row.aim());
+        let _ = writeln!(text, "| {what} | {summary} | {ratio} | {aim} |");
     }
 }
 

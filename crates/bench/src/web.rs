@@ -13,7 +13,7 @@ use mysql::prelude::Queryable;
 
 use super::Result;
 use super::private::Private;
-use super::processes::{Callers, peak_memory, until, until_server_says};
+use super::processes::{Callers, expect_success, peak_memory, until, until_server_says};
 use super::queue::work::{Queue, Until};
 use super::setup::{ACCOUNT, OfWeb, PASSWORD, Server, Setup};
 use super::table::{Row, Table, Unit};
@@ -46,9 +46,10 @@ const PAGES: [&str; 5] = ["/", "/timeline", "/history", "/queues/page", "/jobs/j
 
 pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
     let web = &setup.sizes.web;
+    let counted = Duration::from_secs(web.counted);
     for private in Private::with_room_for(web.due, setup)? {
         let server = &private.server;
-        let name = |what: &str| format!("{what}, {}", server.name);
+        let name = |what: &str| server.line(what);
         let queue = Queue::create(setup, server, "page", &[])?;
         let _daemons = fill(setup, &private, &queue)?;
         let mut admin = private.admin()?;
@@ -59,12 +60,12 @@ pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
             let statements = page.looked_at(viewers, || {
                 // What is asked for the first time, once and for all, does not count.
                 page.until_known(&mut admin)?;
-                sleep(Duration::from_secs(web.counted / 2));
+                sleep(counted / 2);
                 let before = Statements::read(&mut admin)?;
-                sleep(Duration::from_secs(web.counted));
+                sleep(counted);
                 Ok(Statements::read(&mut admin)?.since(before))
             })?;
-            let a_second = statements.count / seconds(web.counted);
+            let a_second = statements.count / counted.as_secs_f64();
             let what = name(&format!("statements a second of the page, {whose}"));
             table.add(Row::one(PART, what, Unit::Count, a_second).at_most(STATEMENTS_A_SECOND));
             if viewers == 1 {
@@ -81,18 +82,11 @@ pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
         table.add(times);
         table.add(slowest);
         log_statements(&mut admin, false)?;
-        page.transfers(&name, table)?;
-        beside(&queue, &page, &name, table)?;
+        page.transfers(table)?;
+        beside(&queue, &page, table)?;
         let what = name("the largest resident memory of dblock-web");
-        table.add(
-            Row::one(
-                PART,
-                what,
-                Unit::Bytes,
-                peak_memory(page.program.0[0].id())?,
-            )
-            .at_most(MEMORY),
-        );
+        let memory = peak_memory(page.program.0[0].id())?;
+        table.add(Row::one(PART, what, Unit::Bytes, memory).at_most(MEMORY));
     }
     Ok(())
 }
@@ -132,7 +126,7 @@ fn fill(setup: &Setup, private: &Private, queue: &Queue) -> Result<Callers> {
     let crontab = format!("{}/crontab-web", setup.folder);
     fs::write(&crontab, lines)?;
     let daemons = Callers::start(daemons, |_| {
-        let mut daemon = program(setup, &private.server, ACCOUNT);
+        let mut daemon = setup.program(&setup.dblock, &private.server.url(ACCOUNT));
         daemon.args(["cron", "run", &crontab]);
         daemon.stdout(Stdio::null()).stderr(Stdio::null());
         daemon
@@ -142,11 +136,6 @@ fn fill(setup: &Setup, private: &Private, queue: &Queue) -> Result<Callers> {
         Ok(admin.query_first(count)? == Some(jobs))
     })?;
     Ok(daemons)
-}
-
-fn program(setup: &Setup, server: &Server, account: &str) -> Command {
-    let url = format!("mysql://{account}@127.0.0.1:{}/", server.port);
-    setup.program(&setup.dblock, &url)
 }
 
 /// Has the server write down each statement of sessions that begin from now on, or no more.
@@ -202,12 +191,7 @@ impl Statements {
 }
 
 /// What a queue's workers get done while somebody looks at the page, and while nobody does.
-fn beside(
-    queue: &Queue,
-    page: &Page,
-    name: &impl Fn(&str) -> String,
-    table: &mut Table,
-) -> Result<()> {
+fn beside(queue: &Queue, page: &Page, table: &mut Table) -> Result<()> {
     let OfWeb {
         due, rounds, work, ..
     } = queue.setup.sizes.web;
@@ -222,9 +206,11 @@ fn beside(
             watched.push(page.looked_at(1, works)?.a_second());
         }
     }
-    let what = name("jobs a second of two workers, while nobody looks at the page");
+    let what = queue
+        .server
+        .line("jobs a second of two workers, while nobody looks at the page");
     let alone = Row::new(PART, what, Unit::Count, alone);
-    let what = name("and while somebody does");
+    let what = queue.server.line("and while somebody does");
     let watched = Row::new(PART, what, Unit::Count, watched);
     let watched = watched.against(&alone, "without").ratio_at_least(BESIDE);
     table.add(alone);
@@ -235,6 +221,7 @@ fn beside(
 /// `dblock web`, and a browser's cookie.
 struct Page<'a> {
     setup: &'a Setup,
+    server: &'a Server,
     program: Callers,
     origin: String,
     cookies: String,
@@ -248,9 +235,9 @@ struct Fetched {
 }
 
 impl<'a> Page<'a> {
-    fn start(setup: &'a Setup, server: &Server) -> Result<Self> {
+    fn start(setup: &'a Setup, server: &'a Server) -> Result<Self> {
         let said = format!("{}/page-{}", setup.folder, server.name);
-        let mut web = program(setup, server, VIEWER);
+        let mut web = setup.program(&setup.dblock, &server.url(VIEWER));
         web.args(["web", "--listen", "127.0.0.1:0"])
             .stdout(fs::File::create(&said)?);
         let mut program = Callers::default();
@@ -264,13 +251,14 @@ impl<'a> Page<'a> {
         let (origin, _) = url.split_once("/?").ok_or("a strange address")?;
         let page = Self {
             setup,
+            server,
             program,
             origin: origin.to_owned(),
             cookies: format!("{said}-cookies"),
         };
         let mut first = page.curl();
         first.args(["--cookie-jar", &page.cookies, "--output", "/dev/null", url]);
-        super::queue::work::expect_success(&mut first)?;
+        expect_success(&mut first)?;
         Ok(page)
     }
 
@@ -341,7 +329,7 @@ impl<'a> Page<'a> {
     }
 
     /// What a browser gets, and when.
-    fn transfers(&self, name: &impl Fn(&str) -> String, table: &mut Table) -> Result<()> {
+    fn transfers(&self, table: &mut Table) -> Result<()> {
         self.looked_at(1, || {
             let first = self.fetch("/", false)?;
             let mut whole = first.bytes;
@@ -367,19 +355,15 @@ impl<'a> Page<'a> {
                 ("a refresh of it, packed", refreshed, REFRESHED),
                 ("its script, packed", of_script, SCRIPT),
             ] {
-                table.add(Row::one(PART, name(what), Unit::Bytes, bytes).at_most(limit));
+                let what = self.server.line(what);
+                table.add(Row::one(PART, what, Unit::Bytes, bytes).at_most(limit));
             }
             let times = (0..self.setup.sizes.runs)
                 .map(|_| Ok(self.fetch("/", false)?.first_byte))
                 .collect::<Result<Vec<f64>>>()?;
-            let what = name("until the first byte of the overview");
+            let what = self.server.line("until the first byte of the overview");
             table.add(Row::new(PART, what, Unit::Seconds, times).at_most(FIRST_BYTE));
             Ok(())
         })
     }
-}
-
-#[allow(clippy::cast_precision_loss, reason = "a minute")]
-fn seconds(seconds: u64) -> f64 {
-    seconds as f64
 }

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::Result;
-use super::processes::{Records, now};
+use super::processes::{Records, expect_success, now};
 use super::setup::{Server, Setup, Transport};
 use super::table::{Row, Table, Unit};
 
@@ -84,10 +84,7 @@ fn count(setup: &Setup, server: &Server, transport: Transport) -> Result<[f64; 3
     let _ = fs::remove_file(&file);
     let mut dblock = setup.dblock(&between, transport, "wire", &[]);
     dblock.args(setup.job(&file)).arg("0");
-    let status = dblock.status()?;
-    if !status.success() {
-        return Err(format!("dblock failed: {status}").into());
-    }
+    expect_success(&mut dblock)?;
     let started = Records::read(&file, 1)?.starts[0];
     pass.join().map_err(|_| "the proxy broke")??;
 

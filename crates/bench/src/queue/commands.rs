@@ -4,8 +4,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::PART;
-use super::work::{Queue, expect_success};
+use super::work::Queue;
 use crate::Result;
+use crate::processes::expect_success;
 use crate::setup::{Server, Setup};
 use crate::table::{Row, Table, Unit};
 
@@ -44,10 +45,8 @@ pub fn measure(setup: &Setup, servers: &[Server], table: &mut Table) -> Result<(
     let rows: Vec<Row> = queues
         .iter()
         .map(|queue| {
-            format!(
-                "a command for each job, `work -j 4 -- true`, {}",
-                queue.server.name
-            )
+            let what = "a command for each job, `work -j 4 -- true`";
+            queue.server.line(what)
         })
         .chain(
             ["`xargs -P4 -n1 true`", "`parallel -j4 true`"]

@@ -60,31 +60,20 @@ fn pick_up(queue: &Queue, table: &mut Table) -> Result<()> {
         after.push(start.saturating_sub(put).as_secs_f64());
     }
     putter.end()?;
-    let name = queue.server.name;
-    let row = |what: &str, times: &[f64]| {
-        Row::new(
-            PART,
-            format!("{what}, {name}"),
-            Unit::Seconds,
-            times.to_vec(),
-        )
-    };
+    let row = |what: &str, times| Row::new(PART, queue.server.line(what), Unit::Seconds, times);
     let what = "idle worker: from a put's answer to the command's start";
-    let line = row(what, &after);
+    let line = row(what, after);
     let slowest = line.quantile(0.95);
     table.add(line.at_most(MEDIAN));
-    table.add(row(&format!("{what}, the slowest of 20"), &[slowest]).at_most(SLOWEST));
-    let line = row(
-        "idle worker: from a line for `put` to the command's start",
-        &whole,
-    );
-    table.add(line);
+    let what = format!("{what}, the slowest of 20");
+    table.add(row(&what, vec![slowest]).at_most(SLOWEST));
+    let what = "idle worker: from a line for `put` to the command's start";
+    table.add(row(what, whole));
     Ok(())
 }
 
-#[allow(clippy::cast_precision_loss, reason = "some thousands")]
 fn statements(queue: &Queue, table: &mut Table) -> Result<()> {
-    let seconds = queue.setup.sizes.counted;
+    let seconds = Duration::from_secs(queue.setup.sizes.counted);
     let _workers = Callers::start(WORKERS, |_| {
         let mut work = queue.dblock("work");
         work.args(["--", "true"]).stderr(Stdio::inherit());
@@ -92,15 +81,12 @@ fn statements(queue: &Queue, table: &mut Table) -> Result<()> {
     })?;
     sleep(SETTLED);
     let mut session = queue.server.session()?;
-    let before = Server::statements(&mut session)?;
-    sleep(Duration::from_secs(seconds));
-    // One of them is this program's.
-    let statements = Server::statements(&mut session)? - before - 1;
-    let what = format!(
-        "statements a second of {WORKERS} idle workers, {}",
-        queue.server.name
-    );
-    let rate = statements as f64 / seconds as f64;
+    let (statements, ()) = Server::statements_beside(&mut session, || {
+        sleep(seconds);
+        Ok(())
+    })?;
+    let what = format!("statements a second of {WORKERS} idle workers");
+    let (what, rate) = (queue.server.line(&what), statements / seconds.as_secs_f64());
     table.add(Row::one(PART, what, Unit::Count, rate).at_most(STATEMENTS));
     Ok(())
 }

@@ -9,7 +9,7 @@ use mysql::prelude::Queryable;
 use super::PART;
 use super::work::Queue;
 use crate::Result;
-use crate::processes::Callers;
+use crate::processes::{Callers, expect_success};
 use crate::setup::{Server, Setup};
 use crate::table::{Row, Table, Unit};
 
@@ -101,7 +101,7 @@ fn of_server(setup: &Setup, server: &Server, table: &mut Table) -> Result<()> {
     };
     table.add(row("twice in a period", counts.twice));
     table.add(row("left out in a period", counts.left_out(to)));
-    super::work::expect_success(&mut queue.dblock("delete"))
+    expect_success(&mut queue.dblock("delete"))
 }
 
 /// Seconds since 1970.

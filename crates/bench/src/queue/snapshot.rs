@@ -4,8 +4,9 @@ use mysql::Conn;
 use mysql::prelude::Queryable;
 
 use super::PART;
-use super::work::{Queue, Until, expect_success};
+use super::work::{Queue, Until};
 use crate::Result;
+use crate::processes::expect_success;
 use crate::setup::{Server, Setup};
 use crate::table::{Row, Table, Unit};
 

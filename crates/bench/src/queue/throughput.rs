@@ -8,6 +8,7 @@ use super::{PART, floor};
 use crate::Result;
 use crate::setup::{Server, Setup};
 use crate::table::{Row, Table, Unit};
+use crate::turns::in_turns;
 
 /// Jobs a second that are to be put in bulk.
 const PUT: f64 = 50_000.0;
@@ -90,7 +91,7 @@ fn put(setup: &Setup, queues: &[[Queue; 3]], peers: &[Peer], table: &mut Table) 
     }
     let what = "jobs put a second, one after the other";
     for ([queue, ..], rates) in queues.iter().zip(slow) {
-        table.add(row(&format!("{what}, {}", queue.server.name), rates));
+        table.add(row(&queue.server.line(what), rates));
     }
     for (peer, rates) in peers.iter().zip(slow_peers) {
         table.add(row(&format!("{what}: {}", peer.name()), rates));
@@ -132,37 +133,30 @@ fn work(setup: &Setup, queues: &[[Queue; 3]], peers: &[Peer], table: &mut Table)
     for peer in peers {
         contenders.extend([false, true].map(|one_by_one| Contender::Peer(*peer, one_by_one)));
     }
-    let mut rates = vec![Vec::new(); contenders.len()];
     // What others have left to do is as much for each of their turns.
     let most_due = |peer: &Peer| peer.most_due(sizes.jobs);
     let mut left: Vec<usize> = peers.iter().map(most_due).collect();
-    let mut order: Vec<usize> = (0..contenders.len()).collect();
-    for _ in 0..sizes.rounds {
-        fastrand::shuffle(&mut order);
-        for &at in &order {
-            match &contenders[at] {
-                Contender::Batches(queue)
-                | Contender::Singles(queue)
-                | Contender::Floor(queue, ..) => {
-                    queue.fill_to(sizes.jobs)?;
-                }
-                Contender::Peer(peer, _) => {
-                    let left = &mut left[peers.iter().position(|p| p == peer).unwrap_or_default()];
-                    let jobs = peer.most_due(sizes.jobs);
-                    if *left < jobs {
-                        peer.put(jobs - *left, false)?;
-                        *left = jobs;
-                    }
-                }
+    let rates = in_turns(contenders.len(), sizes.rounds, |at| {
+        let contender = &contenders[at];
+        let done = match contender {
+            Contender::Batches(queue) | Contender::Singles(queue) | Contender::Floor(queue, ..) => {
+                queue.fill_to(sizes.jobs)?;
+                contender.work(sizes.work)?
             }
-            let done = contenders[at].work(sizes.work)?;
-            if let Contender::Peer(peer, _) = contenders[at] {
-                let at = peers.iter().position(|p| *p == peer).unwrap_or_default();
-                left[at] = left[at].saturating_sub(done.jobs);
+            Contender::Peer(peer, _) => {
+                let left = &mut left[peers.iter().position(|p| p == peer).unwrap_or_default()];
+                let jobs = peer.most_due(sizes.jobs);
+                if *left < jobs {
+                    peer.put(jobs - *left, false)?;
+                    *left = jobs;
+                }
+                let done = contender.work(sizes.work)?;
+                *left = left.saturating_sub(done.jobs);
+                done
             }
-            rates[at].push(done.a_second());
-        }
-    }
+        };
+        Ok(done.a_second())
+    })?;
     let (ours, theirs) = rates.split_at(of_server * queues.len());
     let of_peers: Vec<[Row; 2]> = peers
         .iter()

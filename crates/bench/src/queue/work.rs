@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::Result;
-use crate::processes::Callers;
+use crate::processes::{Callers, expect_success};
 use crate::setup::{ACCOUNT, Server, Setup};
 
 /// From one look at workers to the next.
@@ -67,7 +67,7 @@ impl<'a> Queue<'a> {
 
     /// `dblock queue WHAT NAME`.
     pub fn dblock(&self, what: &str) -> Command {
-        let url = format!("mysql://{ACCOUNT}@127.0.0.1:{}/", self.server.port);
+        let url = self.server.url(ACCOUNT);
         let mut dblock = self.setup.program(&self.setup.dblock, &url);
         dblock.args(["queue", what, self.name]);
         dblock
@@ -265,13 +265,4 @@ impl Putter {
         }
         Ok(())
     }
-}
-
-/// Runs a program to its end.
-pub fn expect_success(program: &mut Command) -> Result<()> {
-    let status = program.status()?;
-    if !status.success() {
-        return Err(format!("{program:?}: {status}").into());
-    }
-    Ok(())
 }
