@@ -134,6 +134,11 @@ fn values() -> BTreeMap<String, Takes> {
     values
 }
 
+/// Each on a line of its own.
+fn lines(lines: impl Iterator<Item = String>) -> String {
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 /// The commands, and the one that is clap's.
 fn commands(command: &Command) -> String {
     let names = command.get_subcommands().map(Command::get_name);
@@ -218,13 +223,10 @@ fn bash() -> String {
                 "GROUPS",
                 quoted(groups.iter().map(|(words, _)| words)).join(" | "),
             ),
-            ("BEFORE", before.collect::<Vec<_>>().join("\n")),
+            ("BEFORE", lines(before)),
             ("OPTIONS", options(&dblock)),
-            (
-                "OPTIONS_OF_COMMANDS",
-                of_commands.collect::<Vec<_>>().join("\n"),
-            ),
-            ("VALUES", of_values.collect::<Vec<_>>().join("\n")),
+            ("OPTIONS_OF_COMMANDS", lines(of_commands)),
+            ("VALUES", lines(of_values)),
             ("OF_FILES", quoted(of_files().iter()).join(" | ")),
         ],
     )
@@ -322,10 +324,10 @@ fn fish() -> String {
                 "GROUPS",
                 quoted(groups.iter().map(|(words, _)| words)).join(" "),
             ),
-            ("BEFORE", before.collect::<Vec<_>>().join("\n")),
+            ("BEFORE", lines(before)),
             ("VALUES", values().into_keys().collect::<Vec<_>>().join(" ")),
             ("TABLE", table),
-            ("OF_FILES", of_files.collect::<Vec<_>>().join("\n")),
+            ("OF_FILES", lines(of_files)),
         ],
     )
 }
