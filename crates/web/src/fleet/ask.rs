@@ -10,6 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
@@ -108,6 +109,18 @@ impl Ended {
         self.code == Some(0)
     }
 
+    /// What it answered.
+    ///
+    /// # Errors
+    /// The line of one that failed, or that its answer is none.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, String> {
+        if !self.is_success() {
+            return Err(self.line.clone());
+        }
+        serde_json::from_slice(&self.answer)
+            .map_err(|error| format!("dblock's answer is not understood: {error}"))
+    }
+
     /// Whether it is of no use to ask the next thing now.
     pub fn is_away(&self) -> bool {
         self.is_late || self.code == Some(UNREACHABLE)
@@ -159,19 +172,13 @@ impl Dblock {
         };
         let mut check = dblock.command(&Words::of(["config", "--json"]), None);
         match check.output().await {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let line = format!(
-                    "there is no {} to run: --dblock names it",
-                    dblock.program.display()
-                );
-                Err(Failure::new(Reason::NotFound, line))
-            }
             Err(error) => {
-                let line = format!(
-                    "cannot run {}: {}",
-                    dblock.program.display(),
-                    in_words(&error)
-                );
+                let line = if error.kind() == io::ErrorKind::NotFound {
+                    let program = dblock.program.display();
+                    format!("there is no {program} to run: --dblock names it")
+                } else {
+                    dblock.cannot_run(&error)
+                };
                 Err(Failure::new(Reason::NotFound, line))
             }
             Ok(output) if output.status.success() => {
@@ -207,13 +214,7 @@ impl Dblock {
         let mut command = self.command(words, via);
         let mut child = match command.process_group(0).spawn() {
             Ok(child) => child,
-            Err(error) => {
-                return Ended::failed(format!(
-                    "cannot run {}: {}",
-                    self.program.display(),
-                    in_words(&error)
-                ));
-            }
+            Err(error) => return Ended::failed(self.cannot_run(&error)),
         };
         let leader = child.id().and_then(|pid| i32::try_from(pid).ok());
         let mut group = Group {
@@ -256,6 +257,10 @@ impl Dblock {
                 in_words(&error)
             )),
         }
+    }
+
+    fn cannot_run(&self, error: &io::Error) -> String {
+        format!("cannot run {}: {}", self.program.display(), in_words(error))
     }
 
     fn command(&self, words: &Words, via: Option<&str>) -> Command {

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::data::{Ended, History, QueueList};
+use super::runs::{ByName, insert_all};
 use super::{Part, Seen};
 
 const CRON_LIST: &str = include_str!("../../tests/fixtures/cron-list.json");
@@ -37,12 +38,7 @@ pub fn now() -> Timestamp {
 
 /// An answer that has just come.
 pub fn known<T>(value: T) -> Part<T> {
-    Part {
-        value: Some(value),
-        at: Some(now()),
-        error: None,
-        is_away: false,
-    }
+    Part::new(value, now())
 }
 
 fn answer<T: DeserializeOwned>(value: Value) -> Part<T> {
@@ -57,29 +53,19 @@ fn changed(change: impl Fn(&mut Value)) -> Fleet {
         value
     };
     let history: Part<History> = answer(read(HISTORY));
+    let mut strips = ByName::new();
+    insert_all(&mut strips, history.value.as_ref().unwrap(), true);
     Fleet {
         seen: Seen {
             cron: answer(read(CRON_LIST)),
             queues: answer(read(QUEUE_STATUS)),
             locks: answer(read(STATUS)),
-            runs: known(strips(&history)),
+            runs: known(strips),
             new_until: Some(Instant::now() + Duration::from_secs(3600)),
         },
         history,
         dead: answer(read(QUEUE_LIST)),
     }
-}
-
-/// The runs of each name.
-fn strips(history: &Part<History>) -> HashMap<String, Vec<Ended>> {
-    let mut strips: HashMap<String, Vec<Ended>> = HashMap::new();
-    for run in &history.value.as_ref().unwrap().runs {
-        strips
-            .entry(run.name.to_string())
-            .or_default()
-            .push(run.into());
-    }
-    strips
 }
 
 /// A real fleet of three hosts, in which much is wrong.

@@ -73,8 +73,8 @@ impl Pace {
     }
 
     /// It was asked for, then; the fleet has so many queues.
-    pub fn is_asked(&mut self, topic: Topic, then: Instant, queues: Option<usize>) {
-        self.queues = queues.unwrap_or(self.queues);
+    pub fn is_asked(&mut self, topic: Topic, then: Instant, queues: usize) {
+        self.queues = queues;
         let pause = self.pause(topic);
         self.due[topic as usize] = then + pause;
     }
@@ -161,7 +161,7 @@ mod tests {
 
     fn statements_a_second(refresh: Duration, queues: usize) -> f64 {
         let mut pace = Pace::new(refresh);
-        pace.is_asked(Topic::Queues, Instant::now(), Some(queues));
+        pace.is_asked(Topic::Queues, Instant::now(), queues);
         let each =
             Topic::ALL.map(|topic| topic.statements(queues) / pace.pause(topic).as_secs_f64());
         each.iter().sum()

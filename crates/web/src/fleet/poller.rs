@@ -65,9 +65,9 @@ impl Fleet {
     /// As [`Self::look`], with the last runs of this name. That these cannot be asked for is no fault of the others: it is said here alone.
     pub async fn look_at(&self, name: &str) -> Arc<Seen> {
         let seen = self.look().await;
-        let known = seen.runs.value.as_ref().and_then(|runs| runs.get(name));
-        let has_all = known.is_some_and(|known| known.len() >= runs::OF_A_NAME);
-        let is_settled = has_all && !known.into_iter().flatten().any(|run| run.ending.is_open());
+        let known = seen.runs_of(name);
+        let has_all = known.len() >= runs::OF_A_NAME;
+        let is_settled = has_all && !known.iter().any(|run| run.ending.is_open());
         // No name is empty.
         if is_settled || name.is_empty() {
             return seen;
@@ -142,28 +142,12 @@ impl Fleet {
     async fn ask_about(&self, topic: Topic, pace: &mut Pace, runs: &mut Runs) {
         let then = Instant::now();
         let is_away = match topic {
-            Topic::Locks => {
-                self.ask(&["status", "--json"], |seen| &mut seen.locks)
-                    .await
-            }
-            Topic::Cron => {
-                self.ask(&["cron", "list", "--json"], |seen| &mut seen.cron)
-                    .await
-            }
-            Topic::Queues => {
-                self.ask(&["queue", "status", "--json"], |seen| &mut seen.queues)
-                    .await
-            }
+            Topic::Locks => self.ask(["status"], |seen| &mut seen.locks).await,
+            Topic::Cron => self.ask(["cron", "list"], |seen| &mut seen.cron).await,
+            Topic::Queues => self.ask(["queue", "status"], |seen| &mut seen.queues).await,
             Topic::Runs => self.ask_for_runs(runs).await,
         };
-        let queues = self
-            .known
-            .borrow()
-            .queues
-            .value
-            .as_ref()
-            .map(|queues| queues.queues.len());
-        pace.is_asked(topic, then, queues);
+        pace.is_asked(topic, then, self.known.borrow().all_queues().len());
         if is_away {
             pace.postpone(Instant::now() + self.refresh);
         }
@@ -176,18 +160,14 @@ impl Fleet {
     }
 
     /// Returns whether no server answers.
-    async fn ask<T: DeserializeOwned>(
+    async fn ask<T: DeserializeOwned, const N: usize>(
         &self,
-        words: &[&str],
+        words: [&str; N],
         part: impl Fn(&mut Seen) -> &mut Part<T>,
     ) -> bool {
-        let words = words.iter().map(|word| (*word).to_owned());
-        let ended = self
-            .run(&Words {
-                options: words.collect(),
-                names: Vec::new(),
-            })
-            .await;
+        let mut words = Words::of(words);
+        words.options.push("--json".to_owned());
+        let ended = self.run(&words).await;
         self.change(|seen| part(seen).learn(&ended));
         ended.is_away()
     }
@@ -232,29 +212,13 @@ impl Fleet {
     }
 }
 
-impl<T> Part<T> {
-    /// What was answered then.
-    pub fn new(value: T, at: Timestamp) -> Self {
-        Self {
-            value: Some(value),
-            at: Some(at),
-            error: None,
-            is_away: false,
-        }
-    }
-}
-
 impl<T: DeserializeOwned> Part<T> {
     /// Takes over what a dblock answered; where it failed, what was known stays.
     pub fn learn(&mut self, ended: &Ended) {
         self.is_away = ended.is_away();
-        if !ended.is_success() {
-            self.error = Some(ended.line.clone());
-            return;
-        }
-        match serde_json::from_slice(&ended.answer) {
+        match ended.read() {
             Ok(value) => *self = Self::new(value, ended.at),
-            Err(error) => self.error = Some(format!("dblock's answer is not understood: {error}")),
+            Err(line) => self.error = Some(line),
         }
     }
 }

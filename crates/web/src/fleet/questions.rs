@@ -56,12 +56,7 @@ pub fn dead_of_queue(name: &str) -> Words {
 /// A run, by its number. Its value is None where there is none.
 pub async fn run(fleet: &Fleet, id: &str) -> Part<Option<Run>> {
     let found = fleet.answer::<History>(&runs::of_a_run(id)).await;
-    Part {
-        value: found.value.map(|history| history.runs.into_iter().next()),
-        at: found.at,
-        error: found.error,
-        is_away: found.is_away,
-    }
+    found.map(|history| history.runs.into_iter().next())
 }
 
 /// The output of a run that is kept. Its value is None where none is.

@@ -143,7 +143,7 @@ impl Runs {
         known: &mut ByName,
         now: Timestamp,
     ) -> Result<(), String> {
-        let history = read(answer);
+        let history = answer.read::<History>();
         if let Ok(history) = &history {
             for run in &history.runs {
                 self.note(run, now);
@@ -242,14 +242,6 @@ pub fn insert_all(known: &mut ByName, history: &History, is_latest: bool) {
     for run in &history.runs {
         insert(known, run, is_latest);
     }
-}
-
-fn read(answer: &Answer) -> Result<History, String> {
-    if !answer.is_success() {
-        return Err(answer.line.clone());
-    }
-    serde_json::from_slice(&answer.answer)
-        .map_err(|error| format!("dblock's answer is not understood: {error}"))
 }
 
 fn insert(known: &mut ByName, run: &Run, is_latest: bool) {

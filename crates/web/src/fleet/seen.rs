@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::data;
+use super::data::{self, Daemon, Ended, Job, Lock, Queue};
 
 /// The age of an answer up to which it counts as one of now, in seconds: the fleet is asked one thing after another.
 pub const FRESH: i64 = 60;
@@ -35,6 +35,33 @@ impl<T> Default for Part<T> {
 }
 
 impl<T> Part<T> {
+    /// What was answered then.
+    pub fn new(value: T, at: Timestamp) -> Self {
+        Self {
+            value: Some(value),
+            at: Some(at),
+            ..Self::default()
+        }
+    }
+
+    /// The same with another value.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Part<U> {
+        Part {
+            value: self.value.map(change),
+            at: self.at,
+            error: self.error,
+            is_away: self.is_away,
+        }
+    }
+
+    /// What was answered, or why nothing was.
+    ///
+    /// # Errors
+    /// The line of the command that failed.
+    pub fn into_value(self) -> Result<Option<T>, String> {
+        self.error.map_or(Ok(self.value), Err)
+    }
+
     /// Whether it was answered no longer than [`FRESH`] ago.
     pub fn is_fresh(&self, now: Timestamp) -> bool {
         self.at
@@ -52,7 +79,7 @@ pub struct Seen {
     /// Of `status`.
     pub locks: Part<data::Status>,
     /// The last 50 runs of each job, by its name, the oldest first; of `history`.
-    pub runs: Part<HashMap<String, Vec<data::Ended>>>,
+    pub runs: Part<HashMap<String, Vec<Ended>>>,
     /// Until then nobody waits for something newer; None: something is old.
     pub new_until: Option<Instant>,
 }
@@ -66,6 +93,58 @@ impl Seen {
     /// Whether a part of it says what is there now, and not what was there before.
     pub fn says_what_is<T>(&self, part: &Part<T>, now: Timestamp) -> bool {
         self.is_new() && part.value.is_some() && part.error.is_none() && part.is_fresh(now)
+    }
+
+    /// The server that was asked; empty: none has answered.
+    pub fn server(&self) -> &str {
+        let locks = self.locks.value.as_ref().map(|status| &status.server);
+        let cron = self.cron.value.as_ref().map(|cron| &cron.server);
+        locks.or(cron).map_or("", String::as_str)
+    }
+
+    /// The jobs of the crontab that are known.
+    pub fn jobs(&self) -> &[Job] {
+        self.cron.value.as_ref().map_or(&[], |cron| &cron.jobs)
+    }
+
+    /// One of them.
+    pub fn job(&self, name: &str) -> Option<&Job> {
+        self.jobs().iter().find(|job| *job.name == *name)
+    }
+
+    /// The daemons that are known.
+    pub fn daemons(&self) -> &[Daemon] {
+        self.cron.value.as_ref().map_or(&[], |cron| &cron.daemons)
+    }
+
+    /// Those that are alive.
+    pub fn living_daemons(&self) -> impl Iterator<Item = &Daemon> + Clone {
+        self.daemons().iter().filter(|daemon| daemon.alive)
+    }
+
+    /// The queues that are known.
+    pub fn all_queues(&self) -> &[Queue] {
+        let queues = self.queues.value.as_ref();
+        queues.map_or(&[], |status| &status.queues)
+    }
+
+    /// One of them.
+    pub fn queue(&self, name: &str) -> Option<&Queue> {
+        self.all_queues().iter().find(|queue| *queue.name == *name)
+    }
+
+    /// The locks that are known.
+    pub fn all_locks(&self) -> &[Lock] {
+        self.locks
+            .value
+            .as_ref()
+            .map_or(&[], |status| &status.locks)
+    }
+
+    /// The runs of a name that are known.
+    pub fn runs_of(&self, name: &str) -> &[Ended] {
+        let runs = self.runs.value.as_ref().and_then(|runs| runs.get(name));
+        runs.map_or(&[], Vec::as_slice)
     }
 
     /// The server's time now: as it was at its last answer, and how long ago that was by this host's clock.
