@@ -234,22 +234,13 @@ impl Guard {
         let path = request.uri().path();
         if headers.contains_key(header::TRANSFER_ENCODING) {
             let words = "A request with a Transfer-Encoding is not taken: its length must be said.";
-            let mut response = self.message(StatusCode::BAD_REQUEST, "Bad request", words);
-            response
-                .headers_mut()
-                .insert(header::CONNECTION, HeaderValue::from_static("close"));
-            return Some(response);
+            let message = self.message(StatusCode::BAD_REQUEST, "Bad request", words);
+            return Some(([(header::CONNECTION, "close")], message).into_response());
         }
         if ![Method::GET, Method::HEAD, Method::POST].contains(request.method()) {
-            let mut response = self.message(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "Not allowed",
-                "This page is read by GET.",
-            );
-            response
-                .headers_mut()
-                .insert(header::ALLOW, HeaderValue::from_static("GET, HEAD, POST"));
-            return Some(response);
+            let words = "This page is read by GET.";
+            let message = self.message(StatusCode::METHOD_NOT_ALLOWED, "Not allowed", words);
+            return Some(([(header::ALLOW, "GET, HEAD, POST")], message).into_response());
         }
         if let Err(words) = self.access.hosts.check(headers) {
             return Some(self.message(StatusCode::FORBIDDEN, "Not under this name", &words));
