@@ -55,23 +55,13 @@ pub async fn question(
         Ok(plan) => plan,
         Err(why) => return actions.message(StatusCode::CONFLICT, "This cannot be done", &why),
     };
-    let facts: Vec<_> = plan
-        .facts
-        .iter()
-        .map(|(name, value)| (*name, value.as_str()))
-        .collect();
-    let fields: Vec<_> = plan
-        .fields
-        .iter()
-        .map(|(name, value)| (*name, value.as_str()))
-        .collect();
     let question = gate::Question {
         title: &format!("{}?", plan.title),
-        facts: &facts,
+        facts: &plan.facts,
         consequence: plan.consequence,
         command: &plan.words.line(),
         url: &format!("/actions/{kind}"),
-        fields: &fields,
+        fields: &plan.fields,
         verb: act.verb(),
         back: &act.back(),
     };

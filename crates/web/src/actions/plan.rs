@@ -37,7 +37,11 @@ pub async fn of(act: &Act, fleet: &Fleet) -> Result<Plan, String> {
         Act::Cancel(queue, ids) => of_cancel(queue, ids, &seen, fleet).await?,
         Act::Kill(lock, slot, asked) => of_kill(lock, *slot, asked, fleet).await?,
     };
-    plan.facts.push(("server", server(&seen)));
+    let server = match seen.server() {
+        "" => UNKNOWN,
+        server => server,
+    };
+    plan.facts.push(("server", server.to_owned()));
     Ok(plan)
 }
 
@@ -197,22 +201,9 @@ fn of_jobs(queue: &str, seen: &Seen) -> Vec<(&'static str, String)> {
 
 const UNKNOWN: &str = "not known";
 
-fn server(seen: &Seen) -> String {
-    let servers = [
-        seen.locks.value.as_ref().map(|locks| &locks.server),
-        seen.cron.value.as_ref().map(|cron| &cron.server),
-    ];
-    servers
-        .into_iter()
-        .flatten()
-        .next()
-        .map_or_else(|| UNKNOWN.to_owned(), Clone::clone)
-}
-
 /// Where a job runs, or ran last.
 fn host_of_job(seen: &Seen, name: &str) -> String {
-    let jobs = seen.cron.value.iter().flat_map(|cron| &cron.jobs);
-    let Some(job) = jobs.into_iter().find(|job| *job.name == *name) else {
+    let Some(job) = seen.job(name) else {
         return UNKNOWN.to_owned();
     };
     let running: Vec<_> = job
@@ -230,14 +221,9 @@ fn host_of_job(seen: &Seen, name: &str) -> String {
     )
 }
 
-fn queue<'a>(seen: &'a Seen, name: &str) -> Option<&'a crate::fleet::data::Queue> {
-    let queues = seen.queues.value.as_ref()?;
-    queues.queues.iter().find(|queue| *queue.name == *name)
-}
-
 fn jobs_of_queue(seen: &Seen, name: &str) -> String {
     let states = ["due", "delayed", "running", "dead"];
-    let counted = queue(seen, name).map(|queue| {
+    let counted = seen.queue(name).map(|queue| {
         states
             .map(|state| format!("{} {state}", queue.counted(state)))
             .join(", ")
@@ -248,19 +234,15 @@ fn jobs_of_queue(seen: &Seen, name: &str) -> String {
 /// How many jobs of a queue are dead now, all of them counted.
 async fn dead(fleet: &Fleet, name: &str) -> Result<String, String> {
     let words = Words::of(["queue", "status", "--json", "--exact"]).about(name);
-    let status = fleet.answer_now::<QueueStatus>(&words).await;
-    if let Some(error) = status.error {
-        return Err(error);
-    }
-    let queues = status.value.map(|status| status.queues);
-    let queue = queues.and_then(|queues| queues.into_iter().next());
-    let queue = queue.ok_or("There is no such queue.")?;
+    let status = fleet.answer_now::<QueueStatus>(&words).await.into_value()?;
+    let queues = status.into_iter().flat_map(|status| status.queues);
+    let queue = queues.into_iter().next().ok_or("There is no such queue.")?;
     Ok(queue.counted("dead"))
 }
 
 /// Where its workers are.
 fn workers(seen: &Seen, name: &str) -> String {
-    let Some(queue) = queue(seen, name) else {
+    let Some(queue) = seen.queue(name) else {
         return UNKNOWN.to_owned();
     };
     let mut hosts: Vec<_> = queue
@@ -283,15 +265,8 @@ async fn latest_dead(fleet: &Fleet, queue: &str) -> Result<Vec<u64>, String> {
     let words =
         Words::of(["queue", "list", "--json", "--state=dead"]).with("--limit", &MOST.to_string());
     let list = fleet.answer_now::<QueueList>(&words.about(queue)).await;
-    if let Some(error) = list.error {
-        return Err(error);
-    }
-    let ids: Vec<_> = list
-        .value
-        .iter()
-        .flat_map(|list| &list.jobs)
-        .map(|job| job.id)
-        .collect();
+    let jobs = list.into_value()?.into_iter().flat_map(|list| list.jobs);
+    let ids: Vec<_> = jobs.map(|job| job.id).collect();
     if ids.is_empty() {
         Err("None of its jobs is dead.".to_owned())
     } else {
@@ -301,17 +276,10 @@ async fn latest_dead(fleet: &Fleet, queue: &str) -> Result<Vec<u64>, String> {
 
 /// Who holds a slot, or the only one, now.
 async fn holder(fleet: &Fleet, lock: &str, slot: Option<u32>) -> Result<Holder, String> {
-    let status = fleet
-        .answer_now::<Status>(&Words::of(["status", "--json"]).about(lock))
-        .await;
-    if let Some(error) = status.error {
-        return Err(error);
-    }
-    let holders = status
-        .value
-        .into_iter()
-        .flat_map(|status| status.locks)
-        .flat_map(|lock| lock.holders);
+    let words = Words::of(["status", "--json"]).about(lock);
+    let status = fleet.answer_now::<Status>(&words).await.into_value()?;
+    let locks = status.into_iter().flat_map(|status| status.locks);
+    let holders = locks.flat_map(|lock| lock.holders);
     let mut holders = holders.filter(|holder| slot.is_none_or(|slot| holder.slot == slot));
     match (holders.next(), holders.next()) {
         (Some(holder), None) => Ok(holder),
@@ -323,35 +291,27 @@ async fn holder(fleet: &Fleet, lock: &str, slot: Option<u32>) -> Result<Holder, 
 /// Who it is: another holder is another text. None: this account does not see it.
 fn shown(holder: &Holder) -> Option<String> {
     let process = &holder.process;
-    let mut all = Vec::new();
-    all.extend(
-        process
-            .program
-            .as_ref()
-            .map(|program| format!("program {program}")),
-    );
-    all.extend(process.host.as_ref().map(|host| format!("on host {host}")));
-    all.extend(process.pid.map(|pid| format!("pid {pid}")));
-    all.extend(process.user.as_ref().map(|user| format!("user {user}")));
-    all.extend(
-        process
-            .address
-            .as_ref()
-            .map(|address| format!("session of {address}")),
-    );
-    all.extend(holder.fence.map(|fence| format!("fence {fence}")));
+    let text = |before: &str, text: &Option<Box<str>>| Some(format!("{before} {}", text.as_ref()?));
+    let number = |before: &str, number: Option<u64>| Some(format!("{before} {}", number?));
+    let who = [
+        text("program", &process.program),
+        text("on host", &process.host),
+        number("pid", process.pid),
+        text("user", &process.user),
+        text("session of", &process.address),
+        number("fence", holder.fence),
+    ];
+    let mut all: Vec<String> = who.into_iter().flatten().collect();
     if all.is_empty() {
         return None;
     }
     // Another process may have the number of one that has ended.
-    all.extend(holder.owner.as_ref().map(|owner| format!("owner {owner}")));
-    all.extend(
-        process
-            .started
-            .as_ref()
-            .map(|at| format!("started at {at}")),
-    );
-    all.extend(process.connection.map(|id| format!("connection {id}")));
+    let which = [
+        text("owner", &holder.owner),
+        text("started at", &process.started),
+        number("connection", process.connection),
+    ];
+    all.extend(which.into_iter().flatten());
     // What a browser sends back is the same: it would change line breaks.
     Some(printable(&all.join(", ")))
 }

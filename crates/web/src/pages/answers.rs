@@ -5,14 +5,8 @@ use maud::{Markup, html};
 
 use super::layout::sign;
 use super::words;
+use crate::fleet::data::Kind;
 use crate::fleet::{self, Part, Seen};
-
-/// The server that was asked; empty: none has answered.
-pub fn server(seen: &Seen) -> &str {
-    let locks = seen.locks.value.as_ref().map(|status| &status.server);
-    let cron = seen.cron.value.as_ref().map(|cron| &cron.server);
-    locks.or(cron).map_or("", String::as_str)
-}
 
 /// Whether nothing is known at all.
 pub fn is_unknown(seen: &Seen) -> bool {
@@ -24,18 +18,55 @@ pub fn is_away(seen: &Seen) -> bool {
     seen.locks.is_away
 }
 
-/// Whether all is known that there is.
-pub fn is_whole(seen: &Seen) -> bool {
-    is_told(&seen.locks) && is_told(&seen.cron) && is_told(&seen.queues) && is_told(&seen.runs)
+/// One of the answers that pages are made from.
+struct Answer<'a> {
+    about: &'static str,
+    is_known: bool,
+    /// When it came; None: never.
+    at: Option<Timestamp>,
+    /// Why there is none since.
+    error: Option<&'a str>,
 }
 
-/// Whether the latest is known, or that there is nothing: no tables, or no queues on such a server.
-fn is_told<T>(part: &Part<T>) -> bool {
-    let lacks = |line: &str| NOTHING_THERE.iter().any(|words| line.contains(words));
-    match &part.error {
-        None => part.value.is_some(),
-        Some(line) => part.at.is_none() && lacks(line),
+impl<'a> Answer<'a> {
+    fn of<T>(part: &'a Part<T>, about: &'static str) -> Self {
+        Self {
+            about,
+            is_known: part.value.is_some(),
+            at: part.at.filter(|_| part.value.is_some()),
+            error: part.error.as_deref(),
+        }
     }
+
+    /// Those that all pages have in common.
+    fn all(seen: &'a Seen) -> [Self; 4] {
+        [
+            Self::of(&seen.locks, "locks"),
+            Self::of(&seen.cron, "crontab"),
+            Self::of(&seen.queues, "queues"),
+            Self::of(&seen.runs, "runs"),
+        ]
+    }
+
+    /// Whether the latest is known, or that there is nothing: no tables, or no queues on such a server.
+    fn is_told(&self) -> bool {
+        let lacks = |line: &str| NOTHING_THERE.iter().any(|words| line.contains(words));
+        match self.error {
+            None => self.is_known,
+            Some(line) => self.at.is_none() && lacks(line),
+        }
+    }
+
+    /// When it came, if it is no answer of now. None also where it failed since, which is said.
+    fn old(&self, oldest: i64, now: Timestamp) -> Option<Timestamp> {
+        let is_old = |at: &Timestamp| now.duration_since(*at).as_secs() > oldest;
+        self.at.filter(is_old).filter(|_| self.error.is_none())
+    }
+}
+
+/// Whether all is known that there is.
+pub fn is_whole(seen: &Seen) -> bool {
+    Answer::all(seen).iter().all(Answer::is_told)
 }
 
 /// What dblock says where there is nothing to be known.
@@ -50,80 +81,43 @@ pub fn cannot_be_asked(seen: &Seen) -> bool {
     seen.locks.error.is_some()
 }
 
-/// What became of a question.
-struct Missing<'a> {
-    about: &'static str,
-    error: &'a str,
-    /// When it was answered last; None: never.
-    last: Option<Timestamp>,
-}
-
-fn missing<'a, T>(part: &'a Part<T>, about: &'static str) -> Option<Missing<'a>> {
-    Some(Missing {
-        about,
-        error: part.error.as_deref()?,
-        last: part.at.filter(|_| part.value.is_some()),
-    })
-}
-
-/// What the server does not answer, each reason once, and how old what is shown instead is.
+/// What the server does not answer, each reason once, and how old what is shown instead is. Answers may be old though none has failed: the
+/// fleet is asked one thing after another, and not while nobody looks.
 pub fn problems(seen: &Seen, now: Timestamp) -> Markup {
-    let found: Vec<Missing> = [
-        missing(&seen.locks, "locks"),
-        missing(&seen.cron, "crontab"),
-        missing(&seen.queues, "queues"),
-        missing(&seen.runs, "runs"),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+    let all = Answer::all(seen);
     // Where the tables are missing there are locks, and nothing is wrong.
-    let (lacking, failed): (Vec<_>, Vec<_>) = found
+    let (lacking, failed): (Vec<_>, Vec<_>) = all
         .iter()
-        .partition(|one| one.last.is_none() && !cannot_be_asked(seen));
+        .filter(|one| one.error.is_some())
+        .partition(|one| one.at.is_none() && !cannot_be_asked(seen));
+    let old = all.iter();
+    let old = old.filter_map(|one| Some((one.old(fleet::FRESH, now)?, one.about)));
+    let old: Vec<(Timestamp, &str)> = old.collect();
     html! {
         @for alike in failed.chunk_by(|one, next| one.error == next.error) {
             p.alert {
-                (sign("f", "✗")) " "
-                @match alike.iter().filter_map(|one| one.last).min() {
+                (sign(Kind::Failed)) " "
+                @match alike.iter().filter_map(|one| one.at).min() {
                     Some(last) => {
                         strong { "No answer since " (words::relative(last, now)) ": " (about(alike)) "." }
                         " What is shown is the state of " (words::exact(last)) ". "
                     },
                     None => { strong { "No answer: " (about(alike)) "." } " " },
                 }
-                code { (alike[0].error) }
+                code { (alike[0].error.unwrap_or_default()) }
             }
         }
         @for alike in lacking.chunk_by(|one, next| one.error == next.error) {
-            p.note { "Not shown: " (about(alike)) ". " code { (alike[0].error) } }
+            p.note { "Not shown: " (about(alike)) ". " code { (alike[0].error.unwrap_or_default()) } }
         }
-        (old(seen, now))
-    }
-}
-
-fn about(parts: &[&Missing]) -> String {
-    words::listed(parts.iter().map(|one| one.about))
-}
-
-/// Answers that are old though none has failed: the fleet is asked one thing after another, and not while nobody looks.
-fn old(seen: &Seen, now: Timestamp) -> Markup {
-    let answers = [
-        (seen.locks.at, seen.locks.error.is_some(), "locks"),
-        (seen.cron.at, seen.cron.error.is_some(), "crontab"),
-        (seen.queues.at, seen.queues.error.is_some(), "queues"),
-        (seen.runs.at, seen.runs.error.is_some(), "runs"),
-    ];
-    let old = answers.into_iter().filter_map(|(at, has_failed, about)| {
-        let at = at.filter(|at| !has_failed && now.duration_since(*at).as_secs() > fleet::FRESH)?;
-        Some((at, about))
-    });
-    let old: Vec<(Timestamp, &str)> = old.collect();
-    html! {
         @if let Some((oldest, _)) = old.iter().min() {
             p.note { "What is shown of " (words::listed(old.iter().map(|(_, about)| *about))) " is from up to " (words::relative(*oldest, now)) "." }
         }
     }
+}
+
+fn about(answers: &[&Answer]) -> String {
+    words::listed(answers.iter().map(|one| one.about))
 }
 
 /// How old an answer to what one page asks for is before its age is shown, in seconds.
@@ -131,22 +125,19 @@ const FRESH: i64 = 30;
 
 /// What became of the one answer that a page is made of, and how old it is. Nothing if it is of now.
 pub fn problem<T>(part: &Part<T>, about: &'static str, now: Timestamp) -> Markup {
+    let answer = Answer::of(part, about);
     html! {
-        @match missing(part, about) {
-            Some(missing) => {
-                p.alert {
-                    (sign("f", "✗")) " "
-                    strong { "No answer about the " (missing.about) "." }
-                    @if let Some(last) = missing.last { " What is shown is the state of " (words::time(last, now)) "." }
-                    " " code { (missing.error) }
-                }
-            },
-            None => @match part.at.filter(|_| part.value.is_some()) {
-                None => { p.note { "No answer about the " (about) " yet." } },
-                Some(at) => @if now.duration_since(at).as_secs() > FRESH {
-                    p.note { "The answer about the " (about) " is from " (words::relative(at, now)) "." }
-                },
-            },
+        @if let Some(error) = answer.error {
+            p.alert {
+                (sign(Kind::Failed)) " "
+                strong { "No answer about the " (about) "." }
+                @if let Some(last) = answer.at { " What is shown is the state of " (words::time(last, now)) "." }
+                " " code { (error) }
+            }
+        } @else if answer.at.is_none() {
+            p.note { "No answer about the " (about) " yet." }
+        } @else if let Some(old) = answer.old(FRESH, now) {
+            p.note { "The answer about the " (about) " is from " (words::relative(old, now)) "." }
         }
     }
 }

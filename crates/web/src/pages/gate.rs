@@ -4,14 +4,15 @@
 use maud::{Markup, html};
 
 use super::View;
-use super::layout::{Here, Page, sign};
+use super::layout::{Page, sign};
+use crate::fleet::data::Kind;
 
 /// What is about to be done.
 pub struct Question<'a> {
     /// What a person would say: `Pause the job backup?`
     pub title: &'a str,
     /// What it is done to: the object, its host, how many. Names and values.
-    pub facts: &'a [(&'a str, &'a str)],
+    pub facts: &'a [(&'static str, String)],
     /// What follows from it, in a sentence or two; empty: the title says all.
     pub consequence: &'a str,
     /// The command that is run, as one would type it.
@@ -19,7 +20,7 @@ pub struct Question<'a> {
     /// Where the form goes: `/actions/KIND`.
     pub url: &'a str,
     /// The fields of the form, which nobody sees.
-    pub fields: &'a [(&'a str, &'a str)],
+    pub fields: &'a [(&'static str, String)],
     /// On the button: `Pause`.
     pub verb: &'a str,
     /// Where one came from.
@@ -40,16 +41,6 @@ pub struct Answer<'a> {
     pub back: &'a str,
 }
 
-fn page(title: &str) -> Page<'_> {
-    Page {
-        here: Here::Elsewhere,
-        is_itself: false,
-        title,
-        server: "",
-        refreshes: false,
-    }
-}
-
 /// The page in between.
 pub fn question(view: &View, asked: &Question) -> Markup {
     let contents = html! {
@@ -62,35 +53,35 @@ pub fn question(view: &View, asked: &Question) -> Markup {
             button type="submit" { (asked.verb) } " " a href=(asked.back) { "Do nothing, and go back" }
         }
     };
-    page(asked.title).around(view, &contents)
+    Page::of_its_own(asked.title).around(view, &contents)
 }
 
 /// The page after it.
 pub fn answer(view: &View, done: &Answer) -> Markup {
-    let (class, mark, word) = if done.is_done {
-        ("g", "✓", "Done.")
+    let (kind, word) = if done.is_done {
+        (Kind::Good, "Done.")
     } else {
-        ("f", "✗", "It failed.")
+        (Kind::Failed, "It failed.")
     };
     let contents = html! {
         h1 { (done.title) }
-        p role="status" { (sign(class, mark)) " " strong { (word) } " This was run: " code { (done.command) } }
+        p role="status" { (sign(kind)) " " strong { (word) } " This was run: " code { (done.command) } }
         @if !done.line.is_empty() { pre tabindex="0" { (done.line) } }
         p { a href=(done.back) { "Back" } }
     };
-    page(done.title).around(view, &contents)
+    Page::of_its_own(done.title).around(view, &contents)
 }
 
 /// The page that asks for the password. The words say why it is asked again; empty: it is asked for the first time.
 pub fn login(view: &View, url: &str, problem: &str) -> Markup {
     let contents = html! {
         h1 { "Log in" }
-        @if !problem.is_empty() { p.alert role="alert" { (sign("f", "✗")) " " (problem) } }
+        @if !problem.is_empty() { p.alert role="alert" { (sign(Kind::Failed)) " " (problem) } }
         form.ask method="post" action=(url) {
             label for="password" { "Password" }
             input #password type="password" name="password" autocomplete="current-password" required autofocus;
             button type="submit" { "Log in" }
         }
     };
-    page("Log in").around(view, &contents)
+    Page::of_its_own("Log in").around(view, &contents)
 }

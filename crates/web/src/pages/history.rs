@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::layout::{Here, Page, sign};
+use super::layout::{Here, Page, how, took};
 use super::why::why;
 use super::{View, answers, links, words};
 use crate::fleet::data::Run;
@@ -141,13 +141,12 @@ fn table(view: &View, runs: &[Run]) -> Markup {
 }
 
 fn row(view: &View, run: &Run) -> Markup {
-    let kind = run.ending.kind();
     html! {
         tr {
             th scope="row" { (words::brief_link(&links::run(&run.run), run.at(), view.now)) }
             td { a href=(links::job(&run.name)) { (run.name) } }
-            td { (sign(kind.class(), kind.sign())) (run.ending.words()) }
-            td.n { @if let Some(seconds) = run.times.ran_seconds { (words::span(seconds)) } @else { "–" } }
+            td { (how(&run.ending)) }
+            td.n { (took(run.times.ran_seconds)) }
             td { (run.place.host.as_deref().unwrap_or("–")) }
             td.why { @if let Some(why) = why(view, run) { (why) } }
         }

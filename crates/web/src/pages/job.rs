@@ -3,20 +3,17 @@
 use jiff::Timestamp;
 use maud::{Markup, html};
 
-use super::layout::{Found, Here, Page, button, message, scrolling, sign, switch};
-use super::trouble::runs_of;
+use super::layout::{Found, Here, Page, button, how, message, scrolling, sign, switch, took};
 use super::{View, answers, links, words};
 use crate::charts::durations::durations;
 use crate::charts::strip;
 use crate::fleet::Seen;
-use crate::fleet::data::{Daemon, Ended, Job};
+use crate::fleet::data::{Daemon, Ended, Job, Kind};
 
 /// The page. The ticks are the next ones as far as they are known; none: the next one alone is.
 pub fn page(view: &View, seen: &Seen, name: &str, ticks: &[Timestamp]) -> Found {
     let now = seen.server_now(view.now);
-    let cron = seen.cron.value.as_ref();
-    let job = cron.and_then(|cron| cron.jobs.iter().find(|job| &*job.name == name));
-    let runs = runs_of(seen, name);
+    let (job, runs) = (seen.job(name), seen.runs_of(name));
     let is_known =
         seen.says_what_is(&seen.cron, view.now) && seen.says_what_is(&seen.runs, view.now);
     if job.is_none() && runs.is_empty() && is_known {
@@ -26,12 +23,11 @@ pub fn page(view: &View, seen: &Seen, name: &str, ticks: &[Timestamp]) -> Found 
             "No crontab has it, and no run of it is recorded.",
         ));
     }
-    let daemons = cron.map_or(&[][..], |cron| &cron.daemons);
     let contents = html! {
         p.kind { @if job.is_some() { "Job of the crontab" } @else { "Command of " code { "dblock run" } } }
         h1 #headline { (name) }
         section #away aria-label="Answers" { (answers::problems(seen, view.now)) }
-        p #state.state { (state(job, runs, daemons, now)) }
+        p #state.state { (state(seen, job, runs, now)) }
         @if let Some(job) = job { (buttons(view, job)) (facts(job, ticks, now)) }
         (chart(runs))
         (table(runs, now))
@@ -41,7 +37,7 @@ pub fn page(view: &View, seen: &Seen, name: &str, ticks: &[Timestamp]) -> Found 
         here: Here::Overview,
         is_itself: false,
         title: name,
-        server: answers::server(seen),
+        server: seen.server(),
         refreshes: true,
     };
     Ok(page.around(view, &contents))
@@ -60,7 +56,7 @@ fn buttons(view: &View, job: &Job) -> Markup {
 }
 
 /// What is to be said of it now, in sentences.
-fn state(job: Option<&Job>, runs: &[Ended], daemons: &[Daemon], now: Timestamp) -> Markup {
+fn state(seen: &Seen, job: Option<&Job>, runs: &[Ended], now: Timestamp) -> Markup {
     let last = job.and_then(|job| job.last.as_ref());
     let last = last.map(|last| (&last.run, &last.ending, last.host.as_deref(), last.at()));
     let last = last.or_else(|| {
@@ -70,7 +66,7 @@ fn state(job: Option<&Job>, runs: &[Ended], daemons: &[Daemon], now: Timestamp) 
     html! {
         @match last {
             Some((run, ending, host, at)) => {
-                (sign(ending.kind().class(), ending.kind().sign())) " The last run: " a href=(links::run(run)) { (ending.words()) }
+                (sign(ending.kind())) " The last run: " a href=(links::run(run)) { (ending.words()) }
                 @if let Some(host) = host { " on " (host) }
                 @if let Some(at) = at { ", " (words::time(at, now)) }
                 ". "
@@ -78,10 +74,10 @@ fn state(job: Option<&Job>, runs: &[Ended], daemons: &[Daemon], now: Timestamp) 
             None => @if job.is_some() { "It has not run yet. " },
         }
         @if let Some(job) = job {
-            @if let Some(late) = job.late_seconds { (sign("f", "✗")) " " strong { "Late: due for " (words::span(late)) ", and no daemon has started it." } " " }
+            @if let Some(late) = job.late_seconds { (sign(Kind::Failed)) " " strong { "Late: due for " (words::span(late)) ", and no daemon has started it." } " " }
             @if let Some(since) = job.paused_since { strong { "Paused" } " since " (words::time(since, now)) ": its ticks are skipped. " }
             @if let Some(at) = job.triggered { "Somebody wants it to run, since " (words::time(at, now)) ". " }
-            @if job.in_no_file { (sign("l", "!")) " " strong { "No daemon has it in its file." } " " }
+            @if job.in_no_file { (sign(Kind::Lost)) " " strong { "No daemon has it in its file." } " " }
             @for tick in &job.under_way {
                 "The tick of " (words::exact(tick.tick))
                 @match (&tick.host, tick.retry) {
@@ -90,9 +86,9 @@ fn state(job: Option<&Job>, runs: &[Ended], daemons: &[Daemon], now: Timestamp) 
                     (None, None) => " waits for an earlier one. ",
                 }
             }
-            @for daemon in daemons.iter().filter(|daemon| daemon.alive) {
-                @if daemon.disagrees.contains(&job.name) { (sign("l", "!")) " " (host(daemon)) " has another schedule for it, and does not run it. " }
-                @if daemon.differs.contains(&job.name) { (sign("l", "!")) " " (host(daemon)) " has another command, other options or variables for it. " }
+            @for daemon in seen.living_daemons() {
+                @if daemon.disagrees.contains(&job.name) { (sign(Kind::Lost)) " " (host(daemon)) " has another schedule for it, and does not run it. " }
+                @if daemon.differs.contains(&job.name) { (sign(Kind::Lost)) " " (host(daemon)) " has another command, other options or variables for it. " }
             }
         }
     }
@@ -150,8 +146,8 @@ fn table(runs: &[Ended], now: Timestamp) -> Markup {
                 @for run in runs.iter().rev().take(strip::MOST) {
                     tr {
                         th scope="row" { (words::brief_link(&links::run(&run.run), run.at, now)) }
-                        td { (sign(run.ending.kind().class(), run.ending.kind().sign())) (run.ending.words()) }
-                        td.n { @if let Some(seconds) = run.ran_seconds { (words::span(seconds.into())) } @else { "–" } }
+                        td { (how(&run.ending)) }
+                        td.n { (took(run.ran_seconds.map(f64::from))) }
                         td { (run.host.as_deref().unwrap_or("–")) }
                     }
                 }

@@ -5,6 +5,7 @@ use maud::{DOCTYPE, Markup, html};
 use super::visible::visible;
 use super::{View, links, words};
 use crate::assets;
+use crate::fleet::data::{Ending, Kind};
 
 /// Without the script a page is fetched again no more often than this, in seconds: it goes back to its top.
 const SLOWEST_READER: u64 = 30;
@@ -48,7 +49,18 @@ pub struct Page<'a> {
     pub refreshes: bool,
 }
 
-impl Page<'_> {
+impl<'a> Page<'a> {
+    /// One of no page of the navigation, which shows nothing of the server.
+    pub fn of_its_own(title: &'a str) -> Self {
+        Self {
+            here: Here::Elsewhere,
+            is_itself: false,
+            title,
+            server: "",
+            refreshes: false,
+        }
+    }
+
     /// The page around its contents, or these alone where no more is wanted.
     pub fn around(&self, view: &View, contents: &Markup) -> Markup {
         visible(self.whole(view, contents))
@@ -111,9 +123,19 @@ impl Page<'_> {
     }
 }
 
-/// A sign in the color of its class. The word beside it says the same.
-pub fn sign(class: &str, sign: &str) -> Markup {
-    html! { b.sign.(class) aria-hidden="true" { (sign) } }
+/// The sign of how well something is, in its color. The word beside it says the same.
+pub fn sign(kind: Kind) -> Markup {
+    html! { b.sign.(kind.class()) aria-hidden="true" { (kind.sign()) } }
+}
+
+/// How a run ended, with its sign.
+pub fn how(ending: &Ending) -> Markup {
+    html! { (sign(ending.kind())) (ending.words()) }
+}
+
+/// How long something took, in seconds, or that this is not known.
+pub fn took(seconds: Option<f64>) -> Markup {
+    html! { @match seconds { Some(seconds) => (words::span(seconds)), None => "–" } }
 }
 
 /// What is not shown without `--show-data`.
@@ -142,15 +164,6 @@ pub fn switch(view: &View, object: (&str, &str), is_paused: bool) -> Markup {
 
 /// A page of a few words: something that does not exist, or is not allowed.
 pub fn message(view: &View, title: &str, words: &str) -> Markup {
-    let page = Page {
-        here: Here::Elsewhere,
-        is_itself: false,
-        title,
-        server: "",
-        refreshes: false,
-    };
-    page.around(
-        view,
-        &html! { h1 { (title) } p { (words) } p { a href="/" { "To the overview" } } },
-    )
+    let contents = html! { h1 { (title) } p { (words) } p { a href="/" { "To the overview" } } };
+    Page::of_its_own(title).around(view, &contents)
 }

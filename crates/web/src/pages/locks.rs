@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::layout::{Here, Page, button, scrolling, sign};
 use super::{View, answers, links, words};
 use crate::fleet::Seen;
-use crate::fleet::data::{Holder, Lock, Process};
+use crate::fleet::data::{Holder, Kind, Lock, Process};
 
 /// Locks on the page, and waiters of each.
 const MOST: usize = 100;
@@ -14,9 +14,8 @@ const WAITERS: usize = 10;
 /// The page.
 pub fn page(view: &View, seen: &Seen) -> Markup {
     let status = seen.locks.value.as_ref();
-    let locks = status.map_or(&[][..], |status| &status.locks);
-    let (idle, locks): (Vec<&Lock>, Vec<&Lock>) =
-        locks.iter().partition(|lock| lock.is_idle_queue());
+    let locks = seen.all_locks().iter();
+    let (idle, locks): (Vec<&Lock>, Vec<&Lock>) = locks.partition(|lock| lock.is_idle_queue());
     let waiting: usize = locks.iter().map(|lock| lock.waiters.len()).sum();
     let contents = html! {
         h1 #headline { (words::counted(locks.len(), "lock")) @if waiting > 0 { ", " (waiting) " waiting" } }
@@ -31,7 +30,7 @@ pub fn page(view: &View, seen: &Seen) -> Markup {
         here: Here::Locks,
         is_itself: true,
         title: "Locks",
-        server: answers::server(seen),
+        server: seen.server(),
         refreshes: true,
     };
     page.around(view, &contents)
@@ -49,7 +48,7 @@ fn table(view: &View, locks: &[&Lock]) -> Markup {
                         td {
                             @if lock.holders.is_empty() { "nobody" }
                             ul.plain { @for holder in &lock.holders { li { (of_holder(view, lock, holder)) } } }
-                            @for killer in &lock.killed_by { p { (sign("l", "!")) " " (who(&killer.process)) " ends the holder of slot " (killer.slot) } }
+                            @for killer in &lock.killed_by { p { (sign(Kind::Lost)) " " (who(&killer.process)) " ends the holder of slot " (killer.slot) } }
                         }
                         td {
                             @if lock.waiters.is_empty() { "nobody" }
@@ -77,7 +76,7 @@ fn of_holder(view: &View, lock: &Lock, holder: &Holder) -> Markup {
         @if holder.slot > 0 || lock.holders.len() > 1 { ", slot " (holder.slot) }
         @if holder.durable { ", durable" @if let Some(fence) = holder.fence { ", fence " (fence) } }
         @if let Some(seconds) = holder.expires_in_seconds { ", expires in " (words::span(seconds)) " unless renewed" }
-        @if holder.expired { ", " (sign("l", "!")) strong { "expired" } }
+        @if holder.expired { ", " (sign(Kind::Lost)) strong { "expired" } }
         (button(view, &links::action("kill", &object), "Kill", &format!("the holder of {}", lock.name)))
     }
 }

@@ -4,13 +4,13 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::layout::{Here, Page, scrolling, sign};
-use super::trouble::{self, runs_of};
+use super::layout::{Here, Page, how, scrolling, sign, took};
+use super::trouble;
 use super::{View, answers, links, words};
 use crate::charts::depth::depth;
 use crate::charts::strip::strip;
 use crate::fleet::Seen;
-use crate::fleet::data::{Job, Lock, Queue};
+use crate::fleet::data::{Job, Kind, Lock, Queue};
 
 /// Jobs on a page. Those in trouble stand above them in any case.
 pub const JOBS: usize = 50;
@@ -31,12 +31,10 @@ pub struct Asked {
 pub fn page(view: &View, seen: &Seen, asked: &Asked) -> Markup {
     let now = seen.server_now(view.now);
     let troubles = trouble::troubles(seen, now);
-    let headline = headline(seen, troubles.len());
+    let (headline, kind) = headline(seen, troubles.len());
     let contents = html! {
-        h1 #headline { (headline.1) " " (headline.0) }
-        section #away aria-label="Answers" {
-            (answers::problems(seen, view.now))
-        }
+        h1 #headline { (sign(kind)) " " (headline) }
+        section #away aria-label="Answers" { (answers::problems(seen, view.now)) }
         @if !troubles.is_empty() {
             section #wrong aria-labelledby="wrong-title" { h2.unseen #wrong-title { "What is wrong" } ul.troubles { @for trouble in &troubles { (trouble.item()) } } }
         }
@@ -49,34 +47,30 @@ pub fn page(view: &View, seen: &Seen, asked: &Asked) -> Markup {
     let page = Page {
         here: Here::Overview,
         is_itself: true,
-        title: &headline.0,
-        server: answers::server(seen),
+        title: &headline,
+        server: seen.server(),
         refreshes: true,
     };
     page.around(view, &contents)
 }
 
-/// What a person wants to know first, with its sign.
-fn headline(seen: &Seen, troubles: usize) -> (String, Markup) {
-    if answers::is_away(seen) {
-        return ("The server does not answer".to_owned(), sign("f", "✗"));
-    }
-    if answers::is_unknown(seen) {
-        return if answers::cannot_be_asked(seen) {
-            ("The server cannot be asked".to_owned(), sign("f", "✗"))
-        } else {
-            ("Nothing is known yet".to_owned(), sign("d", "?"))
-        };
-    }
-    match troubles {
-        0 if !answers::is_whole(seen) => (
-            "Nothing is wrong in what is known".to_owned(),
-            sign("d", "?"),
-        ),
-        0 => ("Nothing is wrong".to_owned(), sign("g", "✓")),
-        1 => ("Something is wrong".to_owned(), sign("f", "✗")),
-        more => (format!("{more} things are wrong"), sign("f", "✗")),
-    }
+/// What a person wants to know first, and how well that is.
+fn headline(seen: &Seen, troubles: usize) -> (String, Kind) {
+    let (words, kind) = if answers::is_away(seen) {
+        ("The server does not answer", Kind::Failed)
+    } else if answers::is_unknown(seen) && answers::cannot_be_asked(seen) {
+        ("The server cannot be asked", Kind::Failed)
+    } else if answers::is_unknown(seen) {
+        ("Nothing is known yet", Kind::Doubtful)
+    } else {
+        match troubles {
+            0 if !answers::is_whole(seen) => ("Nothing is wrong in what is known", Kind::Doubtful),
+            0 => ("Nothing is wrong", Kind::Good),
+            1 => ("Something is wrong", Kind::Failed),
+            more => return (format!("{more} things are wrong"), Kind::Failed),
+        }
+    };
+    (words.to_owned(), kind)
 }
 
 /// What was wrong in the last day, and is not now.
@@ -102,14 +96,9 @@ fn recovered(seen: &Seen, now: Timestamp) -> Markup {
 
 /// The jobs of the crontab and the other names with runs that are asked for, by name, and how many there are.
 fn jobs(seen: &Seen, asked: &Asked, now: Timestamp) -> Markup {
-    let cron = seen.cron.value.as_ref().map_or(&[][..], |cron| &cron.jobs);
-    let mut all: Vec<(&str, Option<&Job>)> =
-        cron.iter().map(|job| (&*job.name, Some(job))).collect();
-    all.extend(
-        trouble::other_names(seen)
-            .into_iter()
-            .map(|name| (name, None)),
-    );
+    let of_crontab = seen.jobs().iter().map(|job| (&*job.name, Some(job)));
+    let others = trouble::other_names(seen).map(|name| (name, None));
+    let mut all: Vec<(&str, Option<&Job>)> = of_crontab.chain(others).collect();
     all.sort_by_key(|(name, _)| *name);
     let count = all.len();
     let wanted = asked.find.to_lowercase();
@@ -152,7 +141,7 @@ fn jobs(seen: &Seen, asked: &Asked, now: Timestamp) -> Markup {
 }
 
 fn job_row(seen: &Seen, name: &str, job: Option<&Job>, now: Timestamp) -> Markup {
-    let runs = runs_of(seen, name);
+    let runs = seen.runs_of(name);
     let latest = runs.last().map(|run| (&run.ending, Some(run.at)));
     let last = job.and_then(|job| job.last.as_ref());
     let last = last.map(|last| (&last.ending, last.at())).or(latest);
@@ -160,7 +149,7 @@ fn job_row(seen: &Seen, name: &str, job: Option<&Job>, now: Timestamp) -> Markup
         tr {
             th scope="row" { a href=(links::job(name)) { (name) } }
             td { @match job { Some(job) => (job.schedule), None => i { "dblock run" } } }
-            td { @if let Some((ending, _)) = last { (sign(ending.kind().class(), ending.kind().sign())) (ending.words()) } }
+            td { @if let Some((ending, _)) = last { (how(ending)) } }
             td { @if let Some(at) = last.and_then(|(_, at)| at) { (words::brief(at, now)) } }
             td { (strip(runs)) }
             td { @if let Some(job) = job { (next(job, now)) } }
@@ -172,7 +161,7 @@ fn job_row(seen: &Seen, name: &str, job: Option<&Job>, now: Timestamp) -> Markup
 fn next(job: &Job, now: Timestamp) -> Markup {
     html! {
         @if job.paused_since.is_some() { "paused" }
-        @else if job.late_seconds.is_some() { (sign("f", "✗")) "late" }
+        @else if job.late_seconds.is_some() { (sign(Kind::Failed)) "late" }
         @else if job.triggered.is_some() { "triggered" }
         @else if let Some(next) = job.next { (words::brief(next, now)) }
         @else { "never" }
@@ -180,11 +169,7 @@ fn next(job: &Job, now: Timestamp) -> Markup {
 }
 
 fn queues(seen: &Seen) -> Markup {
-    let queues = seen
-        .queues
-        .value
-        .as_ref()
-        .map_or(&[][..], |status| &status.queues);
+    let queues = seen.all_queues();
     let table = html! {
         table {
             caption.unseen { "Queues, with their jobs and workers" }
@@ -217,21 +202,17 @@ fn queue_row(queue: &Queue) -> Markup {
             }
             td { (depth(queue)) }
             td.n { (queue.counted("due")) } td.n { (queue.counted("delayed")) } td.n { (queue.counted("running")) }
-            td.n { @if queue.dead > 0 { (sign("f", "✗")) } (queue.counted("dead")) }
-            td.n { @if let Some(seconds) = queue.oldest_due_seconds { (words::span(seconds)) } @else { "–" } }
+            td.n { @if queue.dead > 0 { (sign(Kind::Failed)) } (queue.counted("dead")) }
+            td.n { (took(queue.oldest_due_seconds)) }
             td.n { (queue.done_per_minute) } td.n { (queue.failed_per_minute) }
-            td.n { @if queue.living_workers() == 0 && queue.due > 0 && queue.paused_since.is_none() { (sign("f", "✗")) } (queue.living_workers()) }
+            td.n { @if queue.living_workers() == 0 && queue.due > 0 && queue.paused_since.is_none() { (sign(Kind::Failed)) } (queue.living_workers()) }
         }
     }
 }
 
 fn locks(seen: &Seen) -> Markup {
-    let locks = seen
-        .locks
-        .value
-        .as_ref()
-        .map_or(&[][..], |status| &status.locks);
-    let locks: Vec<&Lock> = locks.iter().filter(|lock| !lock.is_idle_queue()).collect();
+    let locks = seen.all_locks().iter();
+    let locks: Vec<&Lock> = locks.filter(|lock| !lock.is_idle_queue()).collect();
     let table = html! {
         table {
             caption.unseen { "Locks that are held, and how many wait for them" }
@@ -262,7 +243,7 @@ fn lock_row(lock: &Lock) -> Markup {
                 }
                 @if lock.holders.len() > 1 { " and " (lock.holders.len() - 1) " more" }
             }
-            td { @if let Some(seconds) = first.and_then(|holder| holder.held_seconds) { (words::span(seconds)) } @else { "–" } }
+            td { (took(first.and_then(|holder| holder.held_seconds))) }
             td.n { (lock.waiters.len()) }
         }
     }
@@ -270,19 +251,15 @@ fn lock_row(lock: &Lock) -> Markup {
 
 /// The daemons that are alive, in a line.
 fn daemons(seen: &Seen, now: Timestamp) -> Markup {
-    let daemons = seen
-        .cron
-        .value
-        .as_ref()
-        .map_or(&[][..], |cron| &cron.daemons);
+    let daemons = seen.daemons();
     html! {
         @if !daemons.is_empty() {
             section #daemons aria-labelledby="daemons-title" {
-                h2 #daemons-title { "Cron daemons " span.count { (daemons.iter().filter(|daemon| daemon.alive).count()) } }
+                h2 #daemons-title { "Cron daemons " span.count { (seen.living_daemons().count()) } }
                 ul.plain {
                     @for daemon in daemons.iter().take(MOST) {
                         li {
-                            @if daemon.alive { (sign("g", "✓")) } @else { (sign("d", "?")) }
+                            @if daemon.alive { (sign(Kind::Good)) } @else { (sign(Kind::Doubtful)) }
                             (daemon.host.as_deref().unwrap_or("?")) @if let Some(pid) = daemon.pid { ", pid " (pid) }
                             @if daemon.leaving { ", is stopping" }
                             @if !daemon.alive { ", is gone" @if let Some(at) = daemon.renewed { ", last there " (words::brief(at, now)) } }

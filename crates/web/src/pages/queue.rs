@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use super::layout::{Found, Here, Page, button, hidden, message, scrolling, sign, switch};
 use super::{View, answers, links, words};
 use crate::charts::depth::{self, depth};
-use crate::fleet::data::{DeadJob, Queue, QueueList};
+use crate::fleet::data::{DeadJob, Kind, Queue, QueueList};
 use crate::fleet::{Part, Seen};
 
 /// Jobs of an error that are named.
@@ -17,8 +17,7 @@ const NAMED: usize = 10;
 /// The page. The dead jobs are the latest.
 pub fn page(view: &View, seen: &Seen, name: &str, dead: &Part<QueueList>) -> Found {
     let now = seen.server_now(view.now);
-    let queues = seen.queues.value.as_ref();
-    let queue = queues.and_then(|status| status.queues.iter().find(|queue| &*queue.name == name));
+    let queue = seen.queue(name);
     if queue.is_none() && seen.says_what_is(&seen.queues, view.now) {
         return Err(message(
             view,
@@ -42,7 +41,7 @@ pub fn page(view: &View, seen: &Seen, name: &str, dead: &Part<QueueList>) -> Fou
         here: Here::Overview,
         is_itself: false,
         title: name,
-        server: answers::server(seen),
+        server: seen.server(),
         refreshes: true,
     };
     Ok(page.around(view, &contents))
@@ -54,10 +53,10 @@ fn state(queue: &Queue, now: Timestamp) -> Markup {
         p #state.state {
             @if let Some(since) = queue.paused_since { strong { "Paused" } " since " (words::time(since, now)) ": workers claim no more jobs. " }
             @if let Some(since) = queue.deleting_since { strong { "It is being deleted" } " since " (words::time(since, now)) ". " }
-            @if is_stuck { (sign("f", "✗")) " " strong { "No worker is alive." } " " }
-            @if queue.dead > 0 { (sign("f", "✗")) " " strong { (queue.counted("dead")) " dead." } " " }
+            @if is_stuck { (sign(Kind::Failed)) " " strong { "No worker is alive." } " " }
+            @if queue.dead > 0 { (sign(Kind::Failed)) " " strong { (queue.counted("dead")) " dead." } " " }
             @if let Some(seconds) = queue.oldest_due_seconds { "The oldest job that is due has been due for " (words::span(seconds)) "." }
-            @else if queue.dead == 0 { (sign("g", "✓")) " No job is due." }
+            @else if queue.dead == 0 { (sign(Kind::Good)) " No job is due." }
         }
     }
 }
@@ -101,7 +100,7 @@ fn workers(queue: &Queue, now: Timestamp) -> Markup {
             tbody {
                 @for worker in &queue.workers {
                     tr {
-                        th scope="row" { @if worker.alive { (sign("g", "✓")) } @else { (sign("l", "!")) } (worker.host.as_deref().unwrap_or("?")) @if !worker.alive { " (gone)" } }
+                        th scope="row" { @if worker.alive { (sign(Kind::Good)) } @else { (sign(Kind::Lost)) } (worker.host.as_deref().unwrap_or("?")) @if !worker.alive { " (gone)" } }
                         td.n { @if let Some(pid) = worker.pid { (pid) } }
                         td { (worker.user.as_deref().unwrap_or("–")) }
                         td { (worker.program.as_deref().unwrap_or("–")) }
@@ -176,7 +175,7 @@ fn group_of(view: &View, queue: &Queue, group: &[&DeadJob], now: Timestamp) -> M
     let error = group[0].last_error.as_deref().filter(|_| view.show_data);
     html! {
         div.group {
-            h3 { (sign("f", "✗")) " " (words::counted(group.len(), "job")) @if view.show_data { ": " (error.unwrap_or("no error was recorded")) } }
+            h3 { (sign(Kind::Failed)) " " (words::counted(group.len(), "job")) @if view.show_data { ": " (error.unwrap_or("no error was recorded")) } }
             ul.plain {
                 @for job in group.iter().take(NAMED) {
                     li {

@@ -32,7 +32,7 @@ pub fn page(
         p.kind { "Run " code { (id) } }
         @match found {
             Some(run) => {
-                h1 #headline { (sign(run.ending.kind().class(), run.ending.kind().sign())) " " a href=(links::job(&run.name)) { (run.name) } ": " (run.ending.words()) }
+                h1 #headline { (sign(run.ending.kind())) " " a href=(links::job(&run.name)) { (run.name) } ": " (run.ending.words()) }
             },
             None => h1 #headline { (title) },
         }

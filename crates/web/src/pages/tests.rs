@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use maud::Markup;
+use maud::{Markup, PreEscaped};
 use percent_encoding::percent_decode_str;
 use serde_json::json;
 
 use super::{View, gate, history, job, layout, links, locks, overview, queue, run, timeline};
 use crate::assets::{ICON, SCRIPT, STYLE};
-use crate::fleet::data::{Kind, Run};
+use crate::fleet::data::{History, Kind, Run};
 use crate::fleet::fixture::{Fleet, HOSTILE, hostile, known, now, of_jobs, real, runs};
 use crate::fleet::{Part, Seen, questions};
 
@@ -29,6 +29,30 @@ fn view() -> View {
 /// A page, also the one that says that there is nothing.
 fn either(page: layout::Found) -> Markup {
     page.unwrap_or_else(|nothing| nothing)
+}
+
+/// The overview, of all jobs.
+fn overview_of(seen: &Seen) -> String {
+    overview::page(&view(), seen, &overview::Asked::default()).into_string()
+}
+
+/// The history, without filters.
+fn history_of(view: &View, runs: &Part<History>) -> String {
+    history::page(view, &history::Asked::default(), runs).into_string()
+}
+
+/// The day that ends then, of these runs and of these that failed.
+fn day_of(fleet: &Fleet, until: &str, runs: &Part<History>, failed: &Part<History>) -> String {
+    let asked = timeline::Asked {
+        until: until.to_owned(),
+        ..timeline::Asked::default()
+    };
+    timeline::page(&view(), &fleet.seen, &asked, runs, failed).into_string()
+}
+
+/// The page of a run, and its output.
+fn run_of(view: &View, run: &Run, output: &Part<Option<Vec<u8>>>) -> String {
+    either(run::page(view, &run.run, &known(Some(run.clone())), output)).into_string()
 }
 
 /// A run that failed, with its output.
@@ -55,11 +79,11 @@ fn pages(view: &View, fleet: &Fleet) -> Vec<(&'static str, String)> {
     };
     let question = gate::Question {
         title: &format!("Pause the job {}?", a_job.name),
-        facts: &[("Job", &a_job.name)],
+        facts: &[("Job", a_job.name.to_string())],
         consequence: "Its ticks are skipped.",
         command: &format!("dblock cron pause -- {}", a_job.name),
         url: "/actions/pause",
-        fields: &[("job", &a_job.name)],
+        fields: &[("job", a_job.name.to_string())],
         verb: "Pause",
         back: "/",
     };
@@ -95,15 +119,7 @@ fn pages(view: &View, fleet: &Fleet) -> Vec<(&'static str, String)> {
             timeline::page(view, seen, &by_job, &fleet.history, &fleet.history),
         ),
         ("job", either(job::page(view, seen, &a_job.name, &[now()]))),
-        (
-            "run",
-            either(run::page(
-                view,
-                &a_run.run,
-                &known(Some(a_run.clone())),
-                &output,
-            )),
-        ),
+        ("run", PreEscaped(run_of(view, &a_run, &output))),
         (
             "no run",
             either(run::page(view, HOSTILE, &known(None), &Part::default())),
@@ -113,10 +129,7 @@ fn pages(view: &View, fleet: &Fleet) -> Vec<(&'static str, String)> {
             either(queue::page(view, seen, &a_queue.name, &fleet.dead)),
         ),
         ("locks", locks::page(view, seen)),
-        (
-            "history",
-            history::page(view, &history::Asked::default(), &fleet.history),
-        ),
+        ("history", PreEscaped(history_of(view, &fleet.history))),
         (
             "older history",
             history::page(view, &asked, &Part::default()),
@@ -142,16 +155,14 @@ fn attributes<'a>(html: &'a str, name: &str) -> Vec<&'a str> {
 #[test]
 fn an_answer_that_is_old_says_so() {
     let mut runs = real().history;
-    let page = |runs: &_| history::page(&view(), &history::Asked::default(), runs).into_string();
-    assert!(!page(&runs).contains(" is from "));
+    assert!(!history_of(&view(), &runs).contains(" is from "));
     runs.at = Some(now() - jiff::SignedDuration::from_mins(2));
-    assert!(page(&runs).contains("The answer about the runs is from 2 min ago."));
+    assert!(history_of(&view(), &runs).contains("The answer about the runs is from 2 min ago."));
 }
 
 #[test]
 fn filters_that_find_nothing_or_are_refused_lead_back_to_all_runs() {
     let all = "<a href=\"/history\">All runs</a>";
-    let page = |asked: &history::Asked, runs: &_| history::page(&view(), asked, runs).into_string();
     let asked = history::Asked {
         since: "9999-12-31".to_owned(),
         ..history::Asked::default()
@@ -163,8 +174,12 @@ fn filters_that_find_nothing_or_are_refused_lead_back_to_all_runs() {
         ..Part::default()
     };
     for runs in [nothing, refused] {
-        assert!(page(&asked, &runs).contains(all));
-        assert!(!page(&history::Asked::default(), &runs).contains(all));
+        assert!(
+            history::page(&view(), &asked, &runs)
+                .into_string()
+                .contains(all)
+        );
+        assert!(!history_of(&view(), &runs).contains(all));
     }
 }
 
@@ -306,17 +321,11 @@ fn without_show_data_no_output_error_or_key_is_shown() {
             "{what}"
         );
     }
-    let html = either(queue::page(&view, &fleet.seen, "mails", &fleet.dead)).into_string();
-    assert!(html.contains("hidden: start with <code>--show-data</code>"));
-    let html = either(queue::page(
-        &self::view(),
-        &fleet.seen,
-        "mails",
-        &fleet.dead,
-    ))
-    .into_string();
+    let mails =
+        |view: &View| either(queue::page(view, &fleet.seen, "mails", &fleet.dead)).into_string();
+    assert!(mails(&view).contains("hidden: start with <code>--show-data</code>"));
     assert!(
-        html.contains("3 jobs: exit 1: smtp: 550 no such user"),
+        mails(&self::view()).contains("3 jobs: exit 1: smtp: 550 no such user"),
         "those that are most, first"
     );
 }
@@ -400,8 +409,7 @@ fn text(html: &str) -> String {
 
 #[test]
 fn the_overview_says_first_what_is_wrong() {
-    let html = overview::page(&view(), &real().seen, &overview::Asked::default()).into_string();
-    let text = text(&html);
+    let text = text(&overview_of(&real().seen));
     let wrong = [
         "8 things are wrong",
         "1 job is late",
@@ -436,9 +444,7 @@ fn the_overview_says_first_what_is_wrong() {
 
 #[test]
 fn what_failed_last_night_and_succeeded_since_is_said_too() {
-    let html =
-        overview::page(&view(), &of_jobs(40).seen, &overview::Asked::default()).into_string();
-    let text = text(&html);
+    let text = text(&overview_of(&of_jobs(40).seen));
     assert!(text.contains("4 jobs failed"), "{text}");
     assert!(
         text.contains(
@@ -465,7 +471,7 @@ fn overview_after(ends: &[&str], is_job: bool) -> String {
         cron.jobs.clear();
     }
     *seen.runs.value.as_mut().unwrap() = [(job, ended)].into();
-    text(&overview::page(&view(), &seen, &overview::Asked::default()).into_string())
+    text(&overview_of(&seen))
 }
 
 #[test]
@@ -506,7 +512,7 @@ fn what_is_not_known_is_not_said_to_be_right() {
     let headline = |change: fn(&mut Seen)| {
         let mut seen = well();
         change(&mut seen);
-        text(&overview::page(&view(), &seen, &overview::Asked::default()).into_string())
+        text(&overview_of(&seen))
     };
     let in_what_is_known = "? Nothing is wrong in what is known";
     for change in [
@@ -559,9 +565,7 @@ fn dblock_says_by_these_words_that_nothing_is_there() {
 #[test]
 fn what_is_shown_says_its_age_when_it_is_old() {
     let mut seen = real().seen;
-    let page = |seen: &Seen| {
-        text(&overview::page(&view(), seen, &overview::Asked::default()).into_string())
-    };
+    let page = |seen: &Seen| text(&overview_of(seen));
     assert!(!page(&seen).contains("What is shown of"));
     seen.queues.at = Some(now() - jiff::SignedDuration::from_secs(90));
     seen.runs.at = Some(now() - jiff::SignedDuration::from_mins(3));
@@ -582,13 +586,7 @@ fn the_day_has_all_that_failed_though_more_ran_than_is_drawn() {
     let all = failed.value.as_mut().unwrap();
     all.runs.retain(|run| run.ending.kind().is_bad());
     let count = all.runs.len();
-    let page = |asked: &str, failed: &_| {
-        let asked = timeline::Asked {
-            until: asked.to_owned(),
-            ..timeline::Asked::default()
-        };
-        timeline::page(&view(), &fleet.seen, &asked, &fleet.history, failed).into_string()
-    };
+    let page = |until: &str, failed: &_| day_of(&fleet, until, &fleet.history, failed);
     let html = page("", &failed);
     let text = text(&html);
     assert!(
@@ -605,14 +603,10 @@ fn the_day_has_all_that_failed_though_more_ran_than_is_drawn() {
         ),
     ] {
         let html = page(until, &failed);
-        assert!(
-            html.contains(&format!("/history?result=any_failure&amp;{bounds}")),
-            "{html}"
-        );
-        assert!(
-            html.contains(&format!("/history?on=web2&amp;{bounds}")),
-            "{html}"
-        );
+        for filter in ["result=any_failure", "on=web2"] {
+            let link = format!("/history?{filter}&amp;{bounds}");
+            assert!(html.contains(&link), "{link}: {html}");
+        }
     }
     let text = self::text(&page("", &Part::default()));
     assert!(!text.contains("Nothing failed"), "nobody knows: {text}");
@@ -621,13 +615,7 @@ fn the_day_has_all_that_failed_though_more_ran_than_is_drawn() {
 #[test]
 fn a_day_ends_at_a_date_or_a_time_and_what_is_none_is_said() {
     let fleet = real();
-    let page = |until: &str, runs: &_| {
-        let asked = timeline::Asked {
-            until: until.to_owned(),
-            ..timeline::Asked::default()
-        };
-        text(&timeline::page(&view(), &fleet.seen, &asked, runs, runs).into_string())
-    };
+    let page = |until: &str, runs: &_| text(&day_of(&fleet, until, runs, runs));
     for (until, shown) in [
         ("2026-11-26", "2026-11-26 00:00:00"),
         ("2026-11-26 08:30", "2026-11-26 08:30:00"),
@@ -664,11 +652,11 @@ fn what_nobody_sees_is_shown_and_sent_as_it_is() {
     let name = "back\u{202e}up\u{200b}";
     let question = gate::Question {
         title: &format!("Pause the job {name}?"),
-        facts: &[("job", name)],
+        facts: &[("job", name.to_owned())],
         consequence: "",
         command: name,
         url: "/actions/pause",
-        fields: &[("job", name)],
+        fields: &[("job", name.to_owned())],
         verb: "Pause",
         back: &links::job(name),
     };
@@ -681,10 +669,10 @@ fn what_nobody_sees_is_shown_and_sent_as_it_is() {
 #[test]
 fn nothing_is_wrong_is_said() {
     let mut seen = well();
-    let html = overview::page(&view(), &seen, &overview::Asked::default()).into_string();
+    let html = overview_of(&seen);
     assert!(text(&html).contains("✓ Nothing is wrong"), "{html}");
     seen.cron.value.as_mut().unwrap().daemons.clear();
-    let html = overview::page(&view(), &seen, &overview::Asked::default()).into_string();
+    let html = overview_of(&seen);
     assert!(text(&html).contains("No dblock cron run is alive, so none of 3 jobs runs."));
 }
 
@@ -711,8 +699,7 @@ fn a_server_that_is_away_is_said_with_the_age_of_what_is_shown() {
         },
         ..Seen::default()
     };
-    let text =
-        self::text(&overview::page(&view(), &seen, &overview::Asked::default()).into_string());
+    let text = self::text(&overview_of(&seen));
     assert!(
         text.contains("Not shown: crontab. no right") && !text.contains("does not answer"),
         "{text}"
@@ -761,25 +748,12 @@ fn a_run_says_why_and_shows_its_output() {
     let mut run = a_run(&fleet);
     run.message = Some("ended after 1s, for --timeout".into());
     let output = known(Some(b"curl: (22) 503\n".to_vec()));
-    let html = either(run::page(
-        &view(),
-        &run.run,
-        &known(Some(run.clone())),
-        &output,
-    ))
-    .into_string();
-    let text = text(&html);
+    let text = text(&run_of(&view(), &run, &output));
     assert!(
         text.contains("Why: ended after 1s, for --timeout") && text.contains("curl: (22) 503"),
         "{text}"
     );
-    let html = either(run::page(
-        &view(),
-        &run.run,
-        &known(Some(run.clone())),
-        &Part::default(),
-    ))
-    .into_string();
+    let html = run_of(&view(), &run, &Part::default());
     assert!(html.contains("None is kept"), "{html}");
 }
 
@@ -794,17 +768,11 @@ fn how_a_run_ended_is_said_once_and_why_only_if_that_is_recorded() {
         let mut run = a_run(&fleet);
         run.ending = serde_json::from_value(ending.clone()).unwrap();
         run.message = message.map(Into::into);
-        let page = run::page(
-            &hidden,
-            &run.run,
-            &known(Some(run.clone())),
-            &Part::default(),
-        );
+        let page = run_of(&hidden, &run, &Part::default());
         let mut history = fleet.history.clone();
         history.value.as_mut().unwrap().runs = vec![run];
-        let history = history::page(&hidden, &history::Asked::default(), &history);
-        [either(page), history]
-            .map(|page| text(page.into_string().split("</form>").last().unwrap()))
+        let history = history_of(&hidden, &history);
+        [page, history].map(|page| text(page.split("</form>").last().unwrap()))
     };
     let ended = |outcome: &str, code: u32, signal: Option<&str>| json!({ "outcome": outcome, "exit_code": code, "signal": signal });
     for (ending, how) in [

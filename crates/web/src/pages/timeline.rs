@@ -47,7 +47,7 @@ pub fn page(
         h1 #headline { "24 hours " @if by_job { "by job" } @else { "by host" } }
         (choices(asked, until, now))
         section #away aria-label="Answers" {
-            @if is_no_moment { p.alert { (sign("f", "✗")) " " code { (asked.until) } " is no moment between 1970 and 9999, such as 2026-11-22 or 2026-11-22T08:30:00Z: this is the day until now." } }
+            @if is_no_moment { p.alert { (sign(Kind::Failed)) " " code { (asked.until) } " is no moment between 1970 and 9999, such as 2026-11-22 or 2026-11-22T08:30:00Z: this is the day until now." } }
             (answers::problem(runs, "runs", view.now))
         }
         @if let Some(history) = found {
@@ -64,7 +64,7 @@ pub fn page(
         } else {
             "24 hours by host"
         },
-        server: answers::server(seen),
+        server: seen.server(),
         refreshes: asked.until.is_empty(),
     };
     page.around(view, &contents)
@@ -127,7 +127,7 @@ fn rows(runs: &[Run], asked: &Asked, until: Timestamp, now: Timestamp) -> Markup
     html! {
         @if shown.is_empty() { p.note { "Nothing ran." } } @else { (scrolling("The day", &table)) }
         @if hidden > 0 { p.note { (hidden) " more rows are not shown: those with failures stand above in any case." } }
-        p.legend { @for kind in [Kind::Good, Kind::Failed, Kind::Lost, Kind::Doubtful, Kind::Skipped, Kind::Running] { span { (sign(kind.class(), kind.sign())) " " (kind.word()) } " " } }
+        p.legend { @for kind in Kind::ALL { span { (sign(kind)) " " (kind.word()) } " " } }
     }
 }
 
@@ -177,7 +177,7 @@ fn counts(runs: &[&Run]) -> Markup {
             runs.iter().filter(|run| run.ending.kind() == kind).count(),
         )
     });
-    html! { @for (kind, count) in counts { @if count > 0 { span { (sign(kind.class(), kind.sign())) (count) " " (kind.word()) } " " } } }
+    html! { @for (kind, count) in counts { @if count > 0 { span { (sign(kind)) (count) " " (kind.word()) } " " } } }
 }
 
 /// The history of this day, with another parameter.
@@ -213,11 +213,11 @@ fn failures(
         section #failures aria-labelledby="failures-title" {
             h2 #failures-title { "Failed " @if found.value.is_some() { span.count { (failed.len()) @if has_more { "+" } } } }
             (answers::problem(found, "runs that failed", view.now))
-            @if failed.is_empty() && found.value.is_some() && !has_more && has_run { p.note { (sign("g", "✓")) " Nothing failed." } }
+            @if failed.is_empty() && found.value.is_some() && !has_more && has_run { p.note { (sign(Kind::Good)) " Nothing failed." } }
             ul.plain {
                 @for run in failed.iter().take(FAILURES) {
                     li {
-                        (words::brief(run.at(), now)) " " (sign(run.ending.kind().class(), run.ending.kind().sign())) " "
+                        (words::brief(run.at(), now)) " " (sign(run.ending.kind())) " "
                         a href=(links::run(&run.run)) { (run.name) ": " (run.ending.words()) }
                         @if let Some(host) = &run.place.host { " on " (host) }
                         @if let Some(why) = why(view, run) { ": " (why) }

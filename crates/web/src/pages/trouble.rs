@@ -1,12 +1,16 @@
 //! What is wrong, in the order in which somebody has to look at it.
 
+use std::collections::HashMap;
+
 use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 
-use super::{layout, links, words};
+use super::layout::sign;
+use super::links;
+use super::words::{self, counted};
 use crate::charts::strip::strip;
 use crate::fleet::Seen;
-use crate::fleet::data::{CronList, Ended, Ending, Job, Kind, LastRun, Queue};
+use crate::fleet::data::{Daemon, Ended, Ending, Job, Kind, LastRun};
 
 /// What happened longer ago is no trouble of today.
 const DAY: SignedDuration = SignedDuration::from_hours(24);
@@ -16,32 +20,33 @@ const MOST: usize = 12;
 
 /// Things of one sort that are wrong.
 pub struct Trouble {
-    /// The sign of how bad it is, and its class.
-    pub sign: (&'static str, &'static str),
+    /// The kind of the sign.
+    kind: Kind,
     /// What it is, with its number: `2 jobs failed`.
-    pub what: String,
+    what: String,
     /// Each of them in a sentence.
-    pub each: Vec<Markup>,
+    each: Vec<Markup>,
     /// Where all of them are, when there are more than are shown.
-    pub all: String,
+    all: &'static str,
 }
 
-const FAILED: (&str, &str) = ("f", "✗");
-const WARNING: (&str, &str) = ("l", "!");
+const FAILED: Kind = Kind::Failed;
+const WARNING: Kind = Kind::Lost;
 
 impl Trouble {
+    /// None: there are none of them. `what` gets their number.
     fn new(
-        sign: (&'static str, &'static str),
-        what: String,
-        all: &str,
+        kind: Kind,
+        what: impl Fn(usize) -> String,
+        all: &'static str,
         each: impl Iterator<Item = Markup>,
     ) -> Option<Trouble> {
         let each: Vec<Markup> = each.collect();
         (!each.is_empty()).then(|| Trouble {
-            sign,
-            what,
+            kind,
+            what: what(each.len()),
             each,
-            all: all.to_owned(),
+            all,
         })
     }
 
@@ -50,7 +55,7 @@ impl Trouble {
         let more = self.each.len().saturating_sub(MOST);
         html! {
             li {
-                h3 { (layout::sign(self.sign.0, self.sign.1)) " " (self.what) }
+                h3 { (sign(self.kind)) " " (self.what) }
                 ul { @for one in self.each.iter().take(MOST) { li { (one) } } }
                 @if more > 0 { p { a href=(self.all) { (more) " more" } } }
             }
@@ -68,79 +73,67 @@ fn host(name: Option<&str>) -> Markup {
 
 /// All that is wrong now; `now` is the server's.
 pub fn troubles(seen: &Seen, now: Timestamp) -> Vec<Trouble> {
-    let mut found = Vec::new();
-    if let Some(cron) = &seen.cron.value {
-        found.extend(no_daemon(cron, now));
-        found.extend(late(cron));
-        found.extend(failed(cron, seen, now));
-    }
-    found.extend(failed_elsewhere(seen, now));
-    if let Some(queues) = &seen.queues.value {
-        found.extend(dead(&queues.queues));
-        found.extend(no_worker(&queues.queues));
-    }
-    if let Some(cron) = &seen.cron.value {
-        found.extend(gone(cron, now));
-        found.extend(differing(cron));
-        found.extend(in_no_file(cron));
-    }
-    found.extend(expired(seen));
-    found
+    let all = [
+        no_daemon(seen, now),
+        late(seen),
+        failed(seen, now),
+        failed_elsewhere(seen, now),
+        dead(seen),
+        no_worker(seen),
+        gone(seen, now),
+        differing(seen),
+        in_no_file(seen),
+        expired(seen),
+    ];
+    all.into_iter().flatten().collect()
 }
 
-fn no_daemon(cron: &CronList, now: Timestamp) -> Option<Trouble> {
-    let is_served = cron.daemons.iter().any(|daemon| daemon.alive);
-    let last = cron
-        .daemons
-        .iter()
-        .filter_map(|daemon| daemon.renewed)
-        .max();
+fn no_daemon(seen: &Seen, now: Timestamp) -> Option<Trouble> {
+    let jobs = seen.jobs().len();
+    let daemons = seen.daemons().iter();
+    let last = daemons.filter_map(|daemon| daemon.renewed).max();
     let says = html! {
-        "No " code { "dblock cron run" } " is alive, so none of " (words::counted(cron.jobs.len(), "job")) " runs."
+        "No " code { "dblock cron run" } " is alive, so none of " (counted(jobs, "job")) " runs."
         @if let Some(last) = last { " The last one was there " (words::brief(last, now)) "." }
     };
-    let says = Some(says).filter(|_| !cron.jobs.is_empty() && !is_served);
-    Trouble::new(FAILED, "No cron daemon".to_owned(), "/", says.into_iter())
-}
-
-fn late(cron: &CronList) -> Option<Trouble> {
-    let late = cron.jobs.iter().filter(|job| job.late_seconds.is_some());
-    let what = format!("{} late", are(late.clone().count(), "job"));
+    let is_served = seen.living_daemons().next().is_some();
+    let says = Some(says).filter(|_| jobs > 0 && !is_served);
     Trouble::new(
         FAILED,
-        what,
-        "/timeline?by=job",
-        late.map(|job| {
-            html! {
-                (job_link(&job.name)) " has been due for " (words::span(job.late_seconds.unwrap_or_default()))
-                @if let Some(next) = job.next { ", since " (words::exact(next)) }
-                ", and no daemon has started it."
-            }
-        }),
+        |_| "No cron daemon".to_owned(),
+        "/",
+        says.into_iter(),
     )
+}
+
+fn late(seen: &Seen) -> Option<Trouble> {
+    let late = seen
+        .jobs()
+        .iter()
+        .filter_map(|job| Some((job, job.late_seconds?)));
+    let each = late.map(|(job, seconds)| {
+        html! {
+            (job_link(&job.name)) " has been due for " (words::span(seconds))
+            @if let Some(next) = job.next { ", since " (words::exact(next)) }
+            ", and no daemon has started it."
+        }
+    });
+    let what = |jobs| format!("{} late", are(jobs, "job"));
+    Trouble::new(FAILED, what, "/timeline?by=job", each)
 }
 
 /// `1 job is`, `2 jobs are`.
 fn are(number: usize, one: &str) -> String {
-    format!(
-        "{} {}",
-        words::counted(number, one),
-        if number == 1 { "is" } else { "are" }
-    )
+    let verb = if number == 1 { "is" } else { "are" };
+    format!("{} {verb}", counted(number, one))
 }
 
-fn failed(cron: &CronList, seen: &Seen, now: Timestamp) -> Option<Trouble> {
-    let failed = cron
-        .jobs
-        .iter()
-        .filter_map(|job| Some((job, last_failure(job, seen)?)));
-    let what = format!("{} failed", words::counted(failed.clone().count(), "job"));
-    Trouble::new(
-        FAILED,
-        what,
-        "/history?result=any_failure",
-        failed.map(|(job, last)| failed_job(job, &last, seen, now)),
-    )
+fn failed(seen: &Seen, now: Timestamp) -> Option<Trouble> {
+    let jobs = seen.jobs().iter();
+    let failed = jobs.filter_map(|job| Some((job, last_failure(job, seen)?)));
+    let each = failed.map(|(job, last)| failed_job(job, &last, seen, now));
+    let what = |jobs| format!("{} failed", counted(jobs, "job"));
+    Trouble::new(FAILED, what, "/history?result=any_failure", each)
 }
 
 /// A run that failed.
@@ -183,7 +176,7 @@ fn last_failure<'a>(job: &'a Job, seen: &'a Seen) -> Option<Failure<'a>> {
     let last = if last.ending.kind().is_verdict() {
         last.into()
     } else {
-        let runs = runs_of(seen, &job.name);
+        let runs = seen.runs_of(&job.name);
         let before = runs.iter().rposition(|run| run.run == last.run)?;
         latest_verdict(&runs[..before])?.into()
     };
@@ -211,189 +204,143 @@ fn failed_job(job: &Job, last: &Failure, seen: &Seen, now: Timestamp) -> Markup 
         @else if let Some(next) = job.next { "; next " (words::brief(next, now)) }
         "."
         }
-        (strip(runs_of(seen, &job.name)))
+        (strip(seen.runs_of(&job.name)))
     }
 }
 
-/// The runs of a job that are known.
-pub fn runs_of<'a>(seen: &'a Seen, name: &str) -> &'a [Ended] {
-    let runs = seen.runs.value.as_ref().and_then(|runs| runs.get(name));
-    runs.map_or(&[], Vec::as_slice)
-}
-
 /// Names that have runs, and are no job of the crontab: of `dblock run`.
-pub fn other_names(seen: &Seen) -> Vec<&str> {
-    let jobs = seen.cron.value.as_ref().map_or(&[][..], |cron| &cron.jobs);
-    let runs = seen.runs.value.iter().flatten();
-    let mut names: Vec<&str> = runs
-        .map(|(name, _)| &**name)
-        .filter(|name| !jobs.iter().any(|job| &*job.name == *name))
-        .collect();
-    names.sort_unstable();
+pub fn other_names(seen: &Seen) -> impl Iterator<Item = &str> {
+    let names = seen.runs.value.iter().flat_map(HashMap::keys);
     names
+        .map(String::as_str)
+        .filter(|name| seen.job(name).is_none())
 }
 
 fn failed_elsewhere(seen: &Seen, now: Timestamp) -> Option<Trouble> {
-    let names = other_names(seen);
-    let failed: Vec<(&str, &Ended)> = names
+    let mut names: Vec<&str> = other_names(seen).collect();
+    names.sort_unstable();
+    let last = names
         .iter()
-        .filter_map(|name| Some((*name, latest_verdict(runs_of(seen, name))?)))
-        .filter(|(_, last)| last.ending.kind().is_bad() && now.duration_since(last.at) < DAY)
-        .collect();
-    let what = format!(
-        "{} of dblock run failed",
-        words::counted(failed.len(), "command")
-    );
-    let each = failed.iter().map(|(name, last)| {
+        .filter_map(|name| Some((*name, latest_verdict(seen.runs_of(name))?)));
+    let failed =
+        last.filter(|(_, last)| last.ending.kind().is_bad() && now.duration_since(last.at) < DAY);
+    let each = failed.map(|(name, last)| {
         html! {
             span { (job_link(name)) ": " a href=(links::run(&last.run)) { (last.ending.words()) }
-            (host(last.host.as_deref())) ", " (words::brief(last.at, now)) "." } (strip(runs_of(seen, name)))
+            (host(last.host.as_deref())) ", " (words::brief(last.at, now)) "." } (strip(seen.runs_of(name)))
         }
     });
+    let what = |commands| format!("{} of dblock run failed", counted(commands, "command"));
     Trouble::new(FAILED, what, "/timeline#failures", each)
 }
 
-fn dead(queues: &[Queue]) -> Option<Trouble> {
-    let dead = queues.iter().filter(|queue| queue.dead > 0);
-    let what = format!(
-        "Dead jobs in {}",
-        words::counted(dead.clone().count(), "queue")
-    );
-    Trouble::new(
-        FAILED,
-        what,
-        "/#queues",
-        dead.map(|queue| {
-            html! {
-                a href=(links::queue(&queue.name)) { (queue.name) } ": " (queue.counted("dead")) " failed for good, and "
-                @if queue.dead == 1 { "stays" } @else { "stay" } " until somebody retries or cancels "
-                @if queue.dead == 1 { "it." } @else { "them." }
-            }
-        }),
-    )
+fn dead(seen: &Seen) -> Option<Trouble> {
+    let dead = seen.all_queues().iter().filter(|queue| queue.dead > 0);
+    let each = dead.map(|queue| {
+        let (stay, them) = if queue.dead == 1 {
+            ("stays", "it")
+        } else {
+            ("stay", "them")
+        };
+        html! {
+            a href=(links::queue(&queue.name)) { (queue.name) } ": " (queue.counted("dead")) " failed for good, and "
+            (stay) " until somebody retries or cancels " (them) "."
+        }
+    });
+    let what = |queues| format!("Dead jobs in {}", counted(queues, "queue"));
+    Trouble::new(FAILED, what, "/#queues", each)
 }
 
-fn no_worker(queues: &[Queue]) -> Option<Trouble> {
-    let stuck = queues.iter().filter(|queue| {
+fn no_worker(seen: &Seen) -> Option<Trouble> {
+    let stuck = seen.all_queues().iter().filter(|queue| {
         queue.due > 0
             && queue.living_workers() == 0
             && queue.paused_since.is_none()
             && queue.deleting_since.is_none()
     });
-    let what = format!(
-        "{} without a worker",
-        words::counted(stuck.clone().count(), "queue")
-    );
-    Trouble::new(
-        FAILED,
-        what,
-        "/#queues",
-        stuck.map(|queue| {
-            html! {
-                a href=(links::queue(&queue.name)) { (queue.name) } ": " (queue.counted("due")) " due, and no worker is alive."
-                @if let Some(seconds) = queue.oldest_due_seconds { " The oldest has been due for " (words::span(seconds)) "." }
-            }
-        }),
-    )
+    let each = stuck.map(|queue| {
+        html! {
+            a href=(links::queue(&queue.name)) { (queue.name) } ": " (queue.counted("due")) " due, and no worker is alive."
+            @if let Some(seconds) = queue.oldest_due_seconds { " The oldest has been due for " (words::span(seconds)) "." }
+        }
+    });
+    let what = |queues| format!("{} without a worker", counted(queues, "queue"));
+    Trouble::new(FAILED, what, "/#queues", each)
 }
 
 /// Daemons that died while others live, unless there is another on their host.
-fn gone(cron: &CronList, now: Timestamp) -> Option<Trouble> {
-    let has_another = |host: &Option<Box<str>>| {
-        cron.daemons
-            .iter()
-            .any(|other| other.alive && other.host == *host)
-    };
-    let gone = cron
-        .daemons
+fn gone(seen: &Seen, now: Timestamp) -> Option<Trouble> {
+    let living = seen.living_daemons();
+    let is_served = living.clone().next().is_some();
+    let has_another = |gone: &Daemon| living.clone().any(|other| other.host == gone.host);
+    let gone = seen
+        .daemons()
         .iter()
-        .filter(|daemon| !daemon.alive && !daemon.leaving && !has_another(&daemon.host));
-    let what = format!("{} gone", are(gone.clone().count(), "cron daemon"));
-    let is_served = cron.daemons.iter().any(|daemon| daemon.alive);
-    Trouble::new(
-        WARNING,
-        what,
-        "/",
-        gone.filter(|_| is_served).map(|daemon| {
-            html! {
-                (daemon.host.as_deref().unwrap_or("a host without a name"))
-                @if let Some(pid) = daemon.pid { ", pid " (pid) }
-                @if let Some(renewed) = daemon.renewed { ", was last there " (words::brief(renewed, now)) }
-                "."
-            }
-        }),
-    )
+        .filter(|daemon| is_served && !daemon.alive && !daemon.leaving && !has_another(daemon));
+    let each = gone.map(|daemon| {
+        html! {
+            (daemon.host.as_deref().unwrap_or("a host without a name"))
+            @if let Some(pid) = daemon.pid { ", pid " (pid) }
+            @if let Some(renewed) = daemon.renewed { ", was last there " (words::brief(renewed, now)) }
+            "."
+        }
+    });
+    let what = |daemons| format!("{} gone", are(daemons, "cron daemon"));
+    Trouble::new(WARNING, what, "/", each)
 }
 
 /// Files that differ: one sentence for each job, however many daemons have another file.
-fn differing(cron: &CronList) -> Option<Trouble> {
-    let living = || cron.daemons.iter().filter(|daemon| daemon.alive);
-    let of = |job: &Job, jobs: fn(&crate::fleet::data::Daemon) -> &[Box<str>]| -> Vec<&str> {
-        let has = living().filter(move |daemon| jobs(daemon).contains(&job.name));
+fn differing(seen: &Seen) -> Option<Trouble> {
+    let of = |job: &Job, jobs: fn(&Daemon) -> &[Box<str>]| -> Vec<&str> {
+        let has = seen.living_daemons();
+        let has = has.filter(|daemon| jobs(daemon).contains(&job.name));
         has.map(|daemon| daemon.host.as_deref().unwrap_or("?"))
             .collect()
     };
+    let says = |job: &Job, what: &str, hosts: &[&str], [one, several]: [&str; 2]| {
+        let hosts_do = if hosts.len() == 1 { one } else { several };
+        let hosts = words::listed(hosts.iter().copied());
+        html! { (job_link(&job.name)) ": another " (what) " on " (hosts) ", which " (hosts_do) "." }
+    };
     let mut each = Vec::new();
-    for job in &cron.jobs {
+    for job in seen.jobs() {
         let disagree = of(job, |daemon| &daemon.disagrees);
         if !disagree.is_empty() {
-            each.push(html! {
-                (job_link(&job.name)) ": another schedule on " (words::listed(disagree.iter().copied()))
-                ", which " (if disagree.len() == 1 { "does" } else { "do" }) " not run it."
-            });
+            let do_not = ["does not run it", "do not run it"];
+            each.push(says(job, "schedule", &disagree, do_not));
         }
         let differ = of(job, |daemon| &daemon.differs);
         if !differ.is_empty() {
-            each.push(html! {
-                (job_link(&job.name)) ": another command, other options or variables on " (words::listed(differ.iter().copied()))
-                ", which " (if differ.len() == 1 { "runs" } else { "run" }) " it by its own file."
-            });
+            let run = ["runs it by its own file", "run it by its own file"];
+            let what = "command, other options or variables";
+            each.push(says(job, what, &differ, run));
         }
     }
-    Trouble::new(
-        WARNING,
-        "Crontab files differ".to_owned(),
-        "/",
-        each.into_iter(),
-    )
+    let what = |_| "Crontab files differ".to_owned();
+    Trouble::new(WARNING, what, "/", each.into_iter())
 }
 
-fn in_no_file(cron: &CronList) -> Option<Trouble> {
-    let lost = cron.jobs.iter().filter(|job| job.in_no_file);
-    let what = format!("{} in no crontab", are(lost.clone().count(), "job"));
-    Trouble::new(
-        WARNING,
-        what,
-        "/",
-        lost.map(|job| {
-            html! {
-                (job_link(&job.name)) " is in no daemon's file"
-                @if let Some(seen) = job.seen { ", since about " (words::exact(seen)) }
-                ", and does not run."
-            }
-        }),
-    )
+fn in_no_file(seen: &Seen) -> Option<Trouble> {
+    let lost = seen.jobs().iter().filter(|job| job.in_no_file);
+    let each = lost.map(|job| {
+        html! {
+            (job_link(&job.name)) " is in no daemon's file"
+            @if let Some(seen) = job.seen { ", since about " (words::exact(seen)) }
+            ", and does not run."
+        }
+    });
+    let what = |jobs| format!("{} in no crontab", are(jobs, "job"));
+    Trouble::new(WARNING, what, "/", each)
 }
 
 fn expired(seen: &Seen) -> Option<Trouble> {
-    let locks = seen
-        .locks
-        .value
-        .as_ref()
-        .map_or(&[][..], |status| &status.locks);
-    let expired = locks
-        .iter()
-        .filter(|lock| lock.holders.iter().any(|holder| holder.expired));
-    let what = format!(
-        "{} expired",
-        words::counted(expired.clone().count(), "lock")
+    let locks = seen.all_locks().iter();
+    let expired = locks.filter(|lock| lock.holders.iter().any(|holder| holder.expired));
+    let each = expired.map(
+        |lock| html! { a href="/locks" { (lock.name) } " has expired, and nobody has released it." },
     );
-    Trouble::new(
-        WARNING,
-        what,
-        "/locks",
-        expired.map(|lock| html! { a href="/locks" { (lock.name) } " has expired, and nobody has released it." }),
-    )
+    let what = |locks| format!("{} expired", counted(locks, "lock"));
+    Trouble::new(WARNING, what, "/locks", each)
 }
 
 /// Jobs that failed in the last day, and have succeeded since, as far as their last runs are known: their names, how many runs failed of how

@@ -4,16 +4,10 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use maud::{Markup, html};
 
+pub use crate::base::text::counted;
+
 /// Spans that differ by less are "now".
 const NOW: f64 = 1.0;
-
-/// A number with its noun: `1 job`, `2 jobs`. The noun is given in the singular.
-pub fn counted(number: usize, one: &str) -> String {
-    match number {
-        1 => format!("1 {one}"),
-        number => format!("{number} {one}s"),
-    }
-}
 
 /// A text with a capital letter.
 pub fn capital(text: &str) -> String {
@@ -123,7 +117,7 @@ pub fn machine(at: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{clock, counted, listed, relative, span};
+    use super::{clock, listed, relative, span};
 
     #[test]
     fn a_span_has_its_two_largest_units() {
@@ -164,9 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_and_lists_are_words() {
-        assert_eq!(counted(1, "job"), "1 job");
-        assert_eq!(counted(0, "job"), "0 jobs");
+    fn lists_are_words() {
         assert_eq!(listed(["a", "b"]), "a, b");
         assert_eq!(
             listed(["a", "b", "c", "d", "e", "f", "g"]),

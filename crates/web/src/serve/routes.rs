@@ -134,23 +134,11 @@ async fn timeline(
 
 async fn job(State(app): State<App>, Looked(view): Looked, Path(name): Path<String>) -> Answer {
     let seen = app.fleet.look_at(&name).await;
-    let jobs = seen.cron.value.iter().flat_map(|cron| &cron.jobs);
-    let job = jobs.into_iter().find(|job| *job.name == *name);
-    let ticks = job.and_then(|job| {
-        Some(cron::next_ticks(
-            &name,
-            &job.schedule,
-            &job.time_zone,
-            job.next?,
-            TICKS,
-        ))
-    });
-    answer(pages::job::page(
-        &view,
-        &seen,
-        &name,
-        &ticks.unwrap_or_default(),
-    ))
+    let job = seen.job(&name).and_then(|job| Some((job, job.next?)));
+    let ticks =
+        job.map(|(job, next)| cron::next_ticks(&name, &job.schedule, &job.time_zone, next, TICKS));
+    let ticks = ticks.unwrap_or_default();
+    answer(pages::job::page(&view, &seen, &name, &ticks))
 }
 
 async fn run(State(app): State<App>, Looked(view): Looked, Path(id): Path<String>) -> Answer {
