@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::harness::{Fleet, Response, Web, private, until};
+use crate::harness::{FORM, Fleet, Response, Web, private, until};
 
 fn password(fleet: &Fleet) -> String {
     private(&fleet.path("password"), "Grüße, 100% & more\n")
@@ -177,11 +177,7 @@ fn a_form_that_another_server_sends_is_refused() {
     let web = fleet.serve(&["--allow-actions"]).enter();
     let own = format!("http://{}", web.address());
     let send = |headers: &[(&str, &str)]| {
-        let headers = [
-            headers,
-            &[("Content-Type", "application/x-www-form-urlencoded")],
-        ]
-        .concat();
+        let headers = [headers, &[FORM]].concat();
         web.send("POST", "/actions/pause", &headers, "job=report")
             .status
     };
@@ -229,15 +225,8 @@ fn the_password_is_asked_for_and_lets_in() {
         .has("not the password");
     log_in(&web, "", "password=").expect(403);
     log_in(&web, "", "other=x").expect(422);
-    let right = web.post(&login, TYPED).expect(303);
-    assert_eq!(right.header("location"), Some("/history?result=lost"));
-    web.cookie = right
-        .header("set-cookie")
-        .unwrap()
-        .split(';')
-        .next()
-        .unwrap()
-        .to_owned();
+    let right = web.post(&login, TYPED);
+    assert_eq!(web.keep_cookie(right), "/history?result=lost");
     web.get("/").expect(200);
     let (code, said) = web.end(Signal::SIGTERM);
     assert!(
@@ -290,12 +279,7 @@ fn whoever_guesses_the_password_is_slowed() {
 fn an_attempt_lasts_as_long_for_a_client_that_closes_at_once() {
     let fleet = Fleet::new();
     let web = fleet.serve(&["--password-file", &password(&fleet)]);
-    let origin = format!("http://{}", web.address());
-    let headers = [
-        ("Origin", &*origin),
-        ("Content-Type", "application/x-www-form-urlencoded"),
-    ];
-    let guess = web.request("POST", "/login", &headers, "password=guess");
+    let guess = web.form("/login", "password=guess");
     let start = Instant::now();
     for _ in 0..40 {
         web.connect().write_all(guess.as_bytes()).unwrap();
@@ -320,14 +304,8 @@ fn a_wrong_password_is_answered_when_nobody_reads_stderr() {
 fn a_new_password_is_read_at_sighup_and_ends_what_was_let_in() {
     let fleet = Fleet::new();
     let mut web = fleet.serve(&["--password-file", &password(&fleet)]);
-    let first = log_in(&web, "", TYPED).expect(303);
-    web.cookie = first
-        .header("set-cookie")
-        .unwrap()
-        .split(';')
-        .next()
-        .unwrap()
-        .to_owned();
+    let first = log_in(&web, "", TYPED);
+    web.keep_cookie(first);
     web.get("/").expect(200);
     private(&fleet.path("password"), "new\n");
     web.signal(Signal::SIGHUP);
@@ -348,7 +326,7 @@ fn a_proxy_that_does_the_tls_makes_the_cookie_secure_and_its_log_says_who_came()
     let headers = [
         ("Host", "fleet.example"),
         ("Origin", "https://fleet.example"),
-        ("Content-Type", "application/x-www-form-urlencoded"),
+        FORM,
     ];
     // Where a client of the proxy is, its log says: a header that names it is not believed.
     let claims = [&headers[..], &[("X-Forwarded-For", "192.0.2.1")]].concat();
@@ -370,24 +348,14 @@ fn a_proxy_that_does_the_tls_makes_the_cookie_secure_and_its_log_says_who_came()
 fn a_password_that_others_can_read_is_not_used() {
     let fleet = Fleet::new();
     let file = password(&fleet);
+    let refused = || {
+        let args = ["--listen", "127.0.0.1:0", "--password-file", &file];
+        let output = crate::harness::output(&mut fleet.command(&args));
+        assert_eq!(output.status.code(), Some(78), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
     fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
-    let output = crate::harness::output(&mut fleet.command(&[
-        "--listen",
-        "127.0.0.1:0",
-        "--password-file",
-        &file,
-    ]));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.code() == Some(78) && said.contains("chmod 600"),
-        "{said}"
-    );
+    assert!(refused().contains("chmod 600"));
     private(&fleet.path("password"), "\nsecond line\n");
-    let output = crate::harness::output(&mut fleet.command(&[
-        "--listen",
-        "127.0.0.1:0",
-        "--password-file",
-        &file,
-    ]));
-    assert_eq!(output.status.code(), Some(78));
+    assert!(refused().contains("first line is empty"));
 }

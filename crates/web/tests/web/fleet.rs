@@ -23,13 +23,7 @@ fn crontab(names: &[&str]) -> String {
 fn nobody_is_asked_before_somebody_looks_nor_after() {
     let fleet = Fleet::new();
     let web = fleet.serve(&["--refresh", "1s"]).enter();
-    let calls = || {
-        fleet
-            .calls()
-            .iter()
-            .filter(|call| call[1] != "config")
-            .count()
-    };
+    let calls = || fleet.calls().len() - fleet.asked(&["config"]);
     assert_eq!(calls(), 0);
     web.get("/").expect(200);
     assert!(calls() >= 4, "{:?}", fleet.calls());
@@ -64,16 +58,10 @@ fn twenty_who_look_ask_no_more_than_one() {
     let refreshes = usize::try_from(start.elapsed().as_secs()).unwrap() / 5 + 1;
     assert!(fleet.asked(&["status"]) <= refreshes, "{:?}", fleet.calls());
     // The poller, the page of the history, and the page of the job.
-    assert!(
-        fleet.asked(&["history"]) <= 6 * refreshes,
-        "{:?}",
-        fleet.calls()
-    );
-    assert!(
-        fleet.asked(&["queue", "list"]) <= refreshes,
-        "{:?}",
-        fleet.calls()
-    );
+    for (words, most) in [(&["history"][..], 6), (&["queue", "list"], 1)] {
+        let asked = fleet.asked(words);
+        assert!(asked <= most * refreshes, "{:?}", fleet.calls());
+    }
 }
 
 #[test]
@@ -110,9 +98,7 @@ fn a_page_shows_what_is_new_without_being_opened_anew() {
     let web = fleet.serve(&["--refresh", "1s"]).enter();
     web.get("/").expect(200).lacks("nightly");
     fleet.answers("cron-list", &crontab(&["nightly"]));
-    until("the job is shown", || {
-        web.get("/").expect(200).body.contains("nightly")
-    });
+    web.until_shows("/", "nightly", true);
     let main = web
         .send("GET", "/", &[("X-Dblock-Main", "1")], "")
         .expect(200);
@@ -132,21 +118,14 @@ fn where_the_server_is_away_the_last_state_stays_with_the_line_that_says_why() {
         "away",
         "dblock: warning\ndblock: cannot reach db1:3306: <b>Connection refused</b>\n",
     );
-    until("it is said", || {
-        web.get("/")
-            .expect(200)
-            .body
-            .contains("cannot reach db1:3306")
-    });
+    web.until_shows("/", "cannot reach db1:3306", true);
     web.get("/")
         .expect(200)
         .has("nightly")
         .has("&lt;b&gt;Connection refused")
         .lacks("<b>Connection");
     fleet.remove("away");
-    until("it is back", || {
-        !web.get("/").expect(200).body.contains("cannot reach")
-    });
+    web.until_shows("/", "cannot reach", false);
 }
 
 #[test]
@@ -156,11 +135,8 @@ fn the_first_look_waits_for_a_moment_alone() {
     let web = fleet.serve(&["--refresh", "1s"]).enter();
     let start = Instant::now();
     web.get("/").expect(200);
-    assert!(
-        start.elapsed() < Duration::from_secs(10),
-        "{:?}",
-        start.elapsed()
-    );
+    let elapsed = start.elapsed();
+    assert!(elapsed < Duration::from_secs(10), "{elapsed:?}");
 }
 
 #[test]
@@ -168,16 +144,12 @@ fn a_dblock_that_hangs_is_killed_and_said_to_be() {
     let fleet = Fleet::new();
     fleet.write("hang", "");
     let web = fleet.serve(&["--refresh", "1s"]).enter();
-    until("it is said", || {
-        web.get("/").expect(200).body.contains("took longer than")
-    });
+    web.until_shows("/", "took longer than", true);
     let hanging = fs::read_to_string(fleet.path("hanging")).unwrap();
     let first: i32 = hanging.lines().next().unwrap().parse().unwrap();
     until("it is gone", || kill(Pid::from_raw(first), None).is_err());
     fleet.remove("hang");
-    until("it is asked again", || {
-        !web.get("/").expect(200).body.contains("took longer than")
-    });
+    web.until_shows("/", "took longer than", false);
 }
 
 #[test]
@@ -294,9 +266,7 @@ fn the_page_of_a_job_asks_again_while_a_run_of_it_is_running() {
     fleet.answers("history", &fifty_runs("running"));
     fleet.answers("history-of-a-name", &fifty_runs("ran"));
     let web = fleet.serve(&["--refresh", "1h"]).enter();
-    until("it is running", || {
-        web.get("/").expect(200).body.contains("49 good, 1 running")
-    });
+    web.until_shows("/", "49 good, 1 running", true);
     web.get("/jobs/nightly")
         .expect(200)
         .has("50 good")
@@ -308,9 +278,7 @@ fn what_is_no_answer_is_said_to_be_none() {
     let fleet = Fleet::new();
     fleet.answers("status", "{\"server\": 1}");
     let web = fleet.serve(&["--refresh", "1s"]).enter();
-    until("it is said", || {
-        web.get("/").expect(200).body.contains("not understood")
-    });
+    web.until_shows("/", "not understood", true);
 }
 
 #[test]

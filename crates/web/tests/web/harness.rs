@@ -17,6 +17,9 @@ use tempfile::TempDir;
 /// How long anything may take, on however slow a machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What a browser says of a form.
+pub const FORM: (&str, &str) = ("Content-Type", "application/x-www-form-urlencoded");
+
 /// Answers by files, and writes down what it is asked: a line for each call, with a unit separator behind each argument.
 const DBLOCK: &str = r#"#!/bin/sh
 folder=$(dirname "$0")
@@ -113,18 +116,12 @@ impl Fleet {
 
     /// How often it was asked something that begins so.
     pub fn asked(&self, words: &[&str]) -> usize {
-        let calls = self.calls();
-        calls
-            .iter()
-            .filter(|call| {
-                call.iter()
-                    .skip(1)
-                    .zip(words)
-                    .filter(|(a, b)| a == *b)
-                    .count()
-                    == words.len()
-            })
-            .count()
+        let calls = self.calls().into_iter();
+        let begins = |call: &Vec<String>| {
+            call.get(1..=words.len())
+                .is_some_and(|first| first == words)
+        };
+        calls.filter(begins).count()
     }
 
     /// A dblock-web for it, with these arguments.
@@ -157,14 +154,7 @@ impl Web {
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         stdout.read_line(&mut line).unwrap();
         if line.is_empty() {
-            let mut said = String::new();
-            child
-                .stderr
-                .take()
-                .unwrap()
-                .read_to_string(&mut said)
-                .unwrap();
-            panic!("{command:?}: {said}");
+            panic!("{command:?}: {}", rest_of_stderr(&mut child));
         }
         Self {
             child,
@@ -196,47 +186,39 @@ pub struct Web {
 impl Web {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        let place = self
-            .url
-            .split("//")
-            .nth(1)
-            .unwrap()
-            .split('/')
-            .next()
-            .unwrap();
-        place.parse().unwrap()
+        self.url_parts().0.parse().unwrap()
     }
 
     /// What is behind the host in its URL.
     pub fn first_path(&self) -> &str {
-        let behind = self.url.split("//").nth(1).unwrap();
-        &behind[behind.find('/').unwrap()..]
+        self.url_parts().1
+    }
+
+    fn url_parts(&self) -> (&str, &str) {
+        let (_, behind) = self.url.split_once("//").unwrap();
+        behind.split_at(behind.find('/').unwrap())
     }
 
     /// Opens the URL as a browser does, and keeps the cookie.
     pub fn enter(mut self) -> Self {
         let first = self.get(self.first_path());
-        assert_eq!(first.status, 303, "{first:?}");
-        let cookie = first.header("set-cookie").expect("a cookie");
-        cookie
-            .split(';')
-            .next()
-            .unwrap()
-            .clone_into(&mut self.cookie);
+        self.keep_cookie(first);
         self
+    }
+
+    /// Keeps the cookie of an answer that lets in; returns where that leads.
+    pub fn keep_cookie(&mut self, answer: Response) -> String {
+        let answer = answer.expect(303);
+        let cookie = answer.header("set-cookie").expect("a cookie");
+        self.cookie = cookie.split(';').next().unwrap().to_owned();
+        answer.header("location").unwrap().to_owned()
     }
 
     /// Its end by this signal: the exit code, and what it said on stderr.
     pub fn end(mut self, signal: Signal) -> (Option<i32>, String) {
         self.signal(signal);
         until("its end", || self.child.try_wait().unwrap().is_some());
-        let mut said = String::new();
-        self.child
-            .stderr
-            .take()
-            .unwrap()
-            .read_to_string(&mut said)
-            .unwrap();
+        let said = rest_of_stderr(&mut self.child);
         (self.child.wait().unwrap().code(), said)
     }
 
@@ -286,14 +268,23 @@ impl Web {
         self.send("GET", path, &[], "")
     }
 
+    /// Waits until a page has this, or has it no more.
+    #[track_caller]
+    pub fn until_shows(&self, path: &str, text: &str, is_shown: bool) {
+        until(text, || {
+            self.get(path).expect(200).body.contains(text) == is_shown
+        });
+    }
+
     /// A form of one of its own pages.
     pub fn post(&self, path: &str, form: &str) -> Response {
+        Response::of(&self.raw(self.form(path, form).as_bytes()))
+    }
+
+    /// The text of such a request.
+    pub fn form(&self, path: &str, form: &str) -> String {
         let origin = format!("http://{}", self.address());
-        let headers = [
-            ("Origin", &*origin),
-            ("Content-Type", "application/x-www-form-urlencoded"),
-        ];
-        self.send("POST", path, &headers, form)
+        self.request("POST", path, &[("Origin", &*origin), FORM], form)
     }
 
     /// One request of a client that knows what it does. A header that is given replaces the one of this name.
@@ -338,6 +329,13 @@ impl Drop for Web {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn rest_of_stderr(child: &mut Child) -> String {
+    let mut said = String::new();
+    let mut stderr = child.stderr.take().unwrap();
+    stderr.read_to_string(&mut said).unwrap();
+    said
 }
 
 /// Reads until the other side closes.

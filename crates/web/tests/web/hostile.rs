@@ -141,15 +141,8 @@ fn a_long_form_is_refused() {
 fn a_byte_a_second_is_closed_within_ten() {
     let fleet = Fleet::new();
     let web = fleet.serve(&["--allow-actions"]).enter();
-    let form = [
-        ("Content-Length", "100"),
-        ("Origin", &*format!("http://{}", web.address())),
-    ]
-    .map(|(name, value)| (name, value.to_owned()));
-    let form: Vec<_> = form
-        .iter()
-        .map(|(name, value)| (*name, value.as_str()))
-        .collect();
+    let origin = format!("http://{}", web.address());
+    let form = [("Content-Length", "100"), ("Origin", &*origin)];
     let head = web.request("POST", "/actions/pause", &form, "");
     let starts = ["", "G", "GET / HTTP/1.1\r\nHost: localhost\r\n", &head];
     std::thread::scope(|scope| {

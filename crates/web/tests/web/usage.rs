@@ -20,52 +20,41 @@ fn other_hosts_need_a_password_and_tls() {
     let fleet = Fleet::new();
     let password = private(&fleet.path("password"), "secret\n");
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:8080"] {
-        refused(&fleet, &["--listen", address], 64, "--password-file");
-        refused(
-            &fleet,
-            &["--listen", address, "--password-file", &password],
-            64,
-            "--tls-cert",
-        );
-        refused(
-            &fleet,
-            &["--listen", address, "--tls-cert", "c", "--tls-key", "k"],
-            64,
-            "--password-file",
-        );
+        for (more, said) in [
+            (&[][..], "--password-file"),
+            (&["--password-file", &*password], "--tls-cert"),
+            (&["--tls-cert", "c", "--tls-key", "k"], "--password-file"),
+        ] {
+            refused(&fleet, &[&["--listen", address], more].concat(), 64, said);
+        }
     }
 }
 
 #[test]
 fn what_does_not_go_together_is_refused() {
     let fleet = Fleet::new();
-    refused(&fleet, &["--tls-cert", "c"], 64, "--tls-key");
-    refused(&fleet, &["--behind-proxy"], 64, "--password-file");
-    refused(
-        &fleet,
-        &["--behind-proxy", "--tls-cert", "c", "--tls-key", "k"],
-        64,
-        "--behind-proxy",
-    );
-    refused(
-        &fleet,
-        &["--listen", "unix:/x", "--tls-cert", "c", "--tls-key", "k"],
-        64,
-        "unix:",
-    );
-    refused(&fleet, &["--listen", "unix:"], 64, "path");
-    refused(&fleet, &["--listen", "8080"], 64, "ADDR:PORT");
-    refused(&fleet, &["--listen", "example.org:80"], 64, "ADDR:PORT");
-    refused(&fleet, &["--refresh", "0s"], 64, "1s to 1h");
-    refused(&fleet, &["--refresh", "soon"], 64, "duration");
-    refused(&fleet, &["--listenn", "x"], 64, "--listen");
-    // What may be a password is not repeated.
-    refused(
-        &fleet,
-        &["mysql://user:secret@db"],
-        64,
-        "see dblock web --help",
-    );
+    for (args, said) in [
+        (&["--tls-cert", "c"][..], "--tls-key"),
+        (&["--behind-proxy"], "--password-file"),
+        (
+            &["--behind-proxy", "--tls-cert", "c", "--tls-key", "k"],
+            "--behind-proxy",
+        ),
+        (
+            &["--listen", "unix:/x", "--tls-cert", "c", "--tls-key", "k"],
+            "unix:",
+        ),
+        (&["--listen", "unix:"], "path"),
+        (&["--listen", "8080"], "ADDR:PORT"),
+        (&["--listen", "example.org:80"], "ADDR:PORT"),
+        (&["--refresh", "0s"], "1s to 1h"),
+        (&["--refresh", "soon"], "duration"),
+        (&["--listenn", "x"], "--listen"),
+        // What may be a password is not repeated.
+        (&["mysql://user:secret@db"], "see dblock web --help"),
+    ] {
+        refused(&fleet, args, 64, said);
+    }
 }
 
 #[test]
@@ -73,19 +62,10 @@ fn what_cannot_be_used_is_refused_before_anybody_looks() {
     let fleet = Fleet::new();
     let none = fleet.path("none").display().to_string();
     refused(&fleet, &["--password-file", &none], 78, "password file");
-    refused(
-        &fleet,
-        &["--tls-cert", &none, "--tls-key", &none],
-        78,
-        "none",
-    );
     let empty = private(&fleet.path("empty"), "");
-    refused(
-        &fleet,
-        &["--tls-cert", &empty, "--tls-key", &empty],
-        78,
-        "certificate",
-    );
+    for (file, said) in [(&none, "none"), (&empty, "certificate")] {
+        refused(&fleet, &["--tls-cert", file, "--tls-key", file], 78, said);
+    }
     let output = output(&mut program(&["--dblock", &none]));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(
