@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::Result;
-use super::private::Private;
+use super::private_server::Private;
 use super::processes::{
     Callers, Memory, Records, both, children, now, until, until_lines, until_server_says,
 };

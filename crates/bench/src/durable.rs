@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 
 use super::hand_over::{Bench, Queue};
 use super::holder::Holders;
-use super::private::Private;
+use super::private_server::Private;
 use super::setup::{ACCOUNT, Server, Setup, Transport};
 use super::table::{Row, Table, Unit};
 use super::turns::{Step, in_warm_turns, times};

@@ -13,7 +13,7 @@ mod holder;
 mod instructions;
 mod pages;
 mod postgres;
-mod private;
+mod private_server;
 mod processes;
 mod queue;
 mod restart;

@@ -9,7 +9,7 @@ use mysql::Conn;
 
 use super::Result;
 use super::durable::PART;
-use super::private::Private;
+use super::private_server::Private;
 use super::processes::{Callers, Gate, Records, until, until_server_says};
 use super::setup::{Server, Setup, Transport};
 use super::table::{Row, Table, Unit};

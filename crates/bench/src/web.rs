@@ -12,7 +12,7 @@ use mysql::Conn;
 use mysql::prelude::Queryable;
 
 use super::Result;
-use super::private::Private;
+use super::private_server::Private;
 use super::processes::{Callers, expect_success, peak_memory, until, until_server_says};
 use super::queue::work::{Queue, Until};
 use super::setup::{ACCOUNT, OfWeb, PASSWORD, Server, Setup};

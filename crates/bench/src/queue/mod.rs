@@ -14,7 +14,7 @@ mod throughput;
 pub mod work;
 
 use super::Result;
-use super::private::Private;
+use super::private_server::Private;
 use super::setup::Setup;
 use super::table::Table;
 

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use tokio::time::sleep;
 
 use crate::base::{locked, say};
-use crate::pages::{View, gate, links};
+use crate::pages::{View, forms, links};
 
 use super::secret::Digest;
 use super::{Access, Gate, LOGIN, Peer, local, network};
@@ -135,7 +135,7 @@ impl Login {
         let url = links::with(LOGIN, &[("to", &asked.to)]);
         (
             status,
-            Html(gate::login(&self.view, &url, problem).into_string()),
+            Html(forms::login(&self.view, &url, problem).into_string()),
         )
             .into_response()
     }

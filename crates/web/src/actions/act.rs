@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::fleet::ask::Words;
+use crate::fleet::dblock::Words;
 use crate::pages::links;
 
 /// The most jobs that are named at once: their numbers are in a form.

@@ -14,8 +14,8 @@ use tokio::sync::Semaphore;
 
 use crate::cli::kill;
 use crate::fleet::Fleet;
-use crate::fleet::ask::Ended;
-use crate::pages::{View, gate, layout};
+use crate::fleet::dblock::Ended;
+use crate::pages::{View, forms, layout};
 
 use act::{Act, Asked, KILL_WAIT};
 
@@ -55,7 +55,7 @@ pub async fn question(
         Ok(plan) => plan,
         Err(why) => return actions.message(StatusCode::CONFLICT, "This cannot be done", &why),
     };
-    let question = gate::Question {
+    let question = forms::Question {
         title: &format!("{}?", plan.title),
         facts: &plan.facts,
         consequence: plan.consequence,
@@ -65,7 +65,7 @@ pub async fn question(
         verb: act.verb(),
         back: &act.back(),
     };
-    Html(gate::question(&actions.view, &question).into_string()).into_response()
+    Html(forms::question(&actions.view, &question).into_string()).into_response()
 }
 
 /// Does it, and says how that ended.
@@ -106,14 +106,14 @@ pub async fn answer(
             &plan.words.line(),
         );
     };
-    let answer = gate::Answer {
+    let answer = forms::Answer {
         title: &plan.title,
         is_done: ended.is_success(),
         command: &plan.words.line(),
         line: &shown(&ended),
         back: &act.back(),
     };
-    Html(gate::answer(&actions.view, &answer).into_string()).into_response()
+    Html(forms::answer(&actions.view, &answer).into_string()).into_response()
 }
 
 /// What the command said, and its exit code.

@@ -1,8 +1,8 @@
 //! What the page in between says: what an action is about, where that is, and how many are concerned.
 
 use crate::base::text::printable;
-use crate::fleet::ask::Words;
 use crate::fleet::data::{Holder, QueueList, QueueStatus, Status};
+use crate::fleet::dblock::Words;
 use crate::fleet::{Fleet, Seen};
 
 use super::act::{Act, MOST, Switch};

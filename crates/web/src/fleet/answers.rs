@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 use tokio::time::Instant;
 
-use super::ask::{Dblock, Ended, LIMIT, Words};
+use super::dblock::{Dblock, Ended, LIMIT, Words};
 use super::pace::Allowance;
 use crate::base::locked;
 

@@ -1,8 +1,8 @@
 //! What is known of the fleet.
 
 mod answers;
-pub mod ask;
 pub mod data;
+pub mod dblock;
 mod pace;
 mod poller;
 pub mod questions;

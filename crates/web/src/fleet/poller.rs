@@ -9,8 +9,8 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::answers::Answers;
-use super::ask::{Dblock, Ended, LIMIT, Words};
 use super::data::History;
+use super::dblock::{Dblock, Ended, LIMIT, Words};
 use super::pace::{Pace, Topic};
 use super::runs::{self, Runs};
 use super::seen::{Part, Seen};

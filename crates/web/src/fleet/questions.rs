@@ -4,8 +4,8 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use super::ask::Words;
 use super::data::{History, Run};
+use super::dblock::Words;
 use super::{Fleet, Part, runs};
 
 /// A day has more runs than anybody looks at: the newest are shown.

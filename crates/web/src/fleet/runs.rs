@@ -5,8 +5,8 @@ use std::mem;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::ask::{Ended as Answer, Words};
 use super::data::{CronList, Ended, History, Run};
+use super::dblock::{Ended as Answer, Words};
 
 /// How many runs of a name are kept, and of how many names.
 pub const OF_A_NAME: usize = 50;

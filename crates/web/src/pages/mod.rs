@@ -1,7 +1,7 @@
 //! One file for each page: functions from what is known to HTML.
 
 mod answers;
-pub mod gate;
+pub mod forms;
 pub mod history;
 pub mod job;
 pub mod layout;

@@ -10,7 +10,7 @@ use maud::{Markup, PreEscaped};
 use percent_encoding::percent_decode_str;
 use serde_json::json;
 
-use super::{View, gate, history, job, layout, links, locks, overview, queue, run, timeline};
+use super::{View, forms, history, job, layout, links, locks, overview, queue, run, timeline};
 use crate::assets::{ICON, SCRIPT, STYLE};
 use crate::fleet::data::{History, Kind, Run};
 use crate::fleet::fixture::{Fleet, HOSTILE, hostile, known, now, of_jobs, real, runs};
@@ -77,7 +77,7 @@ fn pages(view: &View, fleet: &Fleet) -> Vec<(&'static str, String)> {
         after: "1-x".to_owned(),
         ..history::Asked::default()
     };
-    let question = gate::Question {
+    let question = forms::Question {
         title: &format!("Pause the job {}?", a_job.name),
         facts: &[("Job", a_job.name.to_string())],
         consequence: "Its ticks are skipped.",
@@ -87,7 +87,7 @@ fn pages(view: &View, fleet: &Fleet) -> Vec<(&'static str, String)> {
         verb: "Pause",
         back: "/",
     };
-    let answer = gate::Answer {
+    let answer = forms::Answer {
         title: &a_job.name,
         is_done: false,
         command: &a_job.name,
@@ -134,9 +134,9 @@ fn pages(view: &View, fleet: &Fleet) -> Vec<(&'static str, String)> {
             "older history",
             history::page(view, &asked, &Part::default()),
         ),
-        ("question", gate::question(view, &question)),
-        ("answer", gate::answer(view, &answer)),
-        ("login", gate::login(view, "/login", HOSTILE)),
+        ("question", forms::question(view, &question)),
+        ("answer", forms::answer(view, &answer)),
+        ("login", forms::login(view, "/login", HOSTILE)),
         ("message", layout::message(view, HOSTILE, HOSTILE)),
     ]
     .map(|(what, page)| (what, page.into_string()))
@@ -650,7 +650,7 @@ fn a_day_ends_at_a_date_or_a_time_and_what_is_none_is_said() {
 #[test]
 fn what_nobody_sees_is_shown_and_sent_as_it_is() {
     let name = "back\u{202e}up\u{200b}";
-    let question = gate::Question {
+    let question = forms::Question {
         title: &format!("Pause the job {name}?"),
         facts: &[("job", name.to_owned())],
         consequence: "",
@@ -660,7 +660,7 @@ fn what_nobody_sees_is_shown_and_sent_as_it_is() {
         verb: "Pause",
         back: &links::job(name),
     };
-    let html = gate::question(&view(), &question).into_string();
+    let html = forms::question(&view(), &question).into_string();
     assert!(text(&html).contains(r"Pause the job back\u{202e}up\u{200b}?"));
     assert!(!text(&html).contains(['\u{202e}', '\u{200b}']));
     assert_eq!(attributes(&html, "value"), [name]);

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use nix::sys::stat::{Mode, umask};
 use tokio::net::{TcpListener, UnixListener};
 
-use super::patient::Stream;
 use super::refused;
+use super::write_timeout::Stream;
 use crate::base::exit::Failure;
 use crate::options::Listen;
 

@@ -2,11 +2,11 @@
 
 mod body;
 mod connections;
+mod gzip;
 mod listen;
-mod pack;
-mod patient;
 mod routes;
 mod tls;
+mod write_timeout;
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex};
@@ -30,11 +30,11 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::text::in_words;
 use crate::base::{locked, say};
 use crate::fleet::Fleet;
-use crate::fleet::ask::Dblock;
+use crate::fleet::dblock::Dblock;
 use crate::options::Options;
 use connections::{Connection, Connections};
 use listen::Listener;
-use patient::{Patient, Stream};
+use write_timeout::{Patient, Stream};
 
 /// How long a client may take to send the head of a request, or its body; to take up more of an answer; and until it asks for more. Who
 /// sends a byte a second is gone within ten.

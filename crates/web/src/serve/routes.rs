@@ -12,12 +12,12 @@ use jiff::Timestamp;
 use maud::Markup;
 use serde::Deserialize;
 
-use super::{body, pack};
+use super::{body, gzip};
 use crate::access::{self, Access};
 use crate::actions::{self, Actions};
 use crate::assets;
 use crate::cron;
-use crate::fleet::ask::Words;
+use crate::fleet::dblock::Words;
 use crate::fleet::questions;
 use crate::fleet::{Fleet, Part};
 use crate::options::Options;
@@ -69,7 +69,7 @@ pub fn router(options: &Options, fleet: Arc<Fleet>, access: Arc<Access>) -> Rout
         .merge(actions);
     access::guarded(pages, access, view)
         .layer(middleware::from_fn(body::read))
-        .layer(middleware::from_fn(pack::pack))
+        .layer(middleware::from_fn(gzip::pack))
 }
 
 /// How this very request is looked at.
