@@ -1,7 +1,7 @@
 //! `dblock init`: creates dblock's tables, or upgrades them.
 
 use super::output::{print, print_done};
-use super::question::Question;
+use super::question::{Question, Reaching};
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::log::Level;
 use crate::schema::{Installed, Installer, Keep, Tables};
@@ -41,9 +41,11 @@ fn install(common: &Common, keep: Option<Keep>, only_checks: bool) -> anyhow::Re
         keep,
         only_checks,
     };
-    let question = Question::new("dblock init", common, |connector, _, patience| {
-        installer.reach(connector, patience)
-    });
+    let question = Question::new(
+        "dblock init",
+        common,
+        |connector, _, Reaching { patience, .. }| installer.reach(connector, patience),
+    );
     // It may have to wait for another init.
     let whole = question
         .whole

@@ -7,7 +7,7 @@ use std::time::Duration;
 use nix::unistd::getpid;
 
 use super::output::print_done;
-use super::question::{Asker, Question};
+use super::question::{Asker, Question, Reaching};
 use crate::base::exit::{CONFLICT, Ending, Reason};
 use crate::base::text::{in_seconds, shown};
 use crate::db::{Client, Fault};
@@ -32,9 +32,11 @@ pub fn kill(command_line: CommandLine) -> anyhow::Result<Ending> {
             Wait::For(wait) => Some(longest(connect, wait)),
             Wait::Forever => None,
         },
-        ..Question::new("dblock kill", &common, |connector, _, patience| {
-            reach(connector, patience)
-        })
+        ..Question::new(
+            "dblock kill",
+            &common,
+            |connector, _, Reaching { patience, .. }| reach(connector, patience),
+        )
     };
     let by = format!("{}, pid {}", own_host(), getpid());
     let (code, line) = match question.ask_one(|asker| end_holder(&kill, connect, by, asker))? {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cron::CronStatus;
 use super::output::print;
-use super::question::{Asker, Question};
+use super::question::{Asker, Question, Reaching};
 use super::queue::{OfQueue, add};
 use super::status::{Locks, take_census};
 use super::watch::Watched;
@@ -100,9 +100,11 @@ pub fn metrics(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (metrics, common) = metrics::read(command_line)?;
     let question = Question {
         called: "the metrics",
-        ..Question::new("dblock metrics", &common, |connector, _, patience| {
-            reach(connector, patience)
-        })
+        ..Question::new(
+            "dblock metrics",
+            &common,
+            |connector, _, Reaching { patience, .. }| reach(connector, patience),
+        )
     };
     let mut answer = Answer::default();
     let begun = Moment::now();

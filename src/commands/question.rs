@@ -35,8 +35,17 @@ pub const CONFLICT_PAUSE: Duration = Duration::from_millis(20);
 /// How long each answer of a server may take once that of the command is there.
 const RECORD_LIMIT: Duration = Duration::from_millis(500);
 
-/// Connects to a server that can answer, within the given time.
-type Reach<'a> = Box<dyn Fn(&Connector, &Tables, Duration) -> Result<Inspector, Failure> + 'a>;
+/// Connects to a server that can answer.
+type Reach<'a> = Box<dyn Fn(&Connector, &Tables, Reaching) -> Result<Inspector, Failure> + 'a>;
+
+/// What a subcommand does about servers that are read-only.
+#[derive(Clone, Copy)]
+pub struct Reaching<'a> {
+    /// After this time it accepts one, or says why it does not.
+    pub patience: Duration,
+    /// Is told of each round without a server: see [`Connector::reach`].
+    pub on_read_only: &'a dyn Fn(Option<&str>),
+}
 
 /// What a subcommand asks a server.
 pub struct Question<'a> {
@@ -61,7 +70,7 @@ impl<'a> Question<'a> {
     pub fn new<S: Into<Inspector>>(
         command: &'static str,
         common: &'a Common,
-        reach: impl Fn(&Connector, &Tables, Duration) -> Result<S, Failure> + 'a,
+        reach: impl Fn(&Connector, &Tables, Reaching) -> Result<S, Failure> + 'a,
     ) -> Self {
         Self {
             command,
@@ -69,10 +78,28 @@ impl<'a> Question<'a> {
             last: "what was found last",
             common,
             whole: limits(&common.connection).whole,
-            reach: Box::new(move |connector, tables, patience| {
-                reach(connector, tables, patience).map(Into::into)
+            reach: Box::new(move |connector, tables, reaching| {
+                reach(connector, tables, reaching).map(Into::into)
             }),
             explain: |fault, _, _| fault,
+        }
+    }
+
+    /// As [`Question::new`], to a server with dblock's tables, which a fault is explained by.
+    pub fn of_tables(
+        command: &'static str,
+        common: &'a Common,
+        reach: impl Fn(&Connector, &Tables, Reaching) -> Result<Session, Failure> + 'a,
+    ) -> Self {
+        Self {
+            explain: |fault, tables, session| match tables.explain(fault) {
+                Fault::ReadOnly(cause) => {
+                    let line = format!("{session} {cause}; name the server that takes writes");
+                    Fault::Final(Failure::new(Reason::Configuration, line))
+                }
+                fault => fault,
+            },
+            ..Self::new(command, common, reach)
         }
     }
 
@@ -168,8 +195,13 @@ impl<'a> Question<'a> {
         let listener = listener_of::<T>(link, self.common.log.shown);
         let connector = begin(&introduction, connection, listener, link)?;
         let tables = Tables::of_connection(connection);
-        let patience = connection.connect_timeout.mul_f64(PATIENCE);
-        let inspector = (self.reach)(&connector, &tables, patience)?;
+        let reaching = Reaching {
+            patience: connection.connect_timeout.mul_f64(PATIENCE),
+            on_read_only: &|line| {
+                let _ = link.send(&Message::<T>::OnlyReadOnly(line.map(cut)));
+            },
+        };
+        let inspector = (self.reach)(&connector, &tables, reaching)?;
         let server = inspector.session.to_string();
         let _ = link.send(&Message::<T>::Reached(cut(&server)));
         Ok(Asker {

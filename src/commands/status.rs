@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 
 use super::output::print_answer;
-use super::question::{Asker, Question};
+use super::question::{Asker, Question, Reaching};
 use super::table::{Table, Tone};
 use super::watch::{Watched, watch};
 use crate::base::exit::Ending;
@@ -70,9 +70,11 @@ pub fn status(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (names, common) = settings::status(command_line)?;
     let question = Question {
         called: "the status",
-        ..Question::new("dblock status", &common, |connector, _, patience| {
-            reach(connector, patience)
-        })
+        ..Question::new(
+            "dblock status",
+            &common,
+            |connector, _, Reaching { patience, .. }| reach(connector, patience),
+        )
     };
     let work = |asker: &mut Asker<Found>| {
         let (tables, inspector) = (&asker.tables, &mut asker.inspector);

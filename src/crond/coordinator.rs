@@ -94,6 +94,7 @@ pub fn run(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
         leaves_since: None,
         left: None,
         answered: None,
+        only_read_only: None,
     };
     coordinator.warn_of_mails();
     coordinator.run()
@@ -120,6 +121,8 @@ struct Coordinator<'a> {
     left: Option<Moment>,
     /// When the server last answered; `None`: it has not answered yet.
     answered: Option<Moment>,
+    /// The line about one server, if the latest round found only read-only ones.
+    only_read_only: Option<String>,
 }
 
 impl Coordinator<'_> {
@@ -191,12 +194,13 @@ impl Coordinator<'_> {
         let limit = self.spec.connection.connect_timeout;
         if let Some(begun) = self.seeks_since() {
             if self.runner.has_passed(Some(begun + limit)) {
-                let line = format!(
-                    "no server could be reached within {}: {}",
-                    shown(limit),
-                    self.runner.last_note
-                );
-                let failure = Failure::new(Reason::Unreachable, line);
+                let failure = if let Some(line) = &self.only_read_only {
+                    Failure::new(Reason::Configuration, line)
+                } else {
+                    let (limit, last) = (shown(limit), &self.runner.last_note);
+                    let line = format!("no server could be reached within {limit}: {last}");
+                    Failure::new(Reason::Unreachable, line)
+                };
                 self.stop(NO_LIMIT, Err(failure.into()));
             }
             return;

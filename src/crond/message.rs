@@ -26,8 +26,8 @@ pub enum FromScheduler {
     Answered,
     /// The server has answered again. Sent at most once a second, and needs no reply.
     Working,
-    /// No server has answered, and the next one is tried.
-    Seeking,
+    /// No server has answered, and the next one is tried; with the line about one if all are read-only.
+    Seeking(Option<String>),
     /// Start an attempt, under this lock.
     Start(Attempt, Grant, Lease),
     /// A renewal of this run's lock that was sent at this moment has succeeded.

@@ -308,7 +308,7 @@ impl Scheduler<'_> {
         }
         if !is_connected || !self.ensure_registered()? {
             let link = self.coordinator.link;
-            link.send_if_heard(&FromScheduler::Seeking);
+            link.send_if_heard(&FromScheduler::Seeking(self.shared.only_read_only.clone()));
             return Ok(Moment::now() + self.connection.connector.pause());
         }
         if self.is_stopped && !self.registration.has_told_stop {

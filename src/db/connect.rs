@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::address::Address;
@@ -202,6 +203,26 @@ impl Connector {
             Some(fault) => fault,
             None => Fault::Gone("no server is named".to_owned()),
         })
+    }
+
+    /// As [`Connector::connect`], again and again until a server is reached. After each round without one, `on_read_only` gets the line
+    /// about a server if all are read-only, and otherwise `None`.
+    ///
+    /// # Errors
+    /// A failure that another attempt would not solve.
+    pub fn reach<T>(
+        &self,
+        on_read_only: &dyn Fn(Option<&str>),
+        mut open: impl FnMut(&mut Session) -> Result<T, Fault>,
+    ) -> Result<(Session, T), Failure> {
+        loop {
+            match self.connect(&mut open) {
+                Ok(reached) => return Ok(reached),
+                Err(Fault::Final(failure)) => return Err(failure),
+                Err(fault) => on_read_only(fault.read_only()),
+            }
+            sleep(self.pause());
+        }
     }
 
     /// As [`Connector::connect`], with a limit on a round of all servers, except for resolving names.

@@ -91,6 +91,25 @@ impl Fault {
         }
     }
 
+    /// What is wrong with one server, as far as it was asked for its configuration: another one may be the right one.
+    #[must_use]
+    pub fn of_this_server(self) -> Self {
+        match self {
+            Self::Final(failure) if failure.reason == Reason::Configuration => {
+                Self::Untrusted(failure)
+            }
+            fault => fault,
+        }
+    }
+
+    /// Why the server takes no writes, if that is the fault.
+    pub fn read_only(&self) -> Option<&str> {
+        match self {
+            Self::ReadOnly(cause) => Some(cause),
+            _ => None,
+        }
+    }
+
     /// Whether the server may accept the same statement soon.
     pub fn refuses_for_now(&self) -> bool {
         match self {

@@ -1,10 +1,8 @@
 //! Reaches a server with the queues' tables.
 
-use std::thread::sleep;
-
 use super::queues::ask_is_deleting;
 use crate::base::exit::{Failure, Reason};
-use crate::db::server_facts::is_read_only;
+use crate::db::server_facts::{READ_ONLY, is_read_only};
 use crate::db::{Connector, Fault, Session, command};
 use crate::schema::{self, Tables};
 
@@ -29,13 +27,9 @@ pub fn open(
     servers: usize,
 ) -> Result<(), Fault> {
     schema::prepare_for_transactions(session)?;
-    // Another server may have usable tables.
-    tables.check_queues(session).map_err(|fault| match fault {
-        Fault::Final(failure) if failure.reason == Reason::Configuration => {
-            Fault::Untrusted(failure)
-        }
-        fault => fault,
-    })?;
+    tables
+        .check_queues(session)
+        .map_err(Fault::of_this_server)?;
     if what_for == For::Writing {
         // See rows that were moved meanwhile, and lock no gaps.
         session.run(&command(
@@ -45,24 +39,26 @@ pub fn open(
     }
     // A single server reports this when it is written to.
     if what_for == For::Writing && servers > 1 && is_read_only(session)? {
-        return Err(Fault::ReadOnly("takes no writes".to_owned()));
+        return Err(Fault::ReadOnly(READ_ONLY.to_owned()));
     }
     Ok(())
 }
 
-/// Reaches a server, however long that takes.
+/// Reaches a server, however long that takes: see [`Connector::reach`].
 ///
 /// # Errors
 /// A failure that another attempt would not solve; or no server has the tables.
-pub fn reach(connector: &Connector, tables: &Tables, what_for: For) -> Result<Session, Failure> {
+pub fn reach(
+    connector: &Connector,
+    tables: &Tables,
+    what_for: For,
+    on_read_only: &dyn Fn(Option<&str>),
+) -> Result<Session, Failure> {
     let servers = connector.targets().len();
-    loop {
-        match connector.connect(|session| open(session, tables, what_for, servers)) {
-            Ok((session, ())) => return Ok(session),
-            Err(Fault::Final(failure)) => return Err(failure),
-            Err(_) => sleep(connector.pause()),
-        }
-    }
+    let reached = connector.reach(on_read_only, |session| {
+        open(session, tables, what_for, servers)
+    });
+    reached.map(|(session, ())| session)
 }
 
 /// Why there is no usable queue of this name.

@@ -14,7 +14,8 @@ use nix::sys::signal::Signal;
 use crate::harness::crontab::{commands_of, end, job, questions, scheduler_of};
 use crate::harness::{
     Crontab, Dblock, Frozen, Kind, PASSWORD, Running, SOON, Server, all_servers, both_servers,
-    eventually, eventually_gone, polls, quoted, send, stat_field, unique, within, write_program,
+    eventually, eventually_gone, polls, quoted, send, stat_field, unique, url_of, within,
+    write_program,
 };
 
 /// A job whose ticks are far away.
@@ -756,4 +757,23 @@ fn a_sendmail_that_takes_too_long_is_ended_with_its_children() {
     );
     eventually_gone(child, SOON);
     end(host);
+}
+
+all_servers! {
+    fn on_servers_that_are_all_read_only_nothing_is_changed_and_one_is_named(shared) {
+        let server = Server::private(shared.kind);
+        let crontab = Crontab::alone(&server, JOB);
+        server.set_read_only(true);
+        let url = url_of([&server, &server]);
+        let on_both = |dblock: Dblock| dblock.args(["--connect-timeout", "2"]).env("DBLOCK_URL", &url).spawn();
+        let of_job = |command| on_both(crontab.tables.at("cron").args([command, "job"]));
+        for refused in [of_job("pause"), of_job("resume"), of_job("trigger"), on_both(crontab.daemon(&[]))] {
+            refused.wait().expect_code(78).expect_stdout("").expect_said([" is read-only, as a replica is; name the server that takes writes"]);
+        }
+        // It becomes a primary in time.
+        let mut waiting = crontab.daemon(&["--connect-timeout", "50"]).env("DBLOCK_URL", &url).spawn();
+        waiting.wait_stderr("is read-only", SOON);
+        server.set_read_only(false);
+        waiting.wait_stderr("dblock: ready: ", SOON);
+    }
 }

@@ -259,6 +259,14 @@ both_servers! {
         put(&also_there, &["x", "--connect-timeout", "2"]).output().expect_code(78).expect_stdout("").expect_one_line("name the server that takes writes");
         also_there.at("queue").args(["pause", "q"]).output().expect_code(78).expect_one_line("name the server that takes writes");
         also_there.at("queue").args(["status", "q"]).output().expect_code(0).expect_silence();
+        let only_replicas = format!("mysql://dblock@127.0.0.1:{0},127.0.0.1:{0}/", replica.port);
+        let refused: Vec<_> = [&["put", "q", "x"][..], &["pause", "q"], &["resume", "q"], &["create", "r"], &["retry", "q", "1"], &["cancel", "q", "1"], &["delete", "q"]]
+            .into_iter()
+            .map(|args| also_there.at("queue").args(args).args(["--connect-timeout", "2"]).env("DBLOCK_URL", &only_replicas).spawn())
+            .collect();
+        for refused in refused {
+            refused.wait().expect_code(78).expect_stdout("").expect_one_line(&format!("127.0.0.1:{} is read-only, ", replica.port));
+        }
         let both = format!("mysql://dblock@127.0.0.1:{},127.0.0.1:{}/", replica.port, server.port);
         put(&tables, &["x"]).env("DBLOCK_URL", both).output().expect_code(0).expect_silence();
         assert_eq!((count(&tables, "dblock_jobs"), count(&also_there, "dblock_jobs")), (1, 0));

@@ -30,9 +30,7 @@ pub fn cron(action: Cron, command_line: CommandLine) -> anyhow::Result<Ending> {
 
 /// A question to a server with the crontab's tables, one that takes writes if it `writes`.
 fn question<'a>(command: &'static str, writes: bool, common: &'a Common) -> Question<'a> {
-    let reach = move |connector: &_, tables: &_, _| reach(connector, tables, writes);
-    Question {
-        explain: |fault, tables, _| tables.explain(fault),
-        ..Question::new(command, common, reach)
-    }
+    Question::of_tables(command, common, move |connector, tables, reaching| {
+        reach(connector, tables, writes, reaching.on_read_only)
+    })
 }

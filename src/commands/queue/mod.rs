@@ -17,11 +17,10 @@ pub use status::{OfQueue, add, rate};
 use std::cell::RefCell;
 
 use super::question::{Asker, Question};
-use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
+use crate::base::exit::{CONFLICT, Ending, Reason};
 use crate::base::text::counted;
-use crate::db::{Fault, Session};
+use crate::db::Fault;
 use crate::queue::{For, Queue as FoundQueue, find_queue, missing_queue, reach};
-use crate::schema::Tables;
 use crate::settings::Common;
 use crate::settings::cli::{CommandLine, Queue};
 
@@ -47,11 +46,9 @@ pub fn queue(action: Queue, command_line: CommandLine) -> anyhow::Result<Ending>
 
 /// A question to a server with the queues' tables.
 fn question<'a>(command: &'static str, what_for: For, common: &'a Common) -> Question<'a> {
-    let reach = move |connector: &_, tables: &_, _| reach(connector, tables, what_for);
-    Question {
-        explain,
-        ..Question::new(command, common, reach)
-    }
+    Question::of_tables(command, common, move |connector, tables, reaching| {
+        reach(connector, tables, what_for, reaching.on_read_only)
+    })
 }
 
 /// As [`question`], about any number of jobs, which has no time limit.
@@ -59,17 +56,6 @@ fn long_question<'a>(command: &'static str, what_for: For, common: &'a Common) -
     Question {
         whole: None,
         ..question(command, what_for, common)
-    }
-}
-
-/// Says what to do about a fault.
-fn explain(fault: Fault, tables: &Tables, session: &Session) -> Fault {
-    match tables.explain(fault) {
-        Fault::ReadOnly(cause) => {
-            let line = format!("{session} {cause}; name the server that takes writes");
-            Fault::Final(Failure::new(Reason::Configuration, line))
-        }
-        fault => fault,
     }
 }
 

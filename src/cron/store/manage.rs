@@ -14,34 +14,27 @@ use crate::db::server_facts::{READ_ONLY, is_read_only};
 use crate::db::{Ask, Connector, Fault, Session, ask, command};
 use crate::history::Deed;
 use crate::schema::{self, Tables};
-use std::thread::sleep;
 
-/// Reaches a server with the crontab's tables, however long that takes. With `writes` the server must take writes.
+/// Reaches a server with the crontab's tables, however long that takes. With `writes` the server must take writes: see
+/// [`Connector::reach`].
 ///
 /// # Errors
 /// A failure that another attempt would not solve; or no server has the tables.
-pub fn reach(connector: &Connector, tables: &Tables, writes: bool) -> Result<Session, Failure> {
-    loop {
-        let reached = connector.connect(|session| {
-            schema::prepare_for_transactions(session)?;
-            tables.check_cron(session).map_err(|fault| match fault {
-                // Another server may have usable tables.
-                Fault::Final(failure) if failure.reason == Reason::Configuration => {
-                    Fault::Untrusted(failure)
-                }
-                fault => fault,
-            })?;
-            if writes && is_read_only(session)? {
-                return Err(Fault::ReadOnly(READ_ONLY.to_owned()));
-            }
-            Ok(())
-        });
-        match reached {
-            Ok((session, ())) => return Ok(session),
-            Err(Fault::Final(failure)) => return Err(failure),
-            Err(_) => sleep(connector.pause()),
+pub fn reach(
+    connector: &Connector,
+    tables: &Tables,
+    writes: bool,
+    on_read_only: &dyn Fn(Option<&str>),
+) -> Result<Session, Failure> {
+    let reached = connector.reach(on_read_only, |session| {
+        schema::prepare_for_transactions(session)?;
+        tables.check_cron(session).map_err(Fault::of_this_server)?;
+        if writes && is_read_only(session)? {
+            return Err(Fault::ReadOnly(READ_ONLY.to_owned()));
         }
-    }
+        Ok(())
+    });
+    reached.map(|(session, ())| session)
 }
 
 /// Pauses a job: it does not run at its ticks.

@@ -81,7 +81,8 @@ impl Plan for Coordinator<'_> {
 
     fn on_message(&mut self, message: FromScheduler, descriptor: Option<OwnedFd>) {
         match message {
-            FromScheduler::Seeking => {
+            FromScheduler::Seeking(only_read_only) => {
+                self.only_read_only = only_read_only;
                 // The refusal from before the server was gone may be over, so its time starts again.
                 self.runner.peer.restarts.date_fault_anew();
             }

@@ -10,6 +10,7 @@ use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::cron::open;
 use crate::db::{Fault, Session, Timeline};
+use crate::isolated::link::cut;
 use crate::keeper::{Duty, NoAnswer, capped};
 use crate::lock::named::{Request, number_of_shared};
 use crate::lock::rows::{RowLock, SharedServer};
@@ -26,6 +27,8 @@ const SHORTEST_ANSWER: Duration = Duration::from_secs(5);
 pub(super) struct SharedSession {
     /// What its server is; `None`: there was no session yet.
     pub server: Option<SharedServer>,
+    /// The line about one server, if the latest round found only read-only ones.
+    pub only_read_only: Option<String>,
     /// Whether no lock was renewed on it yet.
     pub is_new: bool,
     /// Whether it holds the daemon's own lock, so that no older session of the daemon is left.
@@ -61,6 +64,7 @@ impl Scheduler<'_> {
                 }
                 self.shared = SharedSession {
                     server: Some(server),
+                    only_read_only: None,
                     is_new: true,
                     is_only: false,
                     ..self.shared
@@ -71,7 +75,10 @@ impl Scheduler<'_> {
                 Ok(true)
             }
             Err(Fault::Final(failure)) => Err(failure),
-            Err(_) => Ok(false),
+            Err(fault) => {
+                self.shared.only_read_only = fault.read_only().map(cut);
+                Ok(false)
+            }
         }
     }
 

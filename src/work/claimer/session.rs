@@ -109,10 +109,7 @@ impl Claimer<'_> {
 
     /// Tells the coordinator whether a round of all servers came to nothing because they are read-only.
     fn report_read_only(&self, fault: &Fault) {
-        let read_only = match fault {
-            Fault::ReadOnly(line) => Some(cut(line)),
-            _ => None,
-        };
+        let read_only = fault.read_only().map(cut);
         self.coordinator
             .say_if_heard(&FromClaimer::OnlyReadOnly(read_only));
     }

@@ -241,6 +241,9 @@ impl Feeder<'_> {
                 Ok((session, ())) => return Ok(session),
                 Err(Fault::Final(failure)) => return Err(failure),
                 Err(fault) if since.elapsed() >= self.limit.mul_f64(0.9) => {
+                    if let Fault::ReadOnly(line) = fault {
+                        return Err(Failure::new(Reason::Configuration, line));
+                    }
                     let servers = self.connector.passed_over();
                     let cause = servers.last().map(|server| server.line.clone());
                     return Err(unreachable(self.limit, &cause.unwrap_or(fault.to_string())));
