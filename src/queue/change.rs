@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::entries::{Entry, Job, MOST_ENTRIES, ask_entries, ask_job};
 use super::jobs::JobState;
-use super::narrow::{CARRIED, insert_into};
+use super::narrow::{CARRIED, insert_into, jobs_of};
 use super::queues::Queue;
 use super::wake::wake_one;
 use crate::base::text::counted;
@@ -77,7 +77,8 @@ pub fn retry_dead(
     let now = session.run(&ask_time(session.kind()))?;
     let died = format!("n.queue = {} AND n.died_at <= {}", queue.id, moment(now));
     let count = format!(
-        "SELECT CAST(COALESCE(SUM(n.jobs), 0) AS UNSIGNED) FROM {} n WHERE {died}",
+        "SELECT CAST(COALESCE(SUM({}), 0) AS UNSIGNED) FROM {} n WHERE {died}",
+        jobs_of("n"),
         tables.of(&DEAD)
     );
     let count = ask_value::<u64>("queue dead jobs", count);

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::jobs::{JobState, MOST_JOBS};
-use super::narrow::NAMED;
+use super::narrow::{NAMED, block_of, jobs_in};
 use super::payloads::{MOST_PARTS, PIECE};
 use crate::db::sql::{micros, moment, numbers};
 use crate::db::{Ask, Fault, LIST, Row, Session, ask, ask_values, command};
@@ -79,15 +79,16 @@ pub(super) struct Entry {
 
 impl Entry {
     pub fn read(state: JobState, row: &Row) -> Result<Self, Fault> {
+        let (last_job, block) = block_of(row)?;
         Ok(Self {
             state,
             queue: row.get("queue")?,
             shard: row.get("shard")?,
             priority: row.get("priority")?,
             job: row.get("job")?,
-            last_job: row.get("last_job")?,
-            block: row.get("block")?,
-            jobs: row.get("jobs")?,
+            last_job,
+            block,
+            jobs: jobs_in(row)?,
             attempt: row.get("attempt")?,
             fence: row.get("fence")?,
             every_us: row.get("every_us")?,
@@ -116,19 +117,23 @@ impl Entry {
                 self.shard, self.priority
             ),
             JobState::Delayed => {
-                format!(
-                    "queue = {queue} AND due_at = {} AND job = {job}",
-                    moment(self.due_at)
-                )
+                let is_due_then = is_at("due_at", self.due_at);
+                format!("queue = {queue} AND {is_due_then} AND job = {job}")
             }
             JobState::Dead => format!("queue = {queue} AND job = {job}"),
             JobState::Done => {
-                format!(
-                    "queue = {queue} AND done_at = {} AND job = {job}",
-                    moment(self.since)
-                )
+                let was_done_then = is_at("done_at", self.since);
+                format!("queue = {queue} AND {was_done_then} AND job = {job}")
             }
         }
+    }
+}
+
+/// The condition that a column has this moment as it was read. An application may have written a date that is none.
+fn is_at(column: &str, at: i64) -> String {
+    match at {
+        0 => format!("COALESCE({}, 0) = 0", micros(column)),
+        _ => format!("{column} = {}", moment(at)),
     }
 }
 
@@ -215,15 +220,16 @@ impl Job {
             JobState::Dead => format!("WHERE n.queue = {queue} AND {it}"),
             JobState::Done => return Ok(None),
         };
-        // Do not lock the workers' rows: they are needed for renewals.
-        let lock = match state {
-            _ if !locked => "",
-            JobState::Running => "",
-            _ => " FOR UPDATE",
+        // The job's own row comes before that of a block. Do not lock the workers' rows: they are needed for renewals.
+        let (order, lock) = match state {
+            JobState::Running => ("", ""),
+            _ if locked => (" ORDER BY n.job DESC", " FOR UPDATE"),
+            _ => (" ORDER BY n.job DESC", ""),
         };
-        let which = format!("{which} LIMIT 1{lock}");
+        let which = format!("{which}{order} LIMIT 1{lock}");
         let found = session.run(&ask_entries(tables, state, &which))?;
-        let Some(found) = found.into_iter().next() else {
+        let has_it = |entry: &Entry| entry.job == id || entry.last_job >= id;
+        let Some(found) = found.into_iter().find(has_it) else {
             return Ok(None);
         };
         if !locked || state != JobState::Running {
@@ -318,7 +324,8 @@ fn delete_jobs_of_block(
     session: &mut Session,
 ) -> Result<(), Fault> {
     loop {
-        let ids = session.run(&ask_ids(tables, block, 0, MOST_ENTRIES))?;
+        let range = (block.job, block.last_job);
+        let ids = session.run(&ask_ids(tables, block.block, range, MOST_ENTRIES))?;
         if ids.is_empty() {
             return Ok(());
         }
@@ -326,19 +333,16 @@ fn delete_jobs_of_block(
     }
 }
 
-/// Jobs of a block after this one, by their ids, and up to this many.
+/// Jobs of a block from the first to the last of these ids, in their order, and up to this many.
 pub(super) fn ask_ids(
     tables: &Tables,
-    block: &Entry,
-    after: u64,
+    block: u64,
+    (first, last): (u64, u64),
     limit: usize,
 ) -> Ask<'static, Vec<u64>> {
     let sql = format!(
-        "SELECT id FROM {} WHERE id BETWEEN {} AND {} AND block = {} ORDER BY id LIMIT {limit}",
-        tables.of(&JOBS),
-        block.job.max(after.saturating_add(1)),
-        block.last_job,
-        block.block
+        "SELECT id FROM {} WHERE id BETWEEN {first} AND {last} AND block = {block} ORDER BY id LIMIT {limit}",
+        tables.of(&JOBS)
     );
     ask_values("queue block", sql).up_to(LIST)
 }

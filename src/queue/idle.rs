@@ -36,13 +36,15 @@ pub fn look_or_sleep(
     let sql = format!(
         "SELECT is_due, delayed_for, has_dead, has_queue, IF(is_due OR delayed_for <= 0 AND NOT is_paused \
          OR has_dead OR NOT has_queue, 0, SLEEP(LEAST({micros}, IF(delayed_for > 0, delayed_for, {micros})) / 1000000)), is_paused FROM (SELECT \
-         EXISTS (SELECT 1 FROM {queues} WHERE id = {id} AND paused_at IS NULL) AND EXISTS (SELECT 1 FROM {due} WHERE queue = {id}) AS is_due, \
+         EXISTS (SELECT 1 FROM {queues} WHERE id = {id} AND paused_at IS NULL) AND EXISTS (SELECT 1 FROM {due} WHERE queue = {id} AND shard < {shards}) AS is_due, \
          (SELECT {left} FROM {delayed} WHERE queue = {id} ORDER BY due_at LIMIT 1) \
          AS delayed_for, EXISTS ({dead}) AS has_dead, \
          EXISTS (SELECT 1 FROM {queues} WHERE id = {id} AND deleted_at IS NULL) AS has_queue, \
          EXISTS (SELECT 1 FROM {queues} WHERE id = {id} AND paused_at IS NOT NULL) AS is_paused) look",
         queues = tables.of(&QUEUES),
         due = tables.of(&DUE),
+        // An application may have written a shard that the queue does not have.
+        shards = queue.shards,
         left = micros_until("due_at"),
         delayed = tables.of(&DELAYED),
         dead = find_dead(tables, queue, worker)

@@ -115,9 +115,10 @@ pub fn list(
                 left -= 1;
                 continue;
             }
-            let mut after = 0;
+            let mut first = entry.job;
             while left > 0 {
-                let ids = session.run(&ask_ids(tables, &entry, after, PAGE.min(left)))?;
+                let range = (first, entry.last_job);
+                let ids = session.run(&ask_ids(tables, entry.block, range, PAGE.min(left)))?;
                 let Some(&last) = ids.last() else { break };
                 for id in ids {
                     let error = session.run(&ask_wide(tables, id))?;
@@ -130,7 +131,7 @@ pub fn list(
                     report(Listed::new(id, &entry, wide));
                     left -= 1;
                 }
-                after = last;
+                first = last.saturating_add(1);
             }
         }
     }
@@ -157,7 +158,7 @@ fn cursors(
 ) -> Result<Vec<Cursor>, Fault> {
     let cursor = |shard: Option<u16>, worker| {
         let shards = if shard.is_some() {
-            usize::from(queue.shards.max(1))
+            usize::from(queue.shards)
         } else {
             1
         };
@@ -172,7 +173,7 @@ fn cursors(
         }
     };
     Ok(match state {
-        JobState::Due => (0..queue.shards.max(1))
+        JobState::Due => (0..queue.shards)
             .map(|shard| cursor(Some(shard), None))
             .collect(),
         JobState::Running => {

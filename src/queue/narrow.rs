@@ -1,5 +1,7 @@
 //! The columns of the narrow tables, and the start of each statement that moves a job between them.
 
+use super::jobs::MOST_JOBS;
+use crate::db::{Fault, Row};
 use crate::schema::{RUNNING, Table, Tables};
 
 /// How many rows a statement names at most. From 200 on (`eq_range_index_dive_limit`) a server does not estimate by looking into the index,
@@ -8,6 +10,28 @@ pub(super) const NAMED: usize = 190;
 
 /// The columns that a move carries over unchanged. `attempt`, `every_us` and `due_at` follow.
 pub(super) const CARRIED: &str = "queue, shard, priority, job, last_job, block, jobs, fence";
+
+/// The ids of a block's jobs are no further apart: the largest block, by the longest step from one id to the next that a server knows.
+const LONGEST_BLOCK: u64 = 65_535 * MOST_JOBS as u64;
+
+/// The last job and the number of the block that a row is for; zeros: it is for a single job. An application may have written any numbers.
+pub(super) fn block_of(row: &Row) -> Result<(u64, u64), Fault> {
+    let (job, last, block): (u64, _, _) =
+        (row.get("job")?, row.get("last_job")?, row.get("block")?);
+    let may_be_last = job..job.saturating_add(LONGEST_BLOCK);
+    let is_block = block > 0 && may_be_last.contains(&last);
+    Ok(if is_block { (last, block) } else { (0, 0) })
+}
+
+/// The SQL for how many jobs the row with this alias is for. An application may have written none.
+pub(super) fn jobs_of(alias: &str) -> String {
+    format!("GREATEST({alias}.jobs, 1)")
+}
+
+/// As [`jobs_of`], of a row that was read.
+pub(super) fn jobs_in(row: &Row) -> Result<u32, Fault> {
+    Ok(row.get::<u32>("jobs")?.max(1))
+}
 
 /// These columns of the table with this alias. The last one is the fence.
 pub(super) fn carried(alias: &str) -> String {

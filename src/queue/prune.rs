@@ -1,7 +1,8 @@
 //! Deletes expired jobs, puts, counts and workers, a batch at a time.
 
-use super::entries::{MOST_DELETED, MOST_ENTRIES};
-use super::narrow::{by_key, rows};
+use super::entries::{MOST_DELETED, MOST_ENTRIES, ask_ids};
+use super::jobs::MOST_JOBS;
+use super::narrow::{block_of, by_key, jobs_in, rows};
 use super::payloads::{MOST_PARTS, PIECE};
 use super::queues::Queue;
 use crate::db::sql::{id_literal, micros, moment, numbers, seconds_ago};
@@ -47,11 +48,16 @@ pub fn prune(
     let taken = at_once(&found);
     let has_rest = taken < found.len();
     found.truncate(taken);
+    let ids = match found.first() {
+        // A block is alone.
+        Some(done) if done.block != 0 => {
+            let range = (done.job, done.last_job);
+            session.run(&ask_ids(tables, done.block, range, MOST_JOBS))?
+        }
+        _ => found.iter().map(|done| done.job).collect(),
+    };
     session.run_batch(&delete_old(tables, queue, &found, &puts))?;
-    let ids = found
-        .iter()
-        .flat_map(|done| done.job..=done.job.max(done.last_job));
-    delete_outputs_of_jobs(tables, ids, session)?;
+    delete_outputs_of_jobs(tables, ids.into_iter(), session)?;
     Ok(Pruned {
         jobs: found.iter().map(|done| u64::from(done.jobs)).sum(),
         puts: puts.len() as u64,
@@ -120,13 +126,14 @@ struct Done {
 
 impl Done {
     fn read(row: &Row) -> Result<Self, Fault> {
+        let (last_job, block) = block_of(row)?;
         Ok(Self {
             // An application may have written a date that is none.
             at: row.get::<Option<_>>("done")?.unwrap_or_default(),
             job: row.get("job")?,
-            last_job: row.get("last_job")?,
-            block: row.get("block")?,
-            jobs: row.get("jobs")?,
+            last_job,
+            block,
+            jobs: jobs_in(row)?,
             parts: row.get::<Option<_>>("parts")?.unwrap_or_default(),
         })
     }

@@ -72,7 +72,7 @@ impl<'a> Putter<'a> {
     /// # Errors
     /// [`Reason::OsRefused`] if the system has no random bits.
     pub fn new(tables: &'a Tables, queue: Queue, traits: &'a Traits) -> Result<Self, Failure> {
-        let shard = random::number()? % u64::from(queue.shards.max(1));
+        let shard = random::number()? % u64::from(queue.shards);
         Ok(Self {
             tables,
             traits,
@@ -186,7 +186,7 @@ impl<'a> Putter<'a> {
     fn commit(&mut self, jobs: usize) -> Result<(), Fault> {
         self.turn += 1;
         self.committed = Moment::now();
-        let shards = usize::from(self.queue.shards.max(1));
+        let shards = usize::from(self.queue.shards);
         let shard = (usize::from(self.shard) + jobs) % shards;
         self.shard = u16::try_from(shard).unwrap_or_default();
         self.block = new_block().map_err(Fault::Final)?;

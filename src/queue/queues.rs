@@ -115,7 +115,7 @@ pub fn find_queue<'a>(tables: &Tables, name: &'a str) -> Ask<'a, Option<Queue>> 
                 name: name.to_owned(),
                 id: row.get("id")?,
                 claim: Claim::of_word(&claim).unwrap_or(Claim::Rows),
-                shards: row.get("shards")?,
+                shards: row.get::<u16>("shards")?.max(1),
                 max_attempts: row.get("max_attempts")?,
                 retry_delay: Duration::from_micros(row.get("retry_delay_us")?),
                 ttl: Duration::from_secs(row.get("ttl_seconds")?),

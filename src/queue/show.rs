@@ -104,8 +104,10 @@ pub fn show(
         parts => Stored::InParts(parts),
     };
     for one in payload.pieces() {
-        let bytes = session.run(&read_piece(tables, id, one))?;
-        piece(&bytes.unwrap_or_default());
+        let Some(bytes) = session.run(&read_piece(tables, id, one))? else {
+            break;
+        };
+        piece(&bytes);
     }
     Ok(true)
 }

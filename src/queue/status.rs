@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::jobs::JobState;
+use super::narrow::jobs_of;
 use super::queues::Queue;
 use crate::base::list::omit;
 use crate::db::sql::{micros, micros_since, span, text_literals, time};
@@ -206,8 +207,9 @@ fn ask_count(
     };
     let sql = format!(
         "SELECT CAST(COALESCE(SUM(jobs), 0) AS UNSIGNED) AS jobs, COUNT(*) AS counted, {} AS due_for FROM \
-         (SELECT n.jobs, n.due_at FROM {from}{limit}) some",
-        micros_since("MIN(due_at)")
+         (SELECT {} AS jobs, n.due_at FROM {from}{limit}) some",
+        micros_since("MIN(due_at)"),
+        jobs_of("n")
     );
     ask("queue count", sql, move |rows| {
         let row = rows.one()?;
@@ -240,13 +242,14 @@ fn ask_minutes(tables: &Tables, queue: u32) -> Ask<'static, (u64, u64)> {
 fn ask_workers(tables: &Tables, queue: u32) -> Ask<'static, Vec<Worker>> {
     let sql = format!(
         "SELECT w.worker, w.host, w.pid, w.user, w.program, w.slots, {} AS started, {} AS renewed, {} AS renewed_ago, {} AS started_ago, \
-         (SELECT CAST(COALESCE(SUM(r.jobs), 0) AS UNSIGNED) FROM {} r WHERE r.worker = w.worker) AS running, \
+         (SELECT CAST(COALESCE(SUM({}), 0) AS UNSIGNED) FROM {} r WHERE r.worker = w.worker) AS running, \
          w.expires_at IS NULL OR w.expires_at <= UTC_TIMESTAMP(6) AS is_gone FROM {} w FORCE INDEX (by_queue) WHERE w.queue = {queue} AND (w.expires_at IS NOT NULL \
          OR w.expires_at IS NULL AND w.died = 1 AND w.gone_at > UTC_TIMESTAMP(6) - INTERVAL 1 DAY)",
         micros("w.started_at"),
         micros("w.renewed_at"),
         micros_since("w.renewed_at"),
         micros_since("w.started_at"),
+        jobs_of("r"),
         tables.of(&RUNNING),
         tables.of(&WORKERS)
     );

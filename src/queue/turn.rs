@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Queue;
 use super::marks::above;
-use super::narrow::{by_key, carried, insert_into, running, running_by_turn};
+use super::narrow::{block_of, by_key, carried, insert_into, running, running_by_turn};
 use super::payloads::{Stored, bytes_of_parts};
 use crate::db::sql::{after_seconds, numbers};
 use crate::db::{Ask, Batch, Fault, LIST, Row, Rows, ask, batch, named, no_answer};
@@ -172,11 +172,13 @@ impl Turn<'_> {
         let values = ["LEAST(d.attempt, 4294967294) + 1", "d.every_us", "d.due_at"];
         let claimed = format!("{worker}, {turn}, UTC_TIMESTAMP(6)");
         let besides = Some(("worker, turn, claimed_at", claimed.as_str()));
+        let running = RUNNING.name;
         [
             format!(
+                // An application may have written several rows of a job: another one waits until this worker is done with it.
                 "{} FROM {} w FORCE INDEX (PRIMARY) STRAIGHT_JOIN {} \
                  WHERE w.worker = {worker} AND w.turn = {turn} AND @dblock_turn = 1 AND @dblock_open = 1 AND d.queue = {} AND d.shard = {shard}{which} \
-                 ORDER BY d.priority, d.job LIMIT {limit} FOR UPDATE{skips}",
+                 ORDER BY d.priority, d.job LIMIT {limit} FOR UPDATE{skips} ON DUPLICATE KEY UPDATE turn = {running}.turn",
                 insert_into(&self.table(&RUNNING), &carried, values, besides),
                 self.table(&WORKERS),
                 by_key(self.tables, &DUE, "d"),
@@ -303,13 +305,13 @@ const UNIT: &str = "r.job, r.last_job, r.block, r.attempt, r.fence, r.every_us I
 
 impl Unit {
     fn read(row: &Row) -> Result<Self, Fault> {
-        let block = row.get("block")?;
+        let (last_job, block) = block_of(row)?;
         let parts: Option<u32> = row.get("parts")?;
         let in_row: Option<u64> = row.get("bytes")?;
         let in_parts = bytes_of_parts(parts.unwrap_or_default());
         Ok(Self {
             job: row.get("job")?,
-            last_job: row.get("last_job")?,
+            last_job,
             block,
             attempt: row.get("attempt")?,
             fence: row.get("fence")?,

@@ -271,6 +271,106 @@ fn numbers_that_an_application_has_written_end_no_worker() {
     worker.wait().expect_code(0).expect_silence();
 }
 
+#[test]
+fn rows_of_an_application_that_name_wrong_jobs_do_no_harm() {
+    let jobs = Jobs::new(Server::shared(Kind::MySql), &["--keep", "60s"]);
+    let ids = jobs.put(&["a", "b", "c", "d"]);
+    for wrong in [
+        "UPDATE dblock_due SET jobs = 0, last_job = 18446744073709551615".to_owned(),
+        format!("UPDATE dblock_due SET block = 7 WHERE job = {}", ids[1]),
+        format!(
+            "UPDATE dblock_due SET block = 7, last_job = 1 WHERE job = {}",
+            ids[2]
+        ),
+        "UPDATE dblock_queues SET shards = 0".to_owned(),
+    ] {
+        jobs.tables.sql(&wrong);
+    }
+    let status = jobs.does("status", &["--json"]).json();
+    assert_eq!(status["queues"][0]["due"], 4, "{status:#}");
+    let drain = || {
+        jobs.work(&["--drain", "--keep-output", "all"])
+            .sh("cat")
+            .output()
+    };
+    drain().expect_code(0).expect_stdout("abcd");
+    assert_eq!(jobs.count("dblock_outputs"), 4);
+    // They were kept for long enough. A worker that ends looks for such jobs once it has claimed one.
+    jobs.tables
+        .sql("UPDATE dblock_done SET done_at = done_at - INTERVAL 1 HOUR");
+    let last = jobs.put(&["e"])[0];
+    drain().expect_code(0).expect_stdout("e");
+    for table in ["done", "jobs", "outputs"] {
+        assert_eq!(jobs.count(&format!("dblock_{table}")), 1, "{table}");
+    }
+    jobs.tables
+        .sql("UPDATE dblock_jobs SET payload = NULL, parts = 4294967295");
+    jobs.does("show", &["--payload", &last.to_string()])
+        .expect_stdout("");
+}
+
+#[test]
+fn a_block_of_more_jobs_than_a_block_has_is_dead() {
+    let jobs = Jobs::new(Server::shared(Kind::MariaDb), &["--claim", "blocks"]);
+    let ids = jobs.number(1001);
+    let (first, last) = (ids[0], ids[1000]);
+    jobs.tables.sql("UPDATE dblock_jobs SET block = 7");
+    jobs.tables
+        .sql(&format!("DELETE FROM dblock_due WHERE job <> {first}"));
+    jobs.tables.sql(&format!(
+        "UPDATE dblock_due SET block = 7, jobs = 1001, last_job = {last}"
+    ));
+    jobs.put(&["x"]);
+    let why = "it is the first of a block of more than 1000 jobs";
+    let output = jobs.work(&["--drain"]).sh("cat").output();
+    output
+        .expect_code(0)
+        .expect_stdout("x")
+        .expect_said([&*format!("job {first} is dead, attempt 1: {why}")]);
+    assert_eq!(
+        (jobs.states(), jobs.count("dblock_jobs")),
+        ([0, 0, 0, 1], 1001)
+    );
+    let dead =
+        jobs.rows::<String>("SELECT last_error FROM dblock_jobs WHERE last_error IS NOT NULL");
+    assert_eq!(dead, [why]);
+}
+
+#[test]
+fn rows_of_an_application_with_no_moment_or_twice_hold_up_no_others() {
+    let jobs = Jobs::new(Server::shared(Kind::MySql), &[]);
+    jobs.put(&["--every", "1h", "a"]);
+    jobs.put(&["--every", "1h", "b"]);
+    jobs.put(&["c", "d"]);
+    let columns = "INTO dblock_due (queue, shard, priority, job, due_at) SELECT queue,";
+    for wrong in [
+        "UPDATE dblock_due SET due_at = '9999-12-31 23:59:59' WHERE job = 1".to_owned(),
+        "UPDATE IGNORE dblock_due SET due_at = '0000-00-00' WHERE job = 2".to_owned(),
+        format!("INSERT {columns} shard, 5, job, due_at FROM dblock_due WHERE job = 3"),
+        format!("INSERT {columns} 9, priority, job, due_at FROM dblock_due WHERE job = 4"),
+    ] {
+        jobs.tables.sql(&wrong);
+    }
+    let worker = jobs.work(&["--drain", "-j", "4"]).arg("true").output();
+    worker
+        .expect_code(0)
+        .expect_said(["job 3 is dead, attempt 1: its payload is not in the tables as a whole"]);
+    assert_eq!(jobs.states(), [1, 2, 0, 1]);
+    let soon = "UTC_TIMESTAMP(6) AND UTC_TIMESTAMP(6) + INTERVAL 1 HOUR";
+    assert_eq!(
+        jobs.count(&format!("dblock_delayed WHERE due_at BETWEEN {soon}")),
+        2
+    );
+    jobs.tables
+        .sql("UPDATE IGNORE dblock_delayed SET due_at = '0000-00-00' WHERE job = 1");
+    jobs.queue("cancel", &["1"]).output().expect_code(0);
+    assert_eq!(jobs.states(), [1, 1, 0, 1]);
+    jobs.tables
+        .sql("UPDATE IGNORE dblock_delayed SET due_at = '0000-00-00'");
+    jobs.queue("delete", &[]).output().expect_code(0);
+    jobs.assert_empty();
+}
+
 /// From here on the server refuses this, with an error that dblock does not know: `INSERT ON dblock_running`, say.
 #[track_caller]
 fn refuse(jobs: &Jobs, what: &str) {

@@ -213,7 +213,7 @@ impl Putter<'_> {
             Claim::Rows => number,
             Claim::Blocks => 0,
         };
-        let shard = (usize::from(self.shard) + number) % usize::from(self.queue.shards.max(1));
+        let shard = (usize::from(self.shard) + number) % usize::from(self.queue.shards);
         u16::try_from(shard).unwrap_or_default()
     }
 }

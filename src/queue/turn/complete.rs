@@ -4,14 +4,18 @@ use super::super::narrow::insert_into;
 use super::deletions::Which;
 use super::moves::{among_claims, claim_of, error_literal};
 use super::{EndedUnit, JobEnd, Turn};
-use crate::db::sql::after;
+use crate::db::sql::{after, micros_since};
 use crate::schema::{DEAD, DELAYED, DONE, DUE, JOBS};
 use std::fmt::Write;
 
-/// Missed periods of a repeating job collapse into one run. An application may have written any period: it counts as one from a microsecond
-/// to a hundred years.
-const NEXT_DUE: &str = "r.due_at + INTERVAL (LEAST(GREATEST(r.every_us, 1), 3155760000000000) * GREATEST(1, GREATEST(0, \
-     TIMESTAMPDIFF(MICROSECOND, r.due_at, UTC_TIMESTAMP(6))) DIV LEAST(GREATEST(r.every_us, 1), 3155760000000000))) MICROSECOND";
+/// When a repeating job is due next. Missed periods collapse into one run. An application may have written any period: it counts as one from
+/// a microsecond to a hundred years. One that has written no date, or one in more than a hundred years, means now.
+fn next_due() -> String {
+    let every = "LEAST(GREATEST(r.every_us, 1), 3155760000000000)";
+    let due = "IF(TIMESTAMPDIFF(SECOND, r.due_at, UTC_TIMESTAMP(6)) > -3155760000, r.due_at, UTC_TIMESTAMP(6))";
+    let late = micros_since(due);
+    format!("{due} + INTERVAL ({every} * GREATEST(1, GREATEST(0, {late}) DIV {every})) MICROSECOND")
+}
 
 impl Turn<'_> {
     /// The statements that record the outcomes.
@@ -106,7 +110,7 @@ impl Turn<'_> {
             return Vec::new();
         }
         let mut statements = self.drop_canceled(units);
-        statements.extend(self.put_all_into(&DELAYED, ["0", "r.every_us", NEXT_DUE], units));
+        statements.extend(self.put_all_into(&DELAYED, ["0", "r.every_us", &next_due()], units));
         statements.push(self.take_out(units));
         statements
     }
@@ -148,7 +152,7 @@ impl Turn<'_> {
         statements
     }
 
-    /// Jobs that have failed for good. All are single jobs, as in [`Self::delay`].
+    /// What has failed for good: single jobs, as in [`Self::delay`], and what is no block.
     pub(super) fn bury(&self, units: &[&EndedUnit]) -> Vec<String> {
         let mut statements = self.drop_canceled(units);
         let died = ("died_at", "UTC_TIMESTAMP(6)");

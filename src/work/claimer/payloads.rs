@@ -4,8 +4,11 @@ use super::super::message::{Claimed, ClaimedJob, FromClaimer};
 use super::super::payload;
 use super::{Claimer, Stop};
 use crate::base::exit::{Failure, Reason};
+use crate::base::log::Level;
 use crate::base::text::in_words;
-use crate::queue::{EndedUnit, JobEnd, Stored, TurnAnswer, Unit, read_block, read_piece};
+use crate::queue::{
+    EndedUnit, JobEnd, MOST_JOBS, Stored, TurnAnswer, Unit, read_block, read_piece,
+};
 use std::fs::File;
 use std::io::{Seek, Write};
 use std::os::fd::AsFd;
@@ -140,6 +143,19 @@ impl Claimer<'_> {
         Ok(())
     }
 
+    /// Buries what is no block: an application may have given many jobs the same number.
+    fn bury_block(&mut self, unit: &Unit) -> Result<(), Stop> {
+        let why = format!("it is the first of a block of more than {MOST_JOBS} jobs");
+        let line = format!("job {} is dead, attempt {}: {why}", unit.job, unit.attempt);
+        self.coordinator.note(Level::Warning, &line);
+        self.outcomes.ended.push(EndedUnit {
+            unit: unit.clone(),
+            outcome: JobEnd::Dead(why),
+            others: Vec::new(),
+        });
+        Ok(())
+    }
+
     pub(super) fn pass_on_block(&mut self, unit: &Unit) -> Result<u32, Stop> {
         let queue = self.worker()?.queue.id;
         let mut jobs = Vec::new();
@@ -157,6 +173,9 @@ impl Claimer<'_> {
                 in_parts |= matches!(job.payload, Stored::InParts(_));
                 bytes = bytes.saturating_add(job.payload.bytes());
                 jobs.push(self.write_payload(&mut file, job.id, Some(&job.payload))?);
+            }
+            if jobs.len() > MOST_JOBS {
+                return self.bury_block(unit).map(|()| 0);
             }
             match found.last() {
                 Some(last) if found.len() == JOBS_READ && last.id < unit.last_job => {
@@ -192,7 +211,6 @@ impl Claimer<'_> {
 mod tests {
     use super::*;
     use crate::isolated::link::Link;
-    use crate::queue::MOST_JOBS;
 
     #[test]
     fn a_whole_block_fits_into_a_packet_and_so_do_the_most_units() {
