@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::time::{Duration, SystemTime};
 
+use serde::{Deserialize, Serialize, Serializer};
 use unicode_width::UnicodeWidthChar;
 
 /// The most bytes of a line, without `dblock: ` and the line break. Below `PIPE_BUF`, so that a line is written at once.
@@ -90,6 +91,20 @@ pub fn moment(moment: SystemTime) -> String {
     let latest = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
     let moment = moment.clamp(SystemTime::UNIX_EPOCH, latest);
     humantime::format_rfc3339_millis(moment).to_string()
+}
+
+/// A moment by a server's clock. Programs get it as [`moment`] writes it, and another process of dblock's as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct ServerTime(pub SystemTime);
+
+impl Serialize for ServerTime {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            moment(self.0).serialize(serializer)
+        } else {
+            self.0.serialize(serializer)
+        }
+    }
 }
 
 /// A duration for programs: seconds, to the millisecond.

@@ -37,6 +37,7 @@ pub struct Traits {
 
 /// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum JobState {
     /// A worker has claimed it.
     Running,

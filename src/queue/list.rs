@@ -1,13 +1,13 @@
 //! Lists the jobs of a queue, in their order.
 
 use std::collections::VecDeque;
-use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
 use super::entries::{Entry, ask_ids, ask_workers};
 use super::jobs::JobState;
 use super::queues::Queue;
+use crate::base::text::ServerTime;
 use crate::db::sql::{moment, time};
 use crate::db::{Ask, Fault, Row, Session, ask};
 use crate::schema::{JOBS, Tables, WORKERS};
@@ -18,25 +18,25 @@ const PAGE: usize = 200;
 /// How many rows all shards together may keep in memory.
 const KEPT: usize = 20_000;
 
-/// A job of a list.
+/// A job of a list, also for programs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed {
     pub id: u64,
     pub state: JobState,
     pub priority: i32,
     /// When it is or was due; `None`: unknown.
-    pub due: Option<SystemTime>,
+    pub due_at: Option<ServerTime>,
+    /// When it was due, claimed, died or was done; `None`: unknown, or it is to be due.
+    pub state_since: Option<ServerTime>,
     /// How often it was started.
     pub attempt: u32,
     pub key: Option<String>,
-    /// When it was claimed, died or was done. For a waiting job, when it is due. `None`: unknown.
-    pub since: Option<SystemTime>,
     /// The host and process of its worker.
     pub host: Option<String>,
     pub pid: Option<u64>,
-    pub last_error: Option<String>,
     /// Whether it will not run again.
     pub canceled: bool,
+    pub last_error: Option<String>,
 }
 
 /// What the wide table says of a job, and the host and process of its worker.
@@ -51,19 +51,19 @@ pub(super) struct Wide {
 
 impl Listed {
     pub(super) fn new(id: u64, entry: &Entry, wide: Wide) -> Self {
-        let at = |micros: i64| (micros > 0).then(|| time(micros));
+        let at = |micros: i64| (micros > 0).then(|| ServerTime(time(micros)));
         Self {
             id,
             state: entry.state,
             priority: entry.priority,
-            due: at(entry.due_at),
+            due_at: at(entry.due_at),
+            state_since: at(entry.since).filter(|_| entry.state != JobState::Delayed),
             attempt: entry.attempt,
             key: wide.key,
-            since: at(entry.since),
             host: wide.host,
             pid: wide.pid,
-            last_error: wide.last_error,
             canceled: wide.canceled,
+            last_error: wide.last_error,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `dblock cron list`: each job, and the daemons that disagree.
 
 use std::fmt::Write;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -13,6 +13,7 @@ use crate::commands::question::Asker;
 use crate::commands::table::{Table, Tone, result, to_the_second, tone_of};
 use crate::commands::watch::{Watched, watch};
 use crate::cron::{self, FRESH, LastRun, Listed, ListedDaemon, ListedJob, ListedTick, UNSEEN};
+use crate::db::sql::{span, time};
 use crate::history::{RUNNING, UNKNOWN};
 use crate::settings::cli::CommandLine;
 use crate::settings::{self, Color};
@@ -53,10 +54,6 @@ pub fn list(command_line: CommandLine) -> anyhow::Result<Ending> {
     Ok(Ending::Code(0))
 }
 
-fn time(micros: i64) -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(micros).unwrap_or_default())
-}
-
 fn shown(micros: Option<i64>) -> Option<String> {
     micros.map(|at| to_the_second(time(at)))
 }
@@ -67,10 +64,7 @@ fn text(micros: Option<i64>) -> Option<String> {
 
 /// The time between two moments, if there are two.
 pub fn between(from: Option<i64>, to: Option<i64>) -> Option<Duration> {
-    let span = to?.saturating_sub(from?);
-    Some(Duration::from_micros(
-        u64::try_from(span).unwrap_or_default(),
-    ))
+    Some(span(to?.saturating_sub(from?)))
 }
 
 impl CronStatus {
@@ -84,7 +78,7 @@ impl CronStatus {
 
     /// Whether any daemon is alive.
     fn is_served(&self) -> bool {
-        self.daemons.iter().any(|daemon| daemon.is_alive)
+        self.daemons.iter().any(|daemon| daemon.alive)
     }
 
     /// The next tick of a job; `None`: there is none, or it was let pass, as the job is paused.
@@ -100,8 +94,7 @@ impl CronStatus {
         if self.is_in_no_file(job) || self.is_served() && job.seen.is_none_or(|seen| seen < next) {
             return None;
         }
-        let late = self.now.saturating_sub(next);
-        let late = Duration::from_micros(u64::try_from(late).unwrap_or_default());
+        let late = span(self.now.saturating_sub(next));
         (late > FRESH + job.jitter && job.paused.is_none()).then_some(late)
     }
 
@@ -109,7 +102,7 @@ impl CronStatus {
     fn outcome<'a>(&self, job: &str, run: &'a LastRun) -> &'a str {
         let is_alive = |host: &Option<String>| {
             let mut daemons = self.daemons.iter();
-            host.is_some() && daemons.any(|daemon| daemon.is_alive && daemon.host == *host)
+            host.is_some() && daemons.any(|daemon| daemon.alive && daemon.host == *host)
         };
         let mut ticks = self.ticks.iter();
         let has_it = |tick: &ListedTick| {
@@ -161,7 +154,7 @@ impl CronStatus {
             server,
             now: moment(time(self.now)),
             jobs: self.jobs.iter().map(|job| self.job_json(job)).collect(),
-            daemons: self.daemons.iter().map(daemon_json).collect(),
+            daemons: &self.daemons,
         }
     }
 
@@ -280,29 +273,13 @@ impl Watched for CronStatus {
     }
 }
 
-fn daemon_json(daemon: &ListedDaemon) -> DaemonJson<'_> {
-    DaemonJson {
-        host: daemon.host.as_deref(),
-        pid: daemon.pid,
-        max_commands: daemon.slots,
-        job_count: daemon.jobs,
-        file_hash: &daemon.file,
-        started: text(daemon.started),
-        renewed: text(daemon.renewed),
-        alive: daemon.is_alive,
-        leaving: daemon.is_leaving,
-        disagrees: &daemon.disagrees,
-        differs: &daemon.differs,
-    }
-}
-
 /// What `--json` prints, as `docs/cron-list.schema.json` says.
 #[derive(Serialize)]
 struct CronListJson<'a> {
     server: &'a str,
     now: String,
     jobs: Vec<CronJobJson<'a>>,
-    daemons: Vec<DaemonJson<'a>>,
+    daemons: &'a [ListedDaemon],
 }
 
 /// A job, for programs.
@@ -345,20 +322,4 @@ struct LastRunJson<'a> {
     outcome: &'a str,
     exit_code: Option<u32>,
     signal: Option<&'a str>,
-}
-
-/// A daemon, for programs.
-#[derive(Serialize)]
-struct DaemonJson<'a> {
-    host: Option<&'a str>,
-    pid: Option<u64>,
-    max_commands: u32,
-    job_count: u32,
-    file_hash: &'a str,
-    started: Option<String>,
-    renewed: Option<String>,
-    alive: bool,
-    leaving: bool,
-    disagrees: &'a [String],
-    differs: &'a [String],
 }

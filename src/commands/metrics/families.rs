@@ -202,7 +202,7 @@ fn about_jobs(answer: &Answer) -> Vec<Family> {
         "Of these, those whose file has another schedule, or another command, for a job",
     );
     if answer.omitted.iter().any(|(thing, _)| *thing == Thing::Job) {
-        let of_living = cron.daemons.iter().filter(|daemon| daemon.is_alive);
+        let of_living = cron.daemons.iter().filter(|daemon| daemon.alive);
         alive.add([], number(of_living.clone().count()));
         let differs =
             of_living.filter(|daemon| !(daemon.differs.is_empty() && daemon.disagrees.is_empty()));

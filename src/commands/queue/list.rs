@@ -4,10 +4,9 @@ use serde::Serialize;
 
 use super::{find, long_question};
 use crate::base::exit::Ending;
-use crate::base::text::moment;
 use crate::commands::output::print_answer;
 use crate::commands::table::{Table, to_the_second};
-use crate::queue::{For, JobState, Listed, list as list_jobs};
+use crate::queue::{For, Listed, list as list_jobs};
 use crate::settings;
 use crate::settings::cli::CommandLine;
 
@@ -35,7 +34,7 @@ pub fn list(command_line: CommandLine) -> anyhow::Result<Ending> {
         || QueueListJson {
             server: &server,
             queue: &list.queue,
-            jobs: jobs.iter().map(job_json).collect(),
+            jobs: &jobs,
         },
         || as_table(&jobs),
     )?;
@@ -70,7 +69,7 @@ fn as_table(jobs: &[Listed]) -> String {
             Some(job.id.to_string()),
             Some(state(job)),
             Some(job.priority.to_string()),
-            job.due.map(to_the_second),
+            job.due_at.map(|at| to_the_second(at.0)),
             Some(job.attempt.to_string()),
             job.key.clone(),
             worker(job),
@@ -95,39 +94,5 @@ pub fn state(job: &Listed) -> String {
 struct QueueListJson<'a> {
     server: &'a str,
     queue: &'a str,
-    jobs: Vec<JobJson<'a>>,
-}
-
-/// A job, for programs.
-#[derive(Serialize)]
-pub struct JobJson<'a> {
-    id: u64,
-    state: &'static str,
-    priority: i32,
-    due_at: Option<String>,
-    state_since: Option<String>,
-    attempt: u32,
-    key: Option<&'a str>,
-    host: Option<&'a str>,
-    pid: Option<u64>,
-    canceled: bool,
-    last_error: Option<&'a str>,
-}
-
-pub fn job_json(job: &Listed) -> JobJson<'_> {
-    // A delayed job has the moment when it is due, which is to come.
-    let since = job.since.filter(|_| job.state != JobState::Delayed);
-    JobJson {
-        id: job.id,
-        state: job.state.word(),
-        priority: job.priority,
-        due_at: job.due.map(moment),
-        state_since: since.map(moment),
-        attempt: job.attempt,
-        key: job.key.as_deref(),
-        host: job.host.as_deref(),
-        pid: job.pid,
-        canceled: job.canceled,
-        last_error: job.last_error.as_deref(),
-    }
+    jobs: &'a [Listed],
 }

@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-use super::list::{JobJson, job_json, state, worker};
+use super::list::{state, worker};
 use super::{find, long_question};
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::text::{moment, seconds, shown};
 use crate::commands::output::{print_answer, print_bytes};
 use crate::commands::table::{Table, to_the_second};
 use crate::db::Fault;
-use crate::queue::{Details, For, show as show_job};
+use crate::queue::{Details, For, Listed, show as show_job};
 use crate::settings;
 use crate::settings::cli::CommandLine;
 
@@ -105,7 +105,7 @@ fn as_table(queue: &str, job: &Details, payload: &[u8]) -> String {
             job.block_jobs.map(|jobs| super::jobs(jobs.into())),
         ),
         ("put", time(Some(job.put))),
-        ("due", time(listed.due)),
+        ("due", time(listed.due_at.map(|at| at.0))),
         ("every", job.every.map(|span| shown(span).to_string())),
         ("attempt", Some(listed.attempt.to_string())),
         ("fence", Some(job.fence.to_string())),
@@ -128,7 +128,7 @@ struct QueueShowJson<'a> {
     server: &'a str,
     queue: &'a str,
     #[serde(flatten)]
-    job: JobJson<'a>,
+    job: &'a Listed,
     shard: u16,
     block_jobs: Option<u32>,
     fence: u64,
@@ -159,7 +159,7 @@ fn for_programs<'a>(
     QueueShowJson {
         server,
         queue,
-        job: job_json(&job.listed),
+        job: &job.listed,
         shard: job.shard,
         block_jobs: job.block_jobs,
         fence: job.fence,

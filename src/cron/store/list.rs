@@ -5,6 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::statements::{CronText, text};
+use crate::base::text::ServerTime;
+use crate::db::sql::time;
 use crate::db::{Ask, Fault, LIST, Row, Session, ask, ask_time};
 use crate::history::Outcome;
 use crate::schema::Tables;
@@ -67,20 +69,20 @@ pub struct ListedTick {
     pub retry: Option<i64>,
 }
 
-/// A daemon.
+/// A daemon, also for programs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ListedDaemon {
     pub host: Option<String>,
     pub pid: Option<u64>,
     /// How many commands it runs at once, and the number of jobs in its file.
-    pub slots: u32,
-    pub jobs: u32,
+    pub max_commands: u32,
+    pub job_count: u32,
     /// A hash of its file's jobs.
-    pub file: String,
-    pub started: Option<i64>,
-    pub renewed: Option<i64>,
-    pub is_alive: bool,
-    pub is_leaving: bool,
+    pub file_hash: String,
+    pub started: Option<ServerTime>,
+    pub renewed: Option<ServerTime>,
+    pub alive: bool,
+    pub leaving: bool,
     /// The jobs whose schedule in its file differs from the one in force.
     pub disagrees: Vec<String>,
     /// The jobs whose command, options or variables in its file differ from those read last.
@@ -181,16 +183,20 @@ fn ask_daemons(text: &dyn CronText) -> Ask<'static, Vec<ListedDaemon>> {
             let list = list.unwrap_or_default();
             Ok::<_, Fault>(list.lines().map(str::to_owned).collect())
         };
+        let at = |column| {
+            let micros: Option<i64> = row.get(column)?;
+            Ok::<_, Fault>(micros.map(|at| ServerTime(time(at))))
+        };
         Ok(ListedDaemon {
             host: row.get("host")?,
             pid: row.get("pid")?,
-            slots: row.get("slots")?,
-            jobs: row.get("jobs")?,
-            file: row.get("definition")?,
-            started: row.get("started")?,
-            renewed: row.get("renewed")?,
-            is_alive: row.get("is_alive")?,
-            is_leaving: row.get("is_leaving")?,
+            max_commands: row.get("slots")?,
+            job_count: row.get("jobs")?,
+            file_hash: row.get("definition")?,
+            started: at("started")?,
+            renewed: at("renewed")?,
+            alive: row.get("is_alive")?,
+            leaving: row.get("is_leaving")?,
             disagrees: names("disagrees")?,
             differs: names("differs")?,
         })
