@@ -215,62 +215,47 @@ impl Cursor {
         Ok(())
     }
 
+    /// The SQL after WHERE for each: which rows, and their order.
     fn conditions(&self, queue: u32) -> Vec<String> {
-        let of = |entry: &Entry| (entry.priority, entry.job, moment(entry.since));
-        let last = self.last.as_ref().map(of);
-        match self.state {
+        let of_queue = format!("n.queue = {queue}");
+        // Which rows there are, what they are sorted by besides the job, and whether the greatest comes first.
+        let (which, by, is_descending) = match self.state {
             JobState::Due => {
-                let it = format!(
-                    "n.queue = {queue} AND n.shard = {}",
-                    self.shard.unwrap_or_default()
-                );
-                let order = "ORDER BY n.queue, n.shard, n.priority, n.job";
-                match last {
-                    None => vec![format!("{it} {order}")],
-                    Some((priority, job, _)) => vec![
-                        format!("{it} AND n.priority = {priority} AND n.job > {job} {order}"),
-                        format!("{it} AND n.priority > {priority} {order}"),
-                    ],
-                }
+                let shard = self.shard.unwrap_or_default();
+                let of_shard = format!("{of_queue} AND n.shard = {shard}");
+                (of_shard, &["n.queue", "n.shard", "n.priority"][..], false)
             }
-            JobState::Delayed => {
-                let it = format!("n.queue = {queue}");
-                let order = "ORDER BY n.queue, n.due_at, n.job";
-                match last {
-                    None => vec![format!("{it} {order}")],
-                    Some((_, job, at)) => vec![
-                        format!("{it} AND n.due_at = {at} AND n.job > {job} {order}"),
-                        format!("{it} AND n.due_at > {at} {order}"),
-                    ],
-                }
-            }
-            JobState::Done => {
-                let it = format!("n.queue = {queue}");
-                let order = "ORDER BY n.queue DESC, n.done_at DESC, n.job DESC";
-                match last {
-                    None => vec![format!("{it} {order}")],
-                    Some((_, job, at)) => vec![
-                        format!("{it} AND n.done_at = {at} AND n.job < {job} {order}"),
-                        format!("{it} AND n.done_at < {at} {order}"),
-                    ],
-                }
-            }
-            JobState::Dead => {
-                let behind =
-                    last.map_or_else(String::new, |(_, job, _)| format!(" AND n.job < {job}"));
-                vec![format!(
-                    "n.queue = {queue}{behind} ORDER BY n.queue DESC, n.job DESC"
-                )]
-            }
+            JobState::Delayed => (of_queue, &["n.queue", "n.due_at"][..], false),
+            JobState::Done => (of_queue, &["n.queue", "n.done_at"][..], true),
+            JobState::Dead => (of_queue, &["n.queue"][..], true),
             JobState::Running => {
-                let behind =
-                    last.map_or_else(String::new, |(_, job, _)| format!(" AND n.job > {job}"));
                 let worker = self.worker.unwrap_or_default();
-                vec![format!(
-                    "n.worker = {worker}{behind} ORDER BY n.worker, n.job"
-                )]
+                (format!("n.worker = {worker}"), &["n.worker"][..], false)
             }
-        }
+        };
+        let (than, direction) = if is_descending {
+            ("<", " DESC")
+        } else {
+            (">", "")
+        };
+        let order = [by, &["n.job"]].concat().join(&format!("{direction}, "));
+        let order = format!("ORDER BY {order}{direction}");
+        let Some(last) = &self.last else {
+            return vec![format!("{which} {order}")];
+        };
+        let behind = format!("n.job {than} {}", last.job);
+        let value = match self.state {
+            JobState::Due => last.priority.to_string(),
+            JobState::Delayed | JobState::Done => moment(last.since),
+            JobState::Dead | JobState::Running => {
+                return vec![format!("{which} AND {behind} {order}")];
+            }
+        };
+        let column = by[by.len() - 1];
+        vec![
+            format!("{which} AND {column} = {value} AND {behind} {order}"),
+            format!("{which} AND {column} {than} {value} {order}"),
+        ]
     }
 }
 
