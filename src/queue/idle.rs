@@ -23,6 +23,13 @@ pub struct Idle {
     pub is_paused: bool,
 }
 
+impl Idle {
+    /// Whether there may be something to claim.
+    pub fn has_work(self) -> bool {
+        self.is_due || self.is_delayed_due && !self.is_paused || self.has_dead
+    }
+}
+
 /// Looks for work. If there is none, it sleeps on the server until there may be some, up to a limit. `dblock queue put` interrupts the
 /// sleep by `KILL QUERY`. Looking and sleeping are one statement, so jobs put before the look are seen, and jobs put after it interrupt the
 /// sleep. The `worker`'s own lease is left out of the search for dead workers.

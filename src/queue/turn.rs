@@ -79,6 +79,17 @@ pub struct EndedUnit {
     pub others: Vec<(u64, JobEnd)>,
 }
 
+impl EndedUnit {
+    /// One whose jobs have all ended in this way.
+    pub fn of(unit: Unit, outcome: JobEnd) -> Self {
+        Self {
+            unit,
+            outcome,
+            others: Vec::new(),
+        }
+    }
+}
+
 /// A worker's turn.
 pub struct Turn<'a> {
     /// dblock's tables.

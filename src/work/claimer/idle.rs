@@ -80,7 +80,7 @@ impl Claimer<'_> {
             let line = format!("the queue {} is paused", self.spec.queue);
             self.coordinator.note(Level::Warning, &line);
         }
-        Ok(idle.is_due || idle.is_delayed_due && !idle.is_paused || idle.has_dead)
+        Ok(idle.has_work())
     }
 
     /// Acts on what a look has found. A worker that `is_idle` also prunes old jobs.
@@ -195,6 +195,6 @@ impl Claimer<'_> {
             return Ok(self.connection.session().is_some());
         };
         self.act_on(idle, !idle.is_due)?;
-        Ok(idle.is_due || idle.is_delayed_due && !idle.is_paused || idle.has_dead)
+        Ok(idle.has_work())
     }
 }

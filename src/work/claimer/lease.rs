@@ -127,11 +127,8 @@ impl Claimer<'_> {
         }
         let is_unknown = |unit: &Unit| !known.contains(&(unit.job, unit.fence));
         let unknown = units.into_iter().filter(is_unknown);
-        self.outcomes.ended.extend(unknown.map(|unit| EndedUnit {
-            unit,
-            outcome: JobEnd::Returned,
-            others: Vec::new(),
-        }));
+        let returned = unknown.map(|unit| EndedUnit::of(unit, JobEnd::Returned));
+        self.outcomes.ended.extend(returned);
         if !self.outcomes.ended.is_empty() {
             self.exchange_in(0, 0)?;
         }

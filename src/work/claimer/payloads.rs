@@ -22,15 +22,6 @@ pub(super) fn refused(error: &std::io::Error) -> Stop {
     Stop::NoPayloads(Failure::new(Reason::OsRefused, line))
 }
 
-/// Returns a unit that was not started.
-fn returned(unit: &Unit) -> EndedUnit {
-    EndedUnit {
-        unit: unit.clone(),
-        outcome: JobEnd::Returned,
-        others: Vec::new(),
-    }
-}
-
 /// Most units in one message: a packet has 32 KB.
 pub(super) const UNITS_OF_MESSAGE: usize = 80;
 
@@ -50,7 +41,7 @@ impl Claimer<'_> {
                 self.claiming.is_stuck = true;
                 for (unit, ..) in &answer.claimed[units..] {
                     if !self.outcomes.ended.iter().any(|ended| ended.unit == *unit) {
-                        self.outcomes.ended.push(returned(unit));
+                        self.note_end(unit, JobEnd::Returned);
                     }
                 }
                 self.send_in_time(&FromClaimer::Stuck(failure), None)?;
@@ -136,24 +127,25 @@ impl Claimer<'_> {
         })
     }
 
+    /// The next turn records how a unit has ended that the coordinator does not get.
+    fn note_end(&mut self, unit: &Unit, outcome: JobEnd) {
+        let ended = EndedUnit::of(unit.clone(), outcome);
+        self.outcomes.ended.push(ended);
+    }
+
     /// Returns a block that could not be read, unless the queue was deleted or the worker lost.
     fn return_unread(&mut self, unit: &Unit) -> Result<(), Stop> {
         self.renew()?;
-        self.outcomes.ended.push(returned(unit));
+        self.note_end(unit, JobEnd::Returned);
         Ok(())
     }
 
     /// Buries what is no block: an application may have given many jobs the same number.
-    fn bury_block(&mut self, unit: &Unit) -> Result<(), Stop> {
+    fn bury_block(&mut self, unit: &Unit) {
         let why = format!("it is the first of a block of more than {MOST_JOBS} jobs");
         let line = format!("job {} is dead, attempt {}: {why}", unit.job, unit.attempt);
         self.coordinator.note(Level::Warning, &line);
-        self.outcomes.ended.push(EndedUnit {
-            unit: unit.clone(),
-            outcome: JobEnd::Dead(why),
-            others: Vec::new(),
-        });
-        Ok(())
+        self.note_end(unit, JobEnd::Dead(why));
     }
 
     pub(super) fn pass_on_block(&mut self, unit: &Unit) -> Result<u32, Stop> {
@@ -175,7 +167,8 @@ impl Claimer<'_> {
                 jobs.push(self.write_payload(&mut file, job.id, Some(&job.payload))?);
             }
             if jobs.len() > MOST_JOBS {
-                return self.bury_block(unit).map(|()| 0);
+                self.bury_block(unit);
+                return Ok(0);
             }
             match found.last() {
                 Some(last) if found.len() == JOBS_READ && last.id < unit.last_job => {
@@ -194,11 +187,7 @@ impl Claimer<'_> {
         if jobs.is_empty() {
             // All jobs were canceled, or the queue was deleted.
             self.renew()?;
-            self.outcomes.ended.push(EndedUnit {
-                unit: unit.clone(),
-                outcome: JobEnd::Done,
-                others: Vec::new(),
-            });
+            self.note_end(unit, JobEnd::Done);
         } else {
             let unit = unit.clone();
             self.send_claimed(vec![Claimed { unit, jobs }], &file)?;

@@ -6,7 +6,7 @@ use super::super::Until;
 use super::{Claimer, Stop};
 use crate::base::clock::{Moment, chance_below};
 use crate::keeper::{SHORTEST_PAUSE, sleep_longer};
-use crate::queue::{self, Idle, Pruned, look_or_sleep};
+use crate::queue::{self, Pruned, look_or_sleep};
 
 /// The interval between checks for expired rows, if the last check found no more.
 pub(super) const PRUNE_INTERVAL: Duration = Duration::from_secs(10);
@@ -210,15 +210,6 @@ impl Claimer<'_> {
         let (worker, queue) = (self.worker()?.number, self.worker()?.queue.clone());
         let look = look_or_sleep(self.tables, &queue, worker, Duration::ZERO);
         let idle = self.ask(|session| session.run(&look))?;
-        Ok(idle.is_none_or(|idle| {
-            let Idle {
-                is_due,
-                is_delayed_due,
-                has_dead,
-                has_queue,
-                is_paused,
-            } = idle;
-            is_due || is_delayed_due && !is_paused || has_dead || !has_queue
-        }))
+        Ok(idle.is_none_or(|idle| idle.has_work() || !idle.has_queue))
     }
 }

@@ -138,11 +138,7 @@ impl Claims {
         }
         let is_single = open.unit.block == 0;
         if is_single {
-            let ended = EndedUnit {
-                unit: open.unit.clone(),
-                outcome,
-                others: Vec::new(),
-            };
+            let ended = EndedUnit::of(open.unit.clone(), outcome);
             self.units.remove(&task.unit);
             self.ended.push(ended);
             return;
