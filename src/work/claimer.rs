@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use nix::unistd::Pid;
 
-use coordinator::Coordinator;
 use exchange::Claiming;
 use idle::Head;
 use lease::Worker;
@@ -24,7 +23,7 @@ use outcomes::Outcomes;
 use pruning::{EarlyPrune, Pruning};
 use session::Refusals;
 
-use super::message::{FromClaimer, ToClaimer};
+use super::message::{FromClaimer, ToClaimer, Trouble};
 use super::{SESSION_LIMIT, Spec, Until};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
@@ -72,7 +71,9 @@ pub fn fork_off(
             spec,
             facts,
             tables: &tables,
-            coordinator: Coordinator::new(&link, parent, board)?,
+            coordinator: Parent::new(&link, parent, board, FromClaimer::Note)?,
+            fault: None,
+            asks_until: None,
             head: Head::new(wake_lock(tables.name(), &spec.queue)),
             connection: Connection::new(connector, &tables),
             opened: None,
@@ -109,7 +110,11 @@ struct Claimer<'a> {
     spec: &'a Spec,
     facts: &'a WorkerFacts,
     tables: &'a Tables,
-    coordinator: Coordinator<'a>,
+    coordinator: Parent<'a, FromClaimer, ToClaimer>,
+    /// Why nothing was recorded, as the coordinator knows it.
+    fault: Option<Trouble>,
+    /// After the coordinator's death: until when the server may be told of that; `None`: it is not known to have died.
+    asks_until: Option<Moment>,
     connection: Connection<'a>,
     /// What the session's server can do.
     opened: Option<Opened>,
@@ -210,7 +215,7 @@ impl<'a> Duty<'a> for Claimer<'a> {
             let fault = format!("{session} has ended the session");
             session.tell(Level::Info, &fault);
             self.connection.close();
-            self.coordinator.say_fault(&fault);
+            self.say_fault(&fault);
         }
     }
 
@@ -225,7 +230,7 @@ impl<'a> Duty<'a> for Claimer<'a> {
 
     /// A lease that is not renewed in time is not lost for that. First the commands must go.
     fn hold_on(&mut self) -> Result<(), Lost> {
-        self.coordinator.may_ask_until(Moment::now() + LONGEST_WAIT);
+        self.asks_until = Some(Moment::now() + LONGEST_WAIT);
         match self.keep_lease() {
             Ok(()) | Err(Stop::Orphaned) => Ok(()),
             Err(_) => Err(Lost),
@@ -234,7 +239,7 @@ impl<'a> Duty<'a> for Claimer<'a> {
 
     /// If the server cannot be told, the others find out when the lease is over.
     fn give_back(&mut self) {
-        self.coordinator.may_ask_until(Moment::now() + LONGEST_WAIT);
+        self.asks_until = Some(Moment::now() + LONGEST_WAIT);
         let _ = self.deregister();
     }
 }

@@ -339,7 +339,7 @@ impl Claimer<'_> {
             }
             self.worker()?.turn = Some(exchange.number());
             self.confirm(sent);
-            self.coordinator.set_fault(None);
+            self.set_fault(None);
             self.no_room = LONGEST_PAUSE;
             if counts != (0, 0) {
                 self.outcomes.counts = (

@@ -82,7 +82,7 @@ impl Claimer<'_> {
                 ttl: queue.ttl,
                 proved: sent,
             };
-            self.coordinator.set_fault(None);
+            self.set_fault(None);
             self.claiming.shard = chance_below(queue.shards);
             self.coordinator.say(FromClaimer::Registered(
                 Box::new(queue.clone()),
@@ -191,7 +191,7 @@ impl Claimer<'_> {
                 return Err(Stop::Forgotten);
             }
             self.confirm(sent);
-            self.coordinator.set_fault(None);
+            self.set_fault(None);
             return self.check_queue(standing.has_queue);
         }
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::super::Until;
+use super::super::message::ToClaimer;
 use super::{Claimer, Stop};
 use crate::base::clock::{Moment, chance_below};
 use crate::keeper::{SHORTEST_PAUSE, sleep_longer};
@@ -157,7 +158,7 @@ impl Claimer<'_> {
         let done = std::mem::take(&mut self.pruning.done);
         let rest = self.pruning.owed.saturating_sub(MOST_PACE * done);
         while self.pruning.is_behind && self.pruning.owed > rest {
-            if self.coordinator.is_to_end() || !self.prune_some()? {
+            if self.coordinator.has_said(ToClaimer::is_about_the_end) || !self.prune_some()? {
                 break;
             }
         }
@@ -169,7 +170,7 @@ impl Claimer<'_> {
         let begun = Moment::now();
         let mut pause = SHORTEST_PAUSE;
         while self.pruning.is_behind && self.pruning.owed > 0 && begun.elapsed() < LONGEST_PAYMENT {
-            if self.coordinator.is_to_end() {
+            if self.coordinator.has_said(ToClaimer::is_about_the_end) {
                 break;
             }
             if self.prune_some()? {

@@ -70,7 +70,7 @@ impl Claimer<'_> {
             });
             match opened {
                 Ok(opened) => {
-                    self.coordinator.on_session(&self.connection);
+                    self.say_session();
                     self.opened = Some(opened);
                     return Ok(());
                 }
@@ -80,14 +80,14 @@ impl Claimer<'_> {
                         && let Some(worker) = &self.worker
                         && begun.elapsed() < worker.queue.ttl =>
                 {
-                    self.coordinator.say_fault(&failure.line);
+                    self.say_fault(&failure.line);
                     sleep(self.capped(REFUSED_PAUSE));
                 }
                 Err(Fault::Final(failure)) => return Err(Stop::Failed(failure)),
                 Err(fault) => {
                     self.report_read_only(&fault);
                     if let Some(last) = self.connection.connector.passed_over().pop() {
-                        self.coordinator.say_fault(&last.line);
+                        self.say_fault(&last.line);
                     }
                     sleep(self.capped(self.connection.connector.pause()));
                 }
@@ -127,7 +127,7 @@ impl Claimer<'_> {
             Ok(answer) => return Ok(Some(answer)),
             Err(NoAnswer::Refused(failure)) => self.endure(failure)?,
             Err(NoAnswer::NoSession) => {}
-            Err(NoAnswer::Lost(line)) => self.coordinator.say_fault(&line),
+            Err(NoAnswer::Lost(line)) => self.say_fault(&line),
             Err(NoAnswer::RolledBack(fault)) => self.on_rollback(&fault),
         }
         Ok(None)
@@ -141,7 +141,7 @@ impl Claimer<'_> {
             Fault::NoRoom(cause) => {
                 let line = format!("{session} has no room: {cause}");
                 session.tell(Level::Info, &format!("{line}; trying again"));
-                self.coordinator.set_fault(Some(Trouble {
+                self.set_fault(Some(Trouble {
                     line: cut(&line),
                     answers: true,
                 }));
@@ -172,7 +172,7 @@ impl Claimer<'_> {
                 .say_if_heard(&FromClaimer::Note(Level::Warning, line));
         }
         self.connection.give_up(&failure.line);
-        self.coordinator.say_fault(&failure.line);
+        self.say_fault(&failure.line);
         sleep(self.capped(REFUSED_PAUSE));
         let last = Moment::now();
         self.refusals.latest = Some(Refused { since, last });
