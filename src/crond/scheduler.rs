@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use nix::unistd::Pid;
 
-use coordinator::Coordinator;
+use coordinator::Told;
 use outage::Outage;
 use own::{OwnTicks, TickLock};
 use registering::Registration;
@@ -144,7 +144,8 @@ pub fn fork_off(
             spec,
             facts,
             tables: &tables,
-            coordinator: Coordinator::new(&link, parent, board)?,
+            coordinator: Parent::new(&link, parent, board, FromScheduler::Note)?,
+            told: Told::default(),
             connection: Connection::new(connector, &tables),
             shared: SharedSession {
                 limit: session_limit,
@@ -173,7 +174,8 @@ struct Scheduler<'a> {
     spec: &'a Spec,
     facts: &'a DaemonFacts,
     tables: &'a Tables,
-    coordinator: Coordinator<'a>,
+    coordinator: Parent<'a, FromScheduler, ToScheduler>,
+    told: Told,
     connection: Connection<'a>,
     shared: SharedSession,
     registration: Registration,
@@ -222,12 +224,12 @@ impl<'a> Duty<'a> for Scheduler<'a> {
             ToScheduler::Ended(ended) => self.take_in(ended),
             ToScheduler::Check => self.timetable.renew_at = Moment::START,
             ToScheduler::Alive => {
-                if self.coordinator.awaits_acknowledgement() {
+                if self.awaits_acknowledgement() {
                     // The other daemons may count this one as gone.
                     (self.timetable.look_at, self.timetable.renew_at) =
                         (Moment::START, Moment::START);
                 }
-                self.coordinator.note_alive();
+                self.told.unanswered = None;
             }
             ToScheduler::Stop => self.is_stopped = true,
             ToScheduler::Leave => (self.is_stopped, self.leaves) = (true, true),

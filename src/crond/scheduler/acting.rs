@@ -25,10 +25,7 @@ const MOST_COUNTED_IN_TURN: usize = 1_000_000;
 impl Scheduler<'_> {
     /// Does what is due. Returns when something may be due next.
     pub(super) fn act(&mut self) -> Result<Option<Moment>, Failure> {
-        if self.is_stopped
-            || self.view.looked.is_none()
-            || self.coordinator.awaits_acknowledgement()
-        {
+        if self.is_stopped || self.view.looked.is_none() || self.awaits_acknowledgement() {
             return Ok(None);
         }
         let again = self.take_again()?;

@@ -41,7 +41,7 @@ impl Scheduler<'_> {
         }
         self.seek_named_locks();
         // The other daemons are to know that this one starts nothing.
-        if self.registration.disagrees.is_some() && !self.coordinator.awaits_acknowledgement() {
+        if self.registration.disagrees.is_some() && !self.awaits_acknowledgement() {
             is_done &= self.renew_own()?;
         }
         let pause = if is_done { self.renewal() } else { LOOK };
@@ -68,8 +68,7 @@ impl Scheduler<'_> {
     /// only the coordinator knows how it ends.
     fn is_without_use(&self, mine: &OwnTick) -> bool {
         let number = mine.attempt.lease_number();
-        self.coordinator.awaits_acknowledgement()
-            && !self.coordinator.board.has(|lease| lease == number)
+        self.awaits_acknowledgement() && !self.coordinator.board.has(|lease| lease == number)
     }
 
     /// Takes the named locks that others had when this session was new.
@@ -91,7 +90,7 @@ impl Scheduler<'_> {
             }
             TickLock::Lost(_) => {
                 let number = mine.attempt.lease_number();
-                self.coordinator.awaits_acknowledgement()
+                self.awaits_acknowledgement()
                     && !self.coordinator.board.is_alive(|lease| lease == number)
             }
             TickLock::Sought(_) | TickLock::Killed(..) | TickLock::Released => false,

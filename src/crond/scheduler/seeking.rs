@@ -39,7 +39,7 @@ impl Scheduler<'_> {
             }
         }
         // Nothing is sought for a coordinator that does not answer.
-        if self.coordinator.awaits_acknowledgement() && !self.is_stopped {
+        if self.awaits_acknowledgement() && !self.is_stopped {
             return Ok(None);
         }
         let searches = self.own.by_run.values().filter_map(OwnTick::search);
@@ -58,12 +58,12 @@ impl Scheduler<'_> {
 
     /// Makes one attempt to acquire each of these locks, for as long as the coordinator answers.
     fn seek_all(&mut self, runs: &[String]) -> Result<(), Failure> {
-        if self.coordinator.awaits_acknowledgement() {
+        if self.awaits_acknowledgement() {
             return Ok(());
         }
         self.seek_together(runs)?;
         for run in runs {
-            if self.coordinator.awaits_acknowledgement() {
+            if self.awaits_acknowledgement() {
                 break;
             }
             self.seek(run)?;

@@ -105,7 +105,7 @@ impl Scheduler<'_> {
     /// The server has answered.
     pub(super) fn note_answer(&mut self) {
         self.outage.note_answer();
-        self.coordinator.report_answer();
+        self.report_answer();
     }
 
     /// Before a statement, which may take long: ends what must have ended, and limits the wait for the answer.
