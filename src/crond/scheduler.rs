@@ -265,13 +265,7 @@ impl<'a> Duty<'a> for Scheduler<'a> {
                         "{} was lost, and the command was ended for it: ended by {who}",
                         mine.job.name
                     );
-                    is_gone.then(|| {
-                        mine.ended(
-                            AttemptEnd::Over,
-                            "",
-                            Some(mine.run_end(Outcome::Lost, line)),
-                        )
-                    })
+                    is_gone.then(|| mine.ended(AttemptEnd::Over, "", Some((Outcome::Lost, line))))
                 }
                 _ => None,
             });

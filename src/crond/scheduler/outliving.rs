@@ -40,11 +40,7 @@ impl Scheduler<'_> {
         let ended = match &mine.state {
             TickLock::Killed(who, _) => {
                 let line = format!("dblock was killed, and its command with it; ended by {who}");
-                mine.ended(
-                    AttemptEnd::Over,
-                    "",
-                    Some(mine.run_end(Outcome::Lost, line)),
-                )
+                mine.ended(AttemptEnd::Over, "", Some((Outcome::Lost, line)))
             }
             TickLock::Sought(_) | TickLock::Released => {
                 let end = end_of_dead(false, self.is_stopped);
@@ -53,16 +49,12 @@ impl Scheduler<'_> {
             TickLock::Held(_) | TickLock::Lost(_) if self.is_stopped => {
                 let line =
                     "dblock was asked to end, and killed with its command before that had ended";
-                let run_end = mine.run_end(Outcome::Interrupted, line.to_owned());
+                let run_end = (Outcome::Interrupted, line.to_owned());
                 mine.ended(end_of_dead(true, true), "", Some(run_end))
             }
             TickLock::Held(_) | TickLock::Lost(_) => {
                 let line = "dblock was killed, and its command with it".to_owned();
-                mine.ended(
-                    end_of_dead(true, false),
-                    "",
-                    Some(mine.run_end(Outcome::Failed, line)),
-                )
+                mine.ended(end_of_dead(true, false), "", Some((Outcome::Failed, line)))
             }
         };
         self.take_in(ended);

@@ -139,18 +139,25 @@ impl OwnTick {
         });
     }
 
-    /// How the run has ended whose coordinator cannot report it.
-    pub fn run_end(&self, outcome: Outcome, message: String) -> RunEnd {
-        RunEnd {
-            ran: self.started.map(Moment::elapsed),
-            ..run_end(outcome, message)
-        }
-    }
-
-    /// How the attempt has ended, as the coordinator does not say it. `why` is for the history, if that gets nothing else.
-    pub fn ended(&self, end: AttemptEnd, why: &str, run_end: Option<RunEnd>) -> EndedAttempt {
-        self.attempt
-            .ended(&self.job, end, why, run_end.map(Box::new))
+    /// How the attempt has ended, as the coordinator does not say it. For the history: the end of its run, or if that has none `why`.
+    pub fn ended(
+        &self,
+        end: AttemptEnd,
+        why: &str,
+        run_end: Option<(Outcome, String)>,
+    ) -> EndedAttempt {
+        let run_end = run_end.map(|(outcome, message)| {
+            Box::new(RunEnd {
+                outcome,
+                exit_code: None,
+                signal: None,
+                ran: self.started.map(Moment::elapsed),
+                ended_ago: Duration::ZERO,
+                message: Some(message),
+                succeeded: false,
+            })
+        });
+        self.attempt.ended(&self.job, end, why, run_end)
     }
 }
 
@@ -160,19 +167,6 @@ pub(super) fn claim(attempt: &Attempt) -> Claim {
         tick: attempt.tick,
         shown: attempt.shown.clone(),
         attempt: attempt.number,
-    }
-}
-
-/// The end of a run that the coordinator does not report.
-pub(super) fn run_end(outcome: Outcome, message: String) -> RunEnd {
-    RunEnd {
-        outcome,
-        exit_code: None,
-        signal: None,
-        ran: None,
-        ended_ago: Duration::ZERO,
-        message: Some(message),
-        succeeded: false,
     }
 }
 

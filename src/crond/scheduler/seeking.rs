@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::message::FromScheduler;
-use super::own::{OwnTick, Search, TickLock, claim, run_end};
+use super::own::{OwnTick, Search, TickLock, claim};
 use super::{LOCKS_AT_ONCE, LOOK, Scheduler};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
@@ -126,7 +126,7 @@ impl Scheduler<'_> {
                 }
                 mine.state = TickLock::Released;
                 let line = format!("{} is {holders}; not run", mine.job.name);
-                let run_end = run_end(Outcome::Skipped, cut(&line));
+                let run_end = (Outcome::Skipped, cut(&line));
                 let ended = mine.ended(AttemptEnd::Over, &format!("is {holders}"), Some(run_end));
                 self.coordinator.note(Level::Warning, &line);
                 self.take_in(ended);
@@ -153,8 +153,8 @@ impl Scheduler<'_> {
                 let shown = &mine.attempt.shown;
                 let why = format!("was given to another host for {shown}, or has succeeded there");
                 let line = format!("{} {why}; not run", mine.job.name);
-                let end = Some(run_end(Outcome::Skipped, line));
-                let ended = mine.ended(AttemptEnd::Over, &why, end);
+                let run_end = (Outcome::Skipped, line);
+                let ended = mine.ended(AttemptEnd::Over, &why, Some(run_end));
                 self.take_in(ended);
             }
             Some(true) => {
