@@ -84,22 +84,8 @@ fn end_of(words: &str) -> AttemptEnd {
     }
 }
 
-/// The tick of a run, while the run still has it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claim {
-    /// The tick.
-    pub tick: i64,
-    /// The tick as text.
-    pub shown: String,
-    /// The number of the attempt, from 1.
-    pub attempt: u32,
-}
-
-impl Claim {
-    /// Notes that the command is about to start, if this run still has the tick, and no earlier one has succeeded. Then the statement changes
-    /// one row.
-    pub fn confirm(&self, tables: &Tables, name: &str, run: &str) -> String {
-        let start = text(tables).start(name, self.tick, run, self.attempt);
-        named("cron start", start)
-    }
+/// Notes that the command of an attempt of a tick is about to start, if its run still has the tick, and no earlier one has succeeded. Then
+/// the statement changes one row.
+pub fn confirm(tables: &Tables, name: &str, tick: i64, run: &str, attempt: u32) -> String {
+    named("cron start", text(tables).start(name, tick, run, attempt))
 }

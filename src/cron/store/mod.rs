@@ -12,7 +12,7 @@ mod reasons;
 mod settle;
 mod statements;
 
-pub use attempts::{Claim, ask_run, in_transaction};
+pub use attempts::{ask_run, confirm, in_transaction};
 pub use daemons::{ask_file_before, leave, prune, renew, retire, stop_taking};
 pub use entry::{
     Abandon, DaemonFacts, Definition, Finish, JobRow, Look, Publish, Register, Retake, SettleStep,

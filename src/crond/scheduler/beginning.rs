@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::super::message::Attempt;
 use super::super::program;
-use super::own::{OwnTick, Search, TickLock, claim};
+use super::own::{OwnTick, Search, TickLock};
 use super::view::shown;
 use super::{Kept, Scheduler};
 use crate::base::clock::Moment;
-use crate::cron::{Job, Overlap, TickRow, search_limit};
+use crate::cron::{Job, Overlap, TickRow, confirm, search_limit};
 use crate::history::{Journal, RunFacts};
 use crate::lock::rows::{RowLock, RowSpec};
 use crate::lock::{HolderKind, Lease, LockSpec, OnLockLost, Wait};
@@ -99,7 +99,8 @@ impl Scheduler<'_> {
             allow_unfit_server: false,
         };
         let record = journal.on_grant(&attempt.run, &[]);
-        let confirm = claim(&attempt).confirm(self.tables, &journal.facts.name, &attempt.run);
+        let (name, run) = (&journal.facts.name, &attempt.run);
+        let confirm = confirm(self.tables, name, attempt.tick, run, attempt.number);
         let row = RowSpec {
             tables: self.tables.clone(),
             owner: attempt.run.clone(),

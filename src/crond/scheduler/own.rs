@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::super::message::{Attempt, EndedAttempt};
 use super::{LOOK, LOOK_AGAIN};
 use crate::base::clock::Moment;
-use crate::cron::{AttemptEnd, Claim, Job};
+use crate::cron::{AttemptEnd, Job};
 use crate::db::Client;
 use crate::history::{Journal, Outcome, RunEnd};
 use crate::lock::Lease;
@@ -158,15 +158,6 @@ impl OwnTick {
             })
         });
         self.attempt.ended(&self.job, end, why, run_end)
-    }
-}
-
-/// The tick of an attempt.
-pub(super) fn claim(attempt: &Attempt) -> Claim {
-    Claim {
-        tick: attempt.tick,
-        shown: attempt.shown.clone(),
-        attempt: attempt.number,
     }
 }
 

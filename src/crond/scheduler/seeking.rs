@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::super::message::FromScheduler;
-use super::own::{OwnTick, Search, TickLock, claim};
+use super::own::{OwnTick, Search, TickLock};
 use super::{LOCKS_AT_ONCE, LOOK, Scheduler};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::base::text::shown;
-use crate::cron::{AttemptEnd, Overlap};
+use crate::cron::{AttemptEnd, Overlap, confirm};
 use crate::db::{Ask, Fault};
 use crate::history::Outcome;
 use crate::isolated::link::cut;
@@ -177,8 +177,8 @@ impl Scheduler<'_> {
         if is_recent && self.registration.renewed.elapsed() < ttl / 2 {
             return Ok(Some(true));
         }
-        let name = mine.job.name.to_string();
-        let confirm = claim(&mine.attempt).confirm(self.tables, &name, run);
+        let (name, attempt) = (mine.job.name.to_string(), &mine.attempt);
+        let confirm = confirm(self.tables, &name, attempt.tick, run, attempt.number);
         let confirmed = self.ask(|session| session.change(&Ask::written(&confirm)))?;
         Ok(confirmed.map(|changed| changed > 0))
     }
