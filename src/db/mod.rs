@@ -21,6 +21,7 @@ mod target;
 mod tls;
 mod tls_error;
 mod wire;
+mod words;
 
 pub use ask::{
     Ask, Batch, LIST, Reply, ask, ask_value, ask_values, batch, command, named, roll_back,
@@ -41,3 +42,4 @@ pub use target::{
     Protocol, SslMode, Target, TlsOptions,
 };
 pub use wire::Code;
+pub use words::Words;

@@ -1032,12 +1032,13 @@ fn fixed_piece(text: &str) -> Option<String> {
 }
 
 /// Files whose texts are help, statements, for who builds dblock, or findings with their own advice.
-const OTHER_TEXTS: [&str; 45] = [
+const OTHER_TEXTS: [&str; 46] = [
     "lock/rows/statements/mod.rs",
     "lock/rows/statements/mysql.rs",
     "lock/rows/statements/postgres.rs",
     "history/postgres.rs",
     "db/postgres/sql.rs",
+    "db/words.rs",
     "db/postgres/sessions.rs",
     "cron/cronie.rs",
     "cron/crontab/tests.rs",

@@ -3,7 +3,7 @@
 
 use super::super::rules::{AttemptEnd, RunState};
 use super::entry::{Abandon, Finish, Retake};
-use super::statements::{OVER, text};
+use super::statements::text;
 use crate::db::{Ask, Batch, Reply, ask, batch, named};
 use crate::history::Outcome;
 use crate::schema::Tables;
@@ -57,22 +57,22 @@ pub fn ask_run(tables: &Tables, name: &str, run: &str) -> Ask<'static, RunState>
     let sql = text(tables).run_state(name, run);
     ask("cron run", sql, |rows| {
         let row = rows.one()?;
-        let ended: Option<String> = row.get("ended")?;
+        let outcome: Option<String> = row.get("outcome")?;
         let (held, unstarted): (u64, u64) = (row.get("held")?, row.get("unstarted")?);
-        Ok(match (held, ended) {
+        Ok(match (held, outcome) {
             (1.., _) => RunState::Alive,
-            (0, Some(ended)) => RunState::Ended(end_of(&ended)),
+            (0, Some(_)) if row.get("is_killed")? => RunState::Ended(AttemptEnd::Over),
+            (0, Some(outcome)) => RunState::Ended(end_of(&outcome, row.get("exit_code")?)),
             (0, None) if unstarted == 1 => RunState::Unstarted,
             (0, None) => RunState::Gone,
         })
     })
 }
 
-/// Decodes the outcome and the exit code from the history.
-fn end_of(words: &str) -> AttemptEnd {
-    let (outcome, code) = words.split_once(' ').unwrap_or((words, ""));
+/// What the outcome and the exit code in the history mean for the attempt.
+fn end_of(outcome: &str, exit_code: Option<u32>) -> AttemptEnd {
     let is = |known: Outcome| outcome == known.word();
-    if is(Outcome::Ran) && code == "0" || is(Outcome::Skipped) || outcome == OVER {
+    if is(Outcome::Ran) && exit_code == Some(0) || is(Outcome::Skipped) {
         AttemptEnd::Over
     } else if is(Outcome::Ran) || is(Outcome::TimedOut) {
         AttemptEnd::Failed

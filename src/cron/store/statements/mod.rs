@@ -11,10 +11,11 @@ use super::entry::{
     Abandon, DaemonFacts, Definition, Finish, Look, NewJob, Publish, Register, Retake, SettleStep,
     Skipped, TickRow, UNSEEN,
 };
+use super::reasons::IN_NO_FILE;
 use crate::base::text::printable;
 use crate::cron::rules::{AttemptEnd, Fate, LARGEST_LAG, micros};
-use crate::db::Kind;
-use crate::history::Outcome;
+use crate::db::{Kind, Words};
+use crate::history::{DIED, KILLED, Outcome};
 use crate::schema::{CRON_DAEMONS, CRON_JOBS, CRON_TICKS, RUNS, Tables};
 use mysql::MySqlCron;
 use postgres::PostgresCron;
@@ -28,8 +29,9 @@ pub fn text(tables: &Tables) -> Box<dyn CronText> {
     }
 }
 
-/// The names of the tables.
+/// The names of the tables, and the words of their server.
 pub struct Names {
+    words: Words,
     jobs: String,
     ticks: String,
     daemons: String,
@@ -40,6 +42,7 @@ pub struct Names {
 impl Names {
     fn of(tables: &Tables) -> Self {
         Self {
+            words: Words(tables.kind()),
             jobs: tables.of(&CRON_JOBS),
             ticks: tables.of(&CRON_TICKS),
             daemons: tables.of(&CRON_DAEMONS),
@@ -49,47 +52,20 @@ impl Names {
     }
 }
 
-/// This word stands for the outcome of a run that `dblock kill --force` has ended.
-pub const OVER: &str = "over";
-
 /// The assignment for an attempt that is over: since when no command of the tick could be started stays as it is, unless this one was about
 /// to be. It comes before `started_at` is assigned, as MySQL's assignments see those before them.
 const UNSTARTED_SINCE: &str = "unstarted_at = CASE WHEN started_at IS NULL THEN unstarted_at END";
 
-/// The words in which the servers differ.
-pub trait Words {
-    /// The names of the tables.
+/// The texts, without the names of the statements. Where several are returned, they follow one another in a transaction.
+pub trait CronText {
+    /// The names of the tables, and the server's words.
     fn names(&self) -> &Names;
-    /// The server's time.
-    fn now(&self) -> &'static str;
-    /// The column `user`.
-    fn user(&self) -> &'static str;
-    /// A text.
-    fn literal(&self, text: &str) -> String;
-    /// The moment so many microseconds after the start of 1970.
-    fn moment(&self, micros: i64) -> String;
-    /// As [`Words::moment`]; `None`: NULL.
-    fn optional_moment(&self, micros: Option<i64>) -> String;
-    /// The microseconds from the start of 1970 to a moment.
-    fn micros(&self, moment: &str) -> String;
-    /// The moment so many seconds ago.
-    fn seconds_ago(&self, seconds: u64) -> String;
-    /// The moment in so many seconds.
-    fn after_seconds(&self, seconds: u64) -> String;
-    /// The moment this long from now.
-    fn after(&self, span: Duration) -> String;
-    /// The condition that a column is this value, or NULL if that is.
-    fn is_same(&self, column: &str, value: &str) -> String;
+
     /// What ends an INSERT of a tick that may be there already: then nothing changes.
     fn unless_there(&self) -> String;
+
     /// What follows one another in a transaction before a write of a job's row on the condition that no tick of the job has a row.
     fn before_alone(&self, job: &str) -> Option<String>;
-}
-
-/// The texts, without the names of the statements. Where several are returned, they follow one another in a transaction.
-pub trait CronText: Words {
-    /// Writes a daemon's row. It is alive since this moment if its lease has run out.
-    fn register(&self, register: &Register) -> String;
 
     /// As [`retire`](super::retire). `start_at = tick` marks the ticks that are claimed, for the statements that follow. Of two daemons only
     /// one gets each tick.
@@ -109,33 +85,79 @@ pub trait CronText: Words {
     /// Notes that these jobs are in a file, if they were not noted for this long.
     fn touch(&self, jobs: &[&Definition], since: Duration) -> String;
 
-    /// Reads the state of a run: whether it holds its job's lock, how it has ended, and whether its command was not about to start yet.
-    fn run_state(&self, name: &str, run: &str) -> String;
-
     /// Reads all jobs, each with its last run.
     fn listed_jobs(&self) -> String;
 
+    /// The server's words.
+    fn words(&self) -> Words {
+        self.names().words
+    }
+
+    /// Writes a daemon's row. It is alive since this moment if its lease has run out.
+    fn register(&self, register: &Register) -> String {
+        let (words, facts, now) = (self.words(), register.facts, self.words().now());
+        let cut = |column, text| words.literal(&CRON_DAEMONS.cut(column, text));
+        let list = |names: &str| match names {
+            "" => "NULL".to_owned(),
+            names => words.literal(names),
+        };
+        let (count, definition) = (register.jobs.0, words.literal(register.jobs.1));
+        let [disagrees, differs] = [register.disagrees, register.differs].map(list);
+        format!(
+            "INSERT INTO {} (daemon, host, pid, {}, slots, jobs, definition, disagrees, differs, started_at, renewed_at, expires_at, alive_since) \
+             VALUES ({}, {}, {}, {}, {}, {count}, {definition}, {disagrees}, {differs}, {now}, {now}, {expires}, {now}) \
+             {} alive_since = {}, jobs = {count}, definition = {definition}, disagrees = {disagrees}, differs = {differs}, renewed_at = {now}, \
+             expires_at = {expires}",
+            self.names().daemons,
+            words.user(),
+            words.literal(&facts.id),
+            cut("host", &facts.host),
+            facts.pid,
+            cut("user", &facts.user),
+            facts.slots,
+            words.or_update("daemon"),
+            // Before `expires_at` is assigned.
+            self.alive_since(&format!("{}.", CRON_DAEMONS.name)),
+            expires = words.after_seconds(register.lease)
+        )
+    }
+
+    /// Reads the state of a run: whether it holds its job's lock, whether its command was not about to start yet, and how it has ended.
+    fn run_state(&self, name: &str, run: &str) -> String {
+        let Names {
+            ticks, runs, locks, ..
+        } = self.names();
+        let [name, run] = [name, run].map(|text| self.words().literal(text));
+        format!(
+            "SELECT (SELECT COUNT(*) FROM {locks} WHERE name = {name} AND owner = {run} AND expires_at > {}) AS held, \
+             (SELECT COUNT(*) FROM {ticks} WHERE name = {name} AND run = {run} AND started_at IS NULL) AS unstarted, \
+             r.outcome, r.exit_code, {} AS is_killed FROM (SELECT 1 AS one) asked LEFT JOIN {runs} r ON r.run = {run} AND r.ended_at IS NOT NULL",
+            self.words().now(),
+            flag(&format!("r.message LIKE '{KILLED}%'"))
+        )
+    }
+
     /// Reads the server's time, in microseconds since 1970.
     fn clock(&self) -> String {
-        format!("SELECT {}", self.micros(self.now()))
+        format!("SELECT {}", self.words().micros(self.words().now()))
     }
 
     /// How many earlier daemons of this host and user had the same file last. A daemon's file is the last one unless a later daemon has
     /// started after it was gone. A living daemon that has just started does not count as a successor: it started together with this one,
     /// as at a boot.
     fn file_before(&self, facts: &DaemonFacts, definition: &str) -> String {
-        let (daemons, id) = (&self.names().daemons, self.literal(&facts.id));
+        let (daemons, id) = (&self.names().daemons, self.words().literal(&facts.id));
         format!(
             "SELECT COUNT(*) FROM {daemons} o WHERE o.daemon <> {id} AND o.host = {} AND o.{} = {} \
              AND o.definition = {} AND NOT EXISTS (SELECT 1 FROM {daemons} n WHERE {} AND n.daemon <> {id} \
              AND NOT (n.gone_at IS NULL AND n.expires_at > {} AND n.started_at > {}))",
-            self.literal(&facts.host),
-            self.user(),
-            self.literal(&facts.user),
-            self.literal(definition),
+            self.words().literal(&facts.host),
+            self.words().user(),
+            self.words().literal(&facts.user),
+            self.words().literal(definition),
             self.has_succeeded(),
-            self.now(),
-            self.seconds_ago(60)
+            self.words().now(),
+            self.words().seconds_ago(60)
         )
     }
 
@@ -143,13 +165,13 @@ pub trait CronText: Words {
     fn has_succeeded(&self) -> String {
         format!(
             "n.host = o.host AND n.{0} = o.{0} AND n.started_at > COALESCE(o.gone_at, o.renewed_at)",
-            self.user()
+            self.words().user()
         )
     }
 
     /// The start of the daemon's current life, from its row, which begins anew after its lease has run out.
     fn alive_since(&self, row: &str) -> String {
-        let now = self.now();
+        let now = self.words().now();
         format!("CASE WHEN {row}expires_at < {now} THEN {now} ELSE {row}alive_since END")
     }
 
@@ -159,9 +181,9 @@ pub trait CronText: Words {
             "UPDATE {} SET alive_since = {}, renewed_at = {}, expires_at = {} WHERE daemon = {}",
             self.names().daemons,
             self.alive_since(""),
-            self.now(),
-            self.after_seconds(lease),
-            self.literal(daemon)
+            self.words().now(),
+            self.words().after_seconds(lease),
+            self.words().literal(daemon)
         )
     }
 
@@ -170,8 +192,8 @@ pub trait CronText: Words {
         format!(
             "UPDATE {} SET leaving_at = COALESCE(leaving_at, {}) WHERE daemon = {}",
             self.names().daemons,
-            self.now(),
-            self.literal(daemon)
+            self.words().now(),
+            self.words().literal(daemon)
         )
     }
 
@@ -180,8 +202,8 @@ pub trait CronText: Words {
         format!(
             "UPDATE {} SET leaving_at = COALESCE(leaving_at, {now}), gone_at = {now}, expires_at = {now} WHERE daemon = {}",
             self.names().daemons,
-            self.literal(daemon),
-            now = self.now()
+            self.words().literal(daemon),
+            now = self.words().now()
         )
     }
 
@@ -189,14 +211,14 @@ pub trait CronText: Words {
     fn job_values(&self) -> [(&'static str, String); 9] {
         [
             ("name", "name".to_owned()),
-            ("next", self.micros("next_at")),
-            ("settled", self.micros("settled_at")),
-            ("triggered", self.micros("triggered_at")),
+            ("next", self.words().micros("next_at")),
+            ("settled", self.words().micros("settled_at")),
+            ("triggered", self.words().micros("triggered_at")),
             ("is_paused", flag("paused_at IS NOT NULL")),
             ("schedule", "schedule".to_owned()),
             ("zone", "zone".to_owned()),
             ("definition", "definition".to_owned()),
-            ("seen", self.micros("seen_at")),
+            ("seen", self.words().micros("seen_at")),
         ]
     }
 
@@ -218,10 +240,10 @@ pub trait CronText: Words {
         let Names {
             jobs, ticks, runs, ..
         } = self.names();
-        let (settlement, job, now) = (step.settlement, step.job, self.now());
+        let (settlement, job, now) = (step.settlement, step.job, self.words().now());
         let [name, id, schedule, zone] =
-            [&job.name, step.id, &job.schedule, &job.zone].map(|text| self.literal(text));
-        let from = self.moment(settlement.from);
+            [&job.name, step.id, &job.schedule, &job.zone].map(|text| self.words().literal(text));
+        let from = self.words().moment(settlement.from);
         let (change, condition) = if settlement.is_trigger {
             (
                 format!("triggered_at = NULL, changed_at = {now}"),
@@ -231,8 +253,8 @@ pub trait CronText: Words {
             (
                 format!(
                     "settled_at = {}, next_at = {}",
-                    self.moment(settlement.settled),
-                    self.optional_moment(settlement.next)
+                    self.words().moment(settlement.settled),
+                    self.words().optional_moment(settlement.next)
                 ),
                 format!("next_at = {from} AND next_at <= {now} AND paused_at IS NULL"),
             )
@@ -258,7 +280,7 @@ pub trait CronText: Words {
         let insert = |tick: i64, attempt: u8, daemon: &str| {
             format!(
                 "INSERT INTO {ticks} (name, tick, run, attempt, daemon, ttl_seconds) SELECT name, {}, {id}, {attempt}, {daemon}, {} {if_done} {}",
-                self.moment(tick),
+                self.words().moment(tick),
                 step.ttl,
                 self.unless_there()
             )
@@ -267,7 +289,7 @@ pub trait CronText: Words {
             None => {}
             Some(Fate::Wait(tick)) => statements.push(insert(tick, 0, "NULL")),
             Some(Fate::Run(tick)) => {
-                statements.push(insert(tick, 1, &self.literal(&daemon.id)));
+                statements.push(insert(tick, 1, &self.words().literal(&daemon.id)));
                 statements.push(format!(
                     "INSERT INTO {runs} ({}) SELECT {} {if_done}",
                     self.run_columns(),
@@ -280,10 +302,10 @@ pub trait CronText: Words {
 
     /// Reads the rows of these jobs, with the id of the step that changed each last, and the server's time.
     fn settled(&self, names: &[&str]) -> String {
-        let names = names.iter().map(|name| self.literal(name));
+        let names = names.iter().map(|name| self.words().literal(name));
         format!(
             "SELECT {} AS server_time, change_id, {} FROM {} WHERE name IN ({})",
-            self.micros(self.now()),
+            self.words().micros(self.words().now()),
             self.job_columns(),
             self.names().jobs,
             names.collect::<Vec<_>>().join(", ")
@@ -294,26 +316,31 @@ pub trait CronText: Words {
     fn key(&self, name: &str, tick: i64, run: &str) -> String {
         format!(
             "name = {} AND tick = {} AND run = {}",
-            self.literal(name),
-            self.moment(tick),
-            self.literal(run)
+            self.words().literal(name),
+            self.words().moment(tick),
+            self.words().literal(run)
         )
     }
 
     /// The condition that a tick's row is as it was read.
     fn is_as_seen(&self, seen: &TickRow) -> String {
-        let daemon = seen.daemon.as_deref().map(|daemon| self.literal(daemon));
+        let daemon = seen
+            .daemon
+            .as_deref()
+            .map(|daemon| self.words().literal(daemon));
         format!(
             "{} AND {} AND {}",
             self.key(&seen.name, seen.tick, &seen.run),
-            self.is_same("daemon", daemon.as_deref().unwrap_or("NULL")),
-            self.is_same("started_at", &self.optional_moment(seen.started_at))
+            self.words()
+                .is_same("daemon", daemon.as_deref().unwrap_or("NULL")),
+            self.words()
+                .is_same("started_at", &self.words().optional_moment(seen.started_at))
         )
     }
 
     /// The columns of a run that a daemon requests, for the history.
     fn run_columns(&self) -> String {
-        let user = self.user();
+        let user = self.words().user();
         format!("run, name, tick, attempt, host, pid, {user}, program, requested_at")
     }
 
@@ -326,17 +353,17 @@ pub trait CronText: Words {
         daemon: &DaemonFacts,
         program: &str,
     ) -> String {
-        let cut = |column, text: &str| self.literal(&RUNS.cut(column, text));
+        let cut = |column, text: &str| self.words().literal(&RUNS.cut(column, text));
         [
-            self.literal(id),
-            self.literal(name),
-            self.moment(tick),
+            self.words().literal(id),
+            self.words().literal(name),
+            self.words().moment(tick),
             attempt.to_owned(),
             cut("host", &daemon.host),
             daemon.pid.to_string(),
             cut("user", &daemon.user),
             cut("program", &printable(program)),
-            self.now().to_owned(),
+            self.words().now().to_owned(),
         ]
         .join(", ")
     }
@@ -345,9 +372,9 @@ pub trait CronText: Words {
     fn skipped(&self, message: &str) -> String {
         format!(
             "{}, {}, {}",
-            self.now(),
-            self.literal(Outcome::Skipped.word()),
-            self.literal(&RUNS.cut("message", message))
+            self.words().now(),
+            self.words().literal(Outcome::Skipped.word()),
+            self.words().literal(&RUNS.cut("message", message))
         )
     }
 
@@ -356,10 +383,10 @@ pub trait CronText: Words {
         format!(
             "UPDATE {} SET ended_at = {}, outcome = {}, message = {} WHERE run = {} AND ended_at IS NULL{condition}",
             self.names().runs,
-            self.now(),
-            self.literal(outcome.word()),
-            self.literal(&RUNS.cut("message", why)),
-            self.literal(run)
+            self.words().now(),
+            self.words().literal(outcome.word()),
+            self.words().literal(&RUNS.cut("message", why)),
+            self.words().literal(run)
         )
     }
 
@@ -370,8 +397,8 @@ pub trait CronText: Words {
         let take = format!(
             "UPDATE {ticks} SET run = {}, daemon = {}, attempt = attempt + 1, failures = {}, start_at = NULL, \
              {UNSTARTED_SINCE}, started_at = NULL WHERE {}",
-            self.literal(retake.run),
-            self.literal(&retake.daemon.id),
+            self.words().literal(retake.run),
+            self.words().literal(&retake.daemon.id),
             retake.failures,
             self.is_as_seen(seen)
         );
@@ -389,13 +416,40 @@ pub trait CronText: Words {
         [take, record].into_iter().chain(ends).collect()
     }
 
+    /// Gives the ticks up that this daemon has marked, as [`CronText::retire`] does. `run` and `tick` are SQL for a new run's id and for
+    /// the tick as text, of a tick's row `t`.
+    fn give_up(&self, daemon: &DaemonFacts, run: &str, tick: &str) -> [String; 3] {
+        let Names { ticks, runs, .. } = self.names();
+        let (words, now, mine) = (self.words(), self.words().now(), &daemon.id);
+        let cut = |column, text| words.literal(&RUNS.cut(column, text));
+        let [mine, skipped, failed] =
+            [mine, Outcome::Skipped.word(), Outcome::Failed.word()].map(|text| words.literal(text));
+        let of_mine = format!("FROM {ticks} t WHERE t.daemon = {mine} AND t.start_at = t.tick");
+        let width = RUNS.width("message");
+        [
+            format!(
+                "INSERT INTO {runs} ({}, ended_at, outcome, message) SELECT {run}, t.name, t.tick, t.attempt + 1, {}, {}, {}, 'dblock', \
+                 {now}, {now}, {skipped}, LEFT(CONCAT(t.name, ': {IN_NO_FILE}; the tick ', {tick}, ' is abandoned'), {width}) {of_mine}",
+                self.run_columns(),
+                cut("host", &daemon.host),
+                daemon.pid,
+                cut("user", &daemon.user),
+            ),
+            format!(
+                "UPDATE {runs} SET ended_at = {now}, outcome = {failed}, message = LEFT(CONCAT(name, ': {DIED}'), {width}) \
+                 WHERE ended_at IS NULL AND run IN (SELECT t.run {of_mine})"
+            ),
+            format!("DELETE FROM {ticks} WHERE daemon = {mine} AND start_at = tick"),
+        ]
+    }
+
     /// As [`Abandon`]. Of two daemons only one succeeds.
     fn abandon(&self, abandon: &Abandon) -> Vec<String> {
         let (ticks, seen) = (&self.names().ticks, abandon.seen);
         let taken = self.key(&seen.name, seen.tick, abandon.id);
         let take = format!(
             "UPDATE {ticks} SET run = {} WHERE {}",
-            self.literal(abandon.id),
+            self.words().literal(abandon.id),
             self.is_as_seen(seen)
         );
         let (of, attempt) = ((&*seen.name, seen.tick), (seen.attempt + 1).to_string());
@@ -428,12 +482,14 @@ pub trait CronText: Words {
                 "UPDATE {ticks} SET {}, daemon = NULL, started_at = NULL, failures = {}, \
                  start_at = {} WHERE {key} AND daemon IS NOT NULL",
                 match finish.end {
-                    AttemptEnd::Unstarted =>
-                        format!("unstarted_at = COALESCE(unstarted_at, {})", self.now()),
+                    AttemptEnd::Unstarted => format!(
+                        "unstarted_at = COALESCE(unstarted_at, {})",
+                        self.words().now()
+                    ),
                     _ => UNSTARTED_SINCE.to_owned(),
                 },
                 finish.failures,
-                self.after(delay)
+                self.words().after(delay)
             ),
         };
         ends.into_iter().chain([tick]).collect()
@@ -448,15 +504,15 @@ pub trait CronText: Words {
             unless_done = format!(
                 " AND NOT EXISTS (SELECT 1 FROM {runs} r WHERE r.name = {} AND r.requested_at >= {} AND r.tick = {} \
                  AND r.attempt < {attempt} AND r.outcome = {} AND r.exit_code = 0)",
-                self.literal(name),
-                self.moment(tick - micros(LARGEST_LAG)),
-                self.moment(tick),
-                self.literal(Outcome::Ran.word())
+                self.words().literal(name),
+                self.words().moment(tick - micros(LARGEST_LAG)),
+                self.words().moment(tick),
+                self.words().literal(Outcome::Ran.word())
             );
         }
         format!(
             "UPDATE {ticks} SET started_at = {} WHERE {key}{unless_done}",
-            self.now()
+            self.words().now()
         )
     }
 
@@ -484,8 +540,8 @@ pub trait CronText: Words {
         format!(
             "UPDATE {} SET {column} = COALESCE({column}, {now}), changed_at = {now} WHERE name = {}",
             self.names().jobs,
-            self.literal(name),
-            now = self.now()
+            self.words().literal(name),
+            now = self.words().now()
         )
     }
 
@@ -495,10 +551,10 @@ pub trait CronText: Words {
             "SELECT (SELECT COUNT(*) FROM {} WHERE expires_at > {} AND leaving_at IS NULL) AS daemons, \
              (SELECT COUNT(*) FROM {} WHERE name = {} AND seen_at < {}) AS unseen",
             self.names().daemons,
-            self.now(),
+            self.words().now(),
             self.names().jobs,
-            self.literal(name),
-            self.seconds_ago(UNSEEN.as_secs())
+            self.words().literal(name),
+            self.words().seconds_ago(UNSEEN.as_secs())
         )
     }
 
@@ -506,10 +562,10 @@ pub trait CronText: Words {
     fn lock_job(&self, name: &str) -> String {
         format!(
             "SELECT {} AS server_time, {} FROM {} WHERE name = {} FOR UPDATE",
-            self.micros(self.now()),
+            self.words().micros(self.words().now()),
             self.job_columns(),
             self.names().jobs,
-            self.literal(name)
+            self.words().literal(name)
         )
     }
 
@@ -518,10 +574,10 @@ pub trait CronText: Words {
         format!(
             "UPDATE {} SET paused_at = NULL, changed_at = {}, next_at = {}, settled_at = COALESCE({}, settled_at) WHERE name = {}",
             self.names().jobs,
-            self.now(),
-            self.optional_moment(next),
-            self.optional_moment(settled),
-            self.literal(name)
+            self.words().now(),
+            self.words().optional_moment(next),
+            self.words().optional_moment(settled),
+            self.words().literal(name)
         )
     }
 
@@ -548,7 +604,8 @@ pub trait CronText: Words {
             ("r.started_at", "started"),
             ("r.ended_at", "ended"),
         ];
-        let moments = moments.map(|(moment, name)| format!("{} AS {name}", self.micros(moment)));
+        let moments =
+            moments.map(|(moment, name)| format!("{} AS {name}", self.words().micros(moment)));
         format!(
             "j.name, j.schedule, j.zone, j.changed_by, {}, r.run, r.attempt, r.host, r.outcome, r.exit_code, r.signal_name, j.jitter_seconds",
             moments.join(", ")
@@ -560,8 +617,8 @@ pub trait CronText: Words {
         format!(
             "SELECT t.name, {} AS tick_at, t.attempt, d.host, {} AS retry FROM {} t LEFT JOIN {} d ON d.daemon = t.daemon \
              ORDER BY t.name, t.tick",
-            self.micros("t.tick"),
-            self.micros("t.start_at"),
+            self.words().micros("t.tick"),
+            self.words().micros("t.start_at"),
             self.names().ticks,
             self.names().daemons
         )
@@ -572,12 +629,12 @@ pub trait CronText: Words {
         format!(
             "SELECT host, pid, slots, jobs, definition, {} AS started, {} AS renewed, {} AS is_alive, {} AS is_leaving, \
              disagrees, differs FROM {} WHERE gone_at IS NULL AND expires_at > {} ORDER BY host, pid",
-            self.micros("started_at"),
-            self.micros("renewed_at"),
-            flag(&format!("expires_at > {}", self.now())),
+            self.words().micros("started_at"),
+            self.words().micros("renewed_at"),
+            flag(&format!("expires_at > {}", self.words().now())),
             flag("leaving_at IS NOT NULL"),
             self.names().daemons,
-            self.seconds_ago(24 * 3600)
+            self.words().seconds_ago(24 * 3600)
         )
     }
 }

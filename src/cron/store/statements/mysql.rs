@@ -3,24 +3,15 @@
 
 use std::time::Duration;
 
-use super::{CronText, Names, OVER, Words, select};
+use super::{CronText, Names, select};
 use crate::cron::rules::LARGEST_LAG;
 use crate::cron::store::entry::{
-    CLOCK, DAEMON, DaemonFacts, Definition, FORGOTTEN_AFTER, JOB, Look, NewJob, Publish, Register,
-    TICK, UNRECORDED, settled_until,
+    CLOCK, DAEMON, DaemonFacts, Definition, FORGOTTEN_AFTER, JOB, Look, NewJob, Publish, TICK,
+    UNRECORDED, settled_until,
 };
-use crate::cron::store::reasons::IN_NO_FILE;
 use crate::db::sql::{
-    after, after_seconds, micros, moment, now_micros, optional_moment, optional_text, seconds_ago,
-    text_literal,
+    after_seconds, micros, moment, now_micros, optional_moment, seconds_ago, text_literal,
 };
-use crate::history::{DIED, KILLED, Outcome};
-use crate::schema::{CRON_DAEMONS, RUNS};
-
-/// Otherwise nothing is said for an empty list.
-fn list(names: &str) -> String {
-    optional_text(Some(names).filter(|names| !names.is_empty()))
-}
 
 /// SQL for: the daemon `d` of the tick `t` is gone, or has been silent for the tick's TTL. A living daemon renews its lease every few
 /// seconds, so a renewal far ahead of now is that of a daemon that fell silent while the server's clock was ahead.
@@ -35,49 +26,9 @@ fn is_silent() -> String {
 /// Writes the statements.
 pub struct MySqlCron(pub(super) Names);
 
-impl Words for MySqlCron {
+impl CronText for MySqlCron {
     fn names(&self) -> &Names {
         &self.0
-    }
-
-    fn now(&self) -> &'static str {
-        "UTC_TIMESTAMP(6)"
-    }
-
-    fn user(&self) -> &'static str {
-        "user"
-    }
-
-    fn literal(&self, text: &str) -> String {
-        text_literal(text)
-    }
-
-    fn moment(&self, micros: i64) -> String {
-        moment(micros)
-    }
-
-    fn optional_moment(&self, micros: Option<i64>) -> String {
-        optional_moment(micros)
-    }
-
-    fn micros(&self, moment: &str) -> String {
-        micros(moment)
-    }
-
-    fn seconds_ago(&self, seconds: u64) -> String {
-        seconds_ago(seconds)
-    }
-
-    fn after_seconds(&self, seconds: u64) -> String {
-        after_seconds(seconds)
-    }
-
-    fn after(&self, span: Duration) -> String {
-        after(span)
-    }
-
-    fn is_same(&self, column: &str, value: &str) -> String {
-        format!("{column} <=> {value}")
     }
 
     fn unless_there(&self) -> String {
@@ -87,50 +38,20 @@ impl Words for MySqlCron {
     fn before_alone(&self, _: &str) -> Option<String> {
         None
     }
-}
-
-impl CronText for MySqlCron {
-    fn register(&self, register: &Register) -> String {
-        let facts = register.facts;
-        let (count, definition) = (register.jobs.0, text_literal(register.jobs.1));
-        let [disagrees, differs] = [register.disagrees, register.differs].map(list);
-        let expires = after_seconds(register.lease);
-        // Before `expires_at` is assigned.
-        let alive_since = self.alive_since("");
-        format!(
-            "INSERT INTO {} (daemon, host, pid, user, slots, jobs, definition, disagrees, differs, started_at, renewed_at, expires_at, alive_since) \
-             VALUES ({}, {}, {}, {}, {}, {count}, {definition}, {disagrees}, {differs}, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), {expires}, UTC_TIMESTAMP(6)) \
-             ON DUPLICATE KEY UPDATE alive_since = {alive_since}, jobs = {count}, definition = {definition}, disagrees = {disagrees}, differs = {differs}, renewed_at = UTC_TIMESTAMP(6), \
-             expires_at = {expires}",
-            self.0.daemons,
-            text_literal(&facts.id),
-            CRON_DAEMONS.literal("host", &facts.host),
-            facts.pid,
-            CRON_DAEMONS.literal("user", &facts.user),
-            facts.slots,
-        )
-    }
 
     fn retire(&self, daemon: &DaemonFacts, after: u64) -> Vec<String> {
         let Names {
             jobs,
             ticks,
             daemons,
-            runs,
             locks,
+            ..
         } = &self.0;
-        let (mine, run) = (text_literal(&daemon.id), self.run_columns());
-        let before = seconds_ago(after);
+        let (mine, before) = (text_literal(&daemon.id), seconds_ago(after));
         let is_old = format!(
             "seen_at < {before} AND EXISTS (SELECT 1 FROM {daemons} own WHERE own.daemon = {mine} AND own.alive_since < {before} AND own.expires_at > UTC_TIMESTAMP(6))"
         );
-        let of_mine = format!("FROM {ticks} t WHERE t.daemon = {mine} AND t.start_at = t.tick");
-        let number = "LEFT(SHA2(CONCAT(t.run, ' given up'), 256), 32)";
-        let message = format!(
-            "LEFT(CONCAT(t.name, ': {IN_NO_FILE}; the tick ', DATE_FORMAT(t.tick, '%Y-%m-%dT%H:%i:%sZ'), ' is abandoned'), {})",
-            RUNS.width("message")
-        );
-        vec![
+        let statements = vec![
             format!(
                 "UPDATE {jobs} SET next_at = NULL, triggered_at = NULL, changed_at = UTC_TIMESTAMP(6) \
                  WHERE (next_at IS NOT NULL OR triggered_at IS NOT NULL) AND {is_old}"
@@ -141,22 +62,11 @@ impl CronText for MySqlCron {
                  SET t.daemon = {mine}, t.start_at = t.tick WHERE j.{is_old} AND l.owner IS NULL AND {}",
                 is_silent()
             ),
-            format!(
-                "INSERT INTO {runs} ({run}, ended_at, outcome, message) SELECT {number}, t.name, t.tick, t.attempt + 1, {}, {}, {}, 'dblock', \
-                 UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), {}, {message} {of_mine}",
-                RUNS.literal("host", &daemon.host),
-                daemon.pid,
-                RUNS.literal("user", &daemon.user),
-                text_literal(Outcome::Skipped.word()),
-            ),
-            format!(
-                "UPDATE {runs} SET ended_at = UTC_TIMESTAMP(6), outcome = {}, message = LEFT(CONCAT(name, ': {DIED}'), {}) \
-                 WHERE ended_at IS NULL AND run IN (SELECT t.run {of_mine})",
-                text_literal(Outcome::Failed.word()),
-                RUNS.width("message"),
-            ),
-            format!("DELETE FROM {ticks} WHERE daemon = {mine} AND start_at = tick"),
-        ]
+        ];
+        let run = "LEFT(SHA2(CONCAT(t.run, ' given up'), 256), 32)";
+        let tick = "DATE_FORMAT(t.tick, '%Y-%m-%dT%H:%i:%sZ')";
+        let given_up = self.give_up(daemon, run, tick);
+        statements.into_iter().chain(given_up).collect()
     }
 
     fn prune(&self) -> [String; 3] {
@@ -189,6 +99,7 @@ impl CronText for MySqlCron {
             daemons,
             runs,
             locks,
+            ..
         } = &self.0;
         let select = |kind, columns: &[(&str, String)]| select(kind, columns, |_| "NULL");
         let job = format!("{} FROM {jobs}", select(JOB, &self.job_values()));
@@ -299,17 +210,6 @@ impl CronText for MySqlCron {
             self.0.jobs,
             seconds_ago(since.as_secs()),
             each.collect::<Vec<_>>().join(", ")
-        )
-    }
-
-    fn run_state(&self, name: &str, run: &str) -> String {
-        let (name, run) = (text_literal(name), text_literal(run));
-        format!(
-            "SELECT (SELECT COUNT(*) FROM {} WHERE name = {name} AND owner = {run} AND expires_at > UTC_TIMESTAMP(6)) AS held, \
-             (SELECT IF(COALESCE(message LIKE '{KILLED}%', FALSE), '{OVER}', CONCAT(outcome, ' ', COALESCE(exit_code, ''))) \
-             FROM {} WHERE run = {run} AND ended_at IS NOT NULL) AS ended, \
-             (SELECT COUNT(*) FROM {} WHERE name = {name} AND run = {run} AND started_at IS NULL) AS unstarted",
-            self.0.locks, self.0.runs, self.0.ticks
         )
     }
 

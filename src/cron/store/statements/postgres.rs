@@ -6,19 +6,15 @@
 
 use std::time::Duration;
 
-use super::{CronText, Names, OVER, Words};
+use super::{CronText, Names};
 use crate::cron::rules::LARGEST_LAG;
 use crate::cron::store::entry::{
-    CLOCK, DAEMON, DaemonFacts, Definition, FORGOTTEN_AFTER, JOB, Look, NewJob, Publish, Register,
-    TICK, UNRECORDED, settled_until,
+    CLOCK, DAEMON, DaemonFacts, Definition, FORGOTTEN_AFTER, JOB, Look, NewJob, Publish, TICK,
+    UNRECORDED, settled_until,
 };
-use crate::cron::store::reasons::IN_NO_FILE;
 use crate::db::postgres_sql::{
-    ASKED, NOW, after, after_seconds, micros, moment, optional_moment, optional_text, seconds_ago,
-    text_literal, text_literals,
+    ASKED, NOW, micros, moment, optional_moment, seconds_ago, text_literal, text_literals,
 };
-use crate::history::{DIED, KILLED, Outcome};
-use crate::schema::{CRON_DAEMONS, RUNS};
 
 /// The condition that the daemon `d` of the tick `t` is not gone, and not silent: as for MySQL.
 fn is_alive(now: &str) -> String {
@@ -27,11 +23,6 @@ fn is_alive(now: &str) -> String {
          AND d.renewed_at <= {now} + interval '{} seconds'",
         LARGEST_LAG.as_secs()
     )
-}
-
-/// A text for a column of the history, cut to its width.
-fn cut(column: &str, text: &str) -> String {
-    text_literal(&RUNS.cut(column, text))
 }
 
 /// The NULL of a column of a look: the rows of a UNION have the same types.
@@ -50,49 +41,9 @@ fn select(kind: u8, columns: &[(&str, String)]) -> String {
 /// Writes the statements.
 pub struct PostgresCron(pub(super) Names);
 
-impl Words for PostgresCron {
+impl CronText for PostgresCron {
     fn names(&self) -> &Names {
         &self.0
-    }
-
-    fn now(&self) -> &'static str {
-        NOW
-    }
-
-    fn user(&self) -> &'static str {
-        "\"user\""
-    }
-
-    fn literal(&self, text: &str) -> String {
-        text_literal(text)
-    }
-
-    fn moment(&self, micros: i64) -> String {
-        moment(micros)
-    }
-
-    fn optional_moment(&self, micros: Option<i64>) -> String {
-        optional_moment(micros)
-    }
-
-    fn micros(&self, moment: &str) -> String {
-        micros(moment)
-    }
-
-    fn seconds_ago(&self, seconds: u64) -> String {
-        seconds_ago(seconds)
-    }
-
-    fn after_seconds(&self, seconds: u64) -> String {
-        after_seconds(seconds)
-    }
-
-    fn after(&self, span: Duration) -> String {
-        after(span)
-    }
-
-    fn is_same(&self, column: &str, value: &str) -> String {
-        format!("{column} IS NOT DISTINCT FROM {value}")
     }
 
     fn unless_there(&self) -> String {
@@ -107,40 +58,6 @@ impl Words for PostgresCron {
             "SELECT 1 FROM {jobs} WHERE name = {name} FOR UPDATE"
         ))
     }
-}
-
-impl CronText for PostgresCron {
-    fn register(&self, register: &Register) -> String {
-        let facts = register.facts;
-        let list = |names: &str| optional_text(Some(names).filter(|names| !names.is_empty()));
-        let lasting = [
-            "jobs",
-            "definition",
-            "disagrees",
-            "differs",
-            "renewed_at",
-            "expires_at",
-        ];
-        let lasting = lasting.map(|column| format!("{column} = excluded.{column}"));
-        format!(
-            "INSERT INTO {} AS d (daemon, host, pid, \"user\", slots, jobs, definition, disagrees, differs, started_at, renewed_at, expires_at, \
-             alive_since) VALUES ({}, {}, {}, {}, {}, {}, {}, {}, {}, {NOW}, {NOW}, {}, {NOW}) ON CONFLICT (daemon) DO UPDATE SET \
-             alive_since = {}, {}",
-            self.0.daemons,
-            text_literal(&facts.id),
-            text_literal(&CRON_DAEMONS.cut("host", &facts.host)),
-            facts.pid,
-            text_literal(&CRON_DAEMONS.cut("user", &facts.user)),
-            facts.slots,
-            register.jobs.0,
-            text_literal(register.jobs.1),
-            list(register.disagrees),
-            list(register.differs),
-            after_seconds(register.lease),
-            self.alive_since("d."),
-            lasting.join(", ")
-        )
-    }
 
     /// What the claim decides by, besides the tick's row: a run that was about to start has its lock, and had noted that in the tick's row. One
     /// that acquires its lock later finds its tick gone, and does not start.
@@ -149,22 +66,17 @@ impl CronText for PostgresCron {
             jobs,
             ticks,
             daemons,
-            runs,
             locks,
+            ..
         } = &self.0;
-        let (mine, run) = (text_literal(&daemon.id), self.run_columns());
-        let before = seconds_ago(after);
+        let (mine, before) = (text_literal(&daemon.id), seconds_ago(after));
         let is_old = format!(
             "j.seen_at < {before} AND EXISTS (SELECT 1 FROM {daemons} own WHERE own.daemon = {mine} AND own.alive_since < {before} AND own.expires_at > {NOW})"
         );
         let is_set = "(j.next_at IS NOT NULL OR j.triggered_at IS NOT NULL)";
         let is_of_old =
             format!("EXISTS (SELECT 1 FROM {jobs} j WHERE j.name = t.name AND {is_old})");
-        let of_mine = format!("FROM {ticks} t WHERE t.daemon = {mine} AND t.start_at = t.tick");
-        let number = "left(encode(sha256(convert_to(t.run || ' given up', 'UTF8')), 'hex'), 32)";
-        let tick = "to_char(t.tick AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')";
-        let width = RUNS.width("message");
-        vec![
+        let statements = vec![
             format!(
                 "SELECT 1 FROM {jobs} j WHERE {is_old} AND ({is_set} OR EXISTS (SELECT 1 FROM {ticks} t WHERE t.name = j.name)) \
                  ORDER BY j.name FOR UPDATE OF j"
@@ -181,21 +93,11 @@ impl CronText for PostgresCron {
                  AND NOT EXISTS (SELECT 1 FROM {daemons} d WHERE d.daemon = t.daemon AND {})",
                 is_alive(NOW)
             ),
-            format!(
-                "INSERT INTO {runs} ({run}, ended_at, outcome, message) SELECT {number}, t.name, t.tick, t.attempt + 1, {}, {}, {}, 'dblock', \
-                 {NOW}, {NOW}, {}, left(t.name || ': {IN_NO_FILE}; the tick ' || {tick} || ' is abandoned', {width}) {of_mine}",
-                cut("host", &daemon.host),
-                daemon.pid,
-                cut("user", &daemon.user),
-                text_literal(Outcome::Skipped.word()),
-            ),
-            format!(
-                "UPDATE {runs} SET ended_at = {NOW}, outcome = {}, message = left(name || ': {DIED}', {width}) \
-                 WHERE ended_at IS NULL AND run IN (SELECT t.run {of_mine})",
-                text_literal(Outcome::Failed.word()),
-            ),
-            format!("DELETE FROM {ticks} WHERE daemon = {mine} AND start_at = tick"),
-        ]
+        ];
+        let run = "left(encode(sha256(convert_to(t.run || ' given up', 'UTF8')), 'hex'), 32)";
+        let tick = "to_char(t.tick AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')";
+        let given_up = self.give_up(daemon, run, tick);
+        statements.into_iter().chain(given_up).collect()
     }
 
     /// A row that somebody else has locked is left for the next time.
@@ -232,6 +134,7 @@ impl CronText for PostgresCron {
             daemons,
             runs,
             locks,
+            ..
         } = &self.0;
         let job = format!("{} FROM {jobs}", select(JOB, &self.job_values()));
         let which = match look.since {
@@ -342,17 +245,6 @@ impl CronText for PostgresCron {
             self.0.jobs,
             seconds_ago(since.as_secs()),
             each.collect::<Vec<_>>().join(", ")
-        )
-    }
-
-    fn run_state(&self, name: &str, run: &str) -> String {
-        let (name, run) = (text_literal(name), text_literal(run));
-        format!(
-            "SELECT (SELECT count(*) FROM {} WHERE name = {name} AND owner = {run} AND expires_at > {NOW}) AS held, \
-             (SELECT CASE WHEN coalesce(message LIKE '{KILLED}%', false) THEN '{OVER}' ELSE outcome || ' ' || coalesce(exit_code::text, '') END \
-             FROM {} WHERE run = {run} AND ended_at IS NOT NULL) AS ended, \
-             (SELECT count(*) FROM {} WHERE name = {name} AND run = {run} AND started_at IS NULL) AS unstarted",
-            self.0.locks, self.0.runs, self.0.ticks
         )
     }
 
