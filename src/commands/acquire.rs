@@ -355,15 +355,8 @@ fn pass_on(
     let sent = link.send(&Message::Item(acquired));
     let is_printed = sent.is_ok() && matches!(link.receive(), Ok(Some((Answer::Printed, _))));
     if !is_printed {
-        lock.withdraw(&journal.end(&RunEnd {
-            outcome: Outcome::Failed,
-            exit_code: None,
-            signal: None,
-            ran: None,
-            ended_ago: Duration::ZERO,
-            message: Some("the token was not printed".to_owned()),
-            succeeded: false,
-        }));
+        let end = RunEnd::of(Outcome::Failed, "the token was not printed");
+        lock.withdraw(&journal.end(&end));
     }
     sent
 }

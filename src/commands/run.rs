@@ -13,8 +13,8 @@ use crate::run::{Conclusion, Fallback, supervise};
 use crate::settings::cli::CommandLine;
 use crate::settings::{self, IfUnreachable, ReportTo, Run};
 use crate::supervise::{
-    Asides, Inherited, Outputs, Poller, Report, ReportedEnd, ReportedRun, RunOutcome, RunRecord,
-    Signals, change, of_grant, wanted,
+    Asides, Inherited, Outputs, Poller, Report, ReportedRun, RunOutcome, RunRecord, Signals,
+    change, of_grant, wanted,
 };
 
 /// Runs the command, reports on it if requested, and returns dblock's exit.
@@ -74,7 +74,7 @@ fn report_on(
         program: job.program(),
         requested: job.started,
         record,
-        end: ReportedEnd::Exited(exit.as_ref().copied()),
+        end: record.summary(exit.as_ref().copied()),
         attempt: None,
         jobs: Vec::new(),
     });

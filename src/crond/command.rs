@@ -22,12 +22,12 @@ use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::text::{in_words, shown};
 use crate::cron::{AttemptEnd, Job};
 use crate::db::Client;
-use crate::history::{DIED, KEPT, KeepOutput, RunEnd};
+use crate::history::{DIED, KEPT, KeepOutput, Outcome, RunEnd};
 use crate::keeper::Place;
 use crate::lock::{Grant, Lease};
 use crate::supervise::{
-    Cause, Child, Command, LockEventKind, Outlet, Output, Report, ReportedEnd, ReportedRun,
-    RunOutcome, RunRecord, Signals, Sink, Started, Surroundings, of_grant, pipe,
+    Cause, Child, Command, LockEventKind, Outlet, Output, Report, ReportedRun, RunOutcome,
+    RunRecord, Signals, Sink, Started, Surroundings, of_grant, pipe,
 };
 
 /// What an attempt's command is started for.
@@ -239,13 +239,9 @@ impl TickCommand {
         };
         let (end, words) = self.meaning(&ended);
         let ended = ended.map_err(anyhow::Error::from);
-        let run_end = self.record.run_end(ended.as_ref().copied());
-        let report = report(
-            &self.job,
-            &self.attempt,
-            &self.record,
-            ended.as_ref().copied(),
-        );
+        let ended = ended.as_ref().copied();
+        let (run_end, summary) = (self.record.run_end(ended), self.record.summary(ended));
+        let report = report(&self.job, &self.attempt, &self.record, summary);
         Concluded {
             end,
             words,
@@ -272,33 +268,9 @@ impl TickCommand {
     }
 }
 
-/// The report of an attempt.
-fn report(
-    job: &Job,
-    attempt: &Attempt,
-    record: &RunRecord,
-    exit: Result<Ending, &anyhow::Error>,
-) -> Report {
-    Report::of(reported(job, attempt, record, ReportedEnd::Exited(exit)))
-}
-
-/// The report of an attempt whose host has died.
-pub fn report_of_the_dead(job: &Job, attempt: &Attempt, will_retry: bool) -> Report {
-    let mut record = RunRecord::begin();
-    record.tick = Some(attempt.shown.clone());
-    let why = format!("{}: {DIED}", job.name);
-    let mut report = Report::of(reported(job, attempt, &record, ReportedEnd::Died(&why)));
-    report.will_retry = will_retry;
-    report
-}
-
-fn reported<'a>(
-    job: &Job,
-    attempt: &Attempt,
-    record: &'a RunRecord,
-    end: ReportedEnd<'a>,
-) -> ReportedRun<'a> {
-    ReportedRun {
+/// The report of an attempt that has ended.
+fn report(job: &Job, attempt: &Attempt, record: &RunRecord, end: RunEnd) -> Report {
+    Report::of(ReportedRun {
         name: job.name.to_string(),
         slot_names: &[],
         program: program(job),
@@ -307,13 +279,25 @@ fn reported<'a>(
         end,
         attempt: Some(attempt.number),
         jobs: Vec::new(),
-    }
+    })
+}
+
+/// The report of an attempt whose host has died.
+pub fn report_of_the_dead(job: &Job, attempt: &Attempt, will_retry: bool) -> Report {
+    let mut record = RunRecord::begin();
+    record.tick = Some(attempt.shown.clone());
+    let end = RunEnd::of(Outcome::Failed, format!("{}: {DIED}", job.name));
+    let mut report = report(job, attempt, &record, end);
+    report.will_retry = will_retry;
+    report
 }
 
 /// What it means that the command of an attempt could not be started.
 pub fn unstarted(job: &Job, attempt: &Attempt, failure: Failure) -> Concluded {
     let (end, words) = (end_of(&failure, false), failure.to_string());
-    let report = report(job, attempt, &RunRecord::begin(), Err(&failure.into()));
+    let record = RunRecord::begin();
+    let summary = record.summary(Err(&failure.into()));
+    let report = report(job, attempt, &record, summary);
     Concluded {
         end,
         words,

@@ -157,3 +157,18 @@ pub struct RunEnd {
     /// Whether it counts as a success, for `--once-at` and `--once-per`.
     pub succeeded: bool,
 }
+
+impl RunEnd {
+    /// The end of a run of whose command nothing is known, or that had none.
+    pub fn of(outcome: Outcome, message: impl Into<String>) -> Self {
+        Self {
+            outcome,
+            exit_code: None,
+            signal: None,
+            ran: None,
+            ended_ago: Duration::ZERO,
+            message: Some(message.into()),
+            succeeded: false,
+        }
+    }
+}

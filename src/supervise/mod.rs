@@ -36,7 +36,7 @@ pub use outputs::Outputs;
 pub use plan::{Plan, RunnerOf};
 pub use poller::{Poller, Source};
 pub use record::{LockEventKind, RunOutcome, RunRecord};
-pub use report::{Report, ReportedEnd, ReportedRun};
+pub use report::{Report, ReportedRun};
 pub use runner::Runner;
 pub use signals::{Inherited, Received, Signals};
 pub use started::Started;

@@ -52,19 +52,6 @@ pub struct LockEvent {
     pub detail: String,
 }
 
-/// How a run ended.
-#[derive(Debug)]
-pub struct Summary {
-    /// The outcome in one word.
-    pub outcome: Outcome,
-    /// dblock's exit code.
-    pub exit_code: u8,
-    /// The signal that the command died of, or that ended dblock's wait.
-    pub signal: Option<String>,
-    /// The line of a skip or an error.
-    pub message: Option<String>,
-}
-
 /// The signal's name, or its number: a real-time signal has no name.
 fn name_of(signal: i32) -> String {
     Signal::try_from(signal).map_or_else(|_| signal.to_string(), |signal| signal.to_string())
@@ -173,8 +160,9 @@ impl RunRecord {
         self.add(LockEventKind::Reacquired, &detail);
     }
 
-    /// The outcome of a run that ended with this `exit` of dblock's own, its exit code, and the signal that the command died of, or that ended dblock's wait.
-    pub fn summary(&self, exit: Result<Ending, &anyhow::Error>) -> Summary {
+    /// The end of a run that ended with this `exit` of dblock's own. The signal is that of which the command died, or which ended dblock's
+    /// wait, and the message the line of a skip or an error.
+    pub fn summary(&self, exit: Result<Ending, &anyhow::Error>) -> RunEnd {
         let reason = exit.err().map(|error| {
             let failure = error.downcast_ref::<Failure>();
             failure.map_or(Reason::Internal, |failure| failure.reason)
@@ -204,27 +192,25 @@ impl RunRecord {
             _ => None,
         };
         let message = exit.err().map(|error| format!("{error:#}"));
-        Summary {
+        let ended_ago = self.command_end.map(|end| end.moment.elapsed());
+        RunEnd {
+            succeeded: outcome == Outcome::Ran && exit_code == 0,
             outcome,
-            exit_code,
+            exit_code: Some(exit_code),
             signal,
+            ran: self.command_end.map(|end| end.ran),
+            ended_ago: ended_ago.unwrap_or_default(),
             message: message.or_else(|| self.message.clone()),
         }
     }
 
-    /// What the history records of a run that ended with this `exit` of dblock's own.
+    /// As [`RunRecord::summary`], with why the lock was lost: what the history records.
     pub fn run_end(&self, exit: Result<Ending, &anyhow::Error>) -> RunEnd {
-        let summary = self.summary(exit);
-        let message = self.with_loss(summary.outcome, summary.message);
-        let ended_ago = self.command_end.map(|end| end.moment.elapsed());
+        let end = self.summary(exit);
+        let message = self.with_loss(end.outcome, end.message);
         RunEnd {
-            succeeded: summary.outcome == Outcome::Ran && summary.exit_code == 0,
-            outcome: summary.outcome,
-            exit_code: Some(summary.exit_code),
-            signal: summary.signal,
-            ran: self.command_end.map(|end| end.ran),
-            ended_ago: ended_ago.unwrap_or_default(),
             message: message.map(|message| cut(&message)),
+            ..end
         }
     }
 

@@ -8,26 +8,17 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::environment::{Change, change};
-use super::record::{LockEvent, LockEventKind, RunRecord, Summary};
-use crate::base::exit::Ending;
+use super::record::{LockEvent, LockEventKind, RunRecord};
 use crate::base::text::{json_printable, moment, seconds};
 use crate::base::user::local_user;
 use crate::cron::tick_in_micros;
-use crate::history::Outcome;
+use crate::history::{Outcome, RunEnd};
 
 /// Longest line in bytes, without its end, so that a pipe takes it at once: `PIPE_BUF`.
 const LONGEST_LINE: usize = 4095;
 
 /// Longest text in characters. It is halved until the line is short enough.
 const LONGEST_TEXT: usize = 400;
-
-/// How the run that is reported came to its end.
-pub enum ReportedEnd<'a> {
-    /// This was dblock's own exit.
-    Exited(Result<Ending, &'a anyhow::Error>),
-    /// Its host or its worker has died, as this message says. Nobody knows more.
-    Died(&'a str),
-}
 
 /// A run that is reported.
 pub struct ReportedRun<'a> {
@@ -40,7 +31,8 @@ pub struct ReportedRun<'a> {
     /// When the lock was requested, by this host's clock.
     pub requested: SystemTime,
     pub record: &'a RunRecord,
-    pub end: ReportedEnd<'a>,
+    /// How it ended.
+    pub end: RunEnd,
     /// The number of the attempt, from 1, of a tick or a job of a queue; `None`: it is neither.
     pub attempt: Option<u32>,
     /// The jobs of the queue that the command was for; none where it was for no queue.
@@ -95,18 +87,7 @@ impl Report {
         let record = run.record;
         let slot = record.grant.map(|grant| grant.slot);
         let slot_name = slot.and_then(|slot| run.slot_names.get(slot as usize));
-        let (outcome, exit_code, signal, message) = match run.end {
-            ReportedEnd::Exited(exit) => {
-                let Summary {
-                    outcome,
-                    exit_code,
-                    signal,
-                    message,
-                } = record.summary(exit);
-                (outcome, Some(exit_code), signal, message)
-            }
-            ReportedEnd::Died(message) => (Outcome::Failed, None, None, Some(message.to_owned())),
-        };
+        let end = run.end;
         Self {
             name: run.name,
             slot,
@@ -128,12 +109,12 @@ impl Report {
             ended: record.command_end.map(|end| moment(end.at)),
             waited_seconds: seconds(record.waited),
             ran_seconds: record.command_end.map(|end| seconds(end.ran)),
-            outcome: outcome.word(),
-            exit_code,
-            signal,
+            outcome: end.outcome.word(),
+            exit_code: end.exit_code,
+            signal: end.signal,
             lock_events: record.lock.events.iter().map(lock_event).collect(),
             lock_events_omitted: record.lock.omitted,
-            message,
+            message: end.message,
             dblock_version: env!("CARGO_PKG_VERSION"),
         }
     }

@@ -11,13 +11,12 @@ use crate::base::clock::Moment;
 use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
 use crate::base::hooks::Hooks;
 use crate::base::text::shown;
-use crate::history::{KEPT, KeepOutput};
+use crate::history::{KEPT, KeepOutput, Outcome, RunEnd};
 use crate::keeper::Place;
 use crate::queue::{JobEnd, LONGEST_ERROR, Queue, Rescued, WORKER_DIED, retry_delay};
 use crate::supervise::{
-    Cause, Change, Child, Command, Hook, Output, Report, ReportedEnd, ReportedRun, RunOutcome,
-    RunRecord, Signals, Sink, Started, Surroundings, Tail, change, pipe, program_of, wanted,
-    was_closed,
+    Cause, Change, Child, Command, Hook, Output, Report, ReportedRun, RunOutcome, RunRecord,
+    Signals, Sink, Started, Surroundings, Tail, change, pipe, program_of, wanted, was_closed,
 };
 
 /// Longest argument in bytes, with its final NUL (execve(2)).
@@ -111,20 +110,38 @@ fn changes(spec: &Spec, tasks: &[Task]) -> Vec<Change> {
         let numbers: Vec<_> = tasks.iter().map(number).collect();
         numbers.join(" ")
     };
-    let mut changes = vec![
-        change("DBLOCK_QUEUE", Some(&spec.queue)),
-        change("DBLOCK_JOB_ID", Some(&numbers(&|task| task.id.to_string()))),
-        change(
-            "DBLOCK_ATTEMPT",
-            Some(&numbers(&|task| task.attempt.to_string())),
-        ),
-        change(
-            "DBLOCK_FENCE",
-            Some(&numbers(&|task| task.fence.to_string())),
-        ),
+    let jobs = numbers(&|task| task.id.to_string());
+    let attempts = numbers(&|task| task.attempt.to_string());
+    let fences = numbers(&|task| task.fence.to_string());
+    changes_of(spec, &jobs, &attempts, Some(&fences))
+}
+
+/// The same for jobs of which these are the numbers.
+fn changes_of(spec: &Spec, jobs: &str, attempts: &str, fences: Option<&str>) -> Vec<Change> {
+    let own = [
+        ("DBLOCK_QUEUE", Some(&*spec.queue)),
+        ("DBLOCK_JOB_ID", Some(jobs)),
+        ("DBLOCK_ATTEMPT", Some(attempts)),
+        ("DBLOCK_FENCE", fences),
     ];
-    changes.extend(spec.scrubbed.iter().map(|&name| change(name, None)));
-    changes
+    let scrubbed = spec.scrubbed.iter().map(|&name| (name, None));
+    let all = own.into_iter().chain(scrubbed);
+    all.map(|(name, value)| change(name, value)).collect()
+}
+
+/// The report of a command that has ended, with its jobs and the greatest number of their attempts.
+fn report(spec: &Spec, record: &RunRecord, end: RunEnd, of: (Vec<u64>, Option<u32>)) -> Report {
+    let (jobs, attempt) = of;
+    Report::of(ReportedRun {
+        name: spec.queue.clone(),
+        slot_names: &[],
+        program: program_of(&spec.command),
+        requested: SystemTime::now() - record.requested.elapsed(),
+        record,
+        end,
+        attempt,
+        jobs,
+    })
 }
 
 impl JobCommand {
@@ -197,16 +214,10 @@ impl JobCommand {
             record.outcome = RunOutcome::TimedOut;
         }
         let tasks: Vec<Task> = outcomes.iter().map(|(task, _)| task.clone()).collect();
-        let mut report = Report::of(ReportedRun {
-            name: spec.queue.clone(),
-            slot_names: &[],
-            program: program_of(&spec.command),
-            requested: SystemTime::now() - record.requested.elapsed(),
-            record,
-            end: ReportedEnd::Exited(Ok(exit)),
-            attempt: tasks.iter().map(|task| task.attempt).max(),
-            jobs: tasks.iter().map(|task| task.id).collect(),
-        });
+        let jobs = tasks.iter().map(|task| task.id).collect();
+        let attempt = tasks.iter().map(|task| task.attempt).max();
+        let end = record.summary(Ok(exit));
+        let mut report = report(spec, record, end, (jobs, attempt));
         report.will_retry = outcomes
             .iter()
             .any(|(_, end)| matches!(end, JobEnd::Retry(..)));
@@ -216,26 +227,12 @@ impl JobCommand {
 
 /// What is to be run after the jobs of a dead worker.
 pub fn hooks_for_the_dead(spec: &Spec, rescued: &Rescued) -> Vec<Hook> {
-    let record = RunRecord::begin();
-    let mut report = Report::of(ReportedRun {
-        name: spec.queue.clone(),
-        slot_names: &[],
-        program: program_of(&spec.command),
-        requested: SystemTime::now(),
-        record: &record,
-        end: ReportedEnd::Died(WORKER_DIED),
-        attempt: Some(rescued.attempt),
-        jobs: rescued.jobs.clone(),
-    });
+    let (record, end) = (RunRecord::begin(), RunEnd::of(Outcome::Failed, WORKER_DIED));
+    let of = (rescued.jobs.clone(), Some(rescued.attempt));
+    let mut report = report(spec, &record, end, of);
     report.will_retry = rescued.will_retry;
     let jobs: Vec<_> = rescued.jobs.iter().map(u64::to_string).collect();
-    let mut changes = vec![
-        change("DBLOCK_QUEUE", Some(&spec.queue)),
-        change("DBLOCK_JOB_ID", Some(&jobs.join(" "))),
-        change("DBLOCK_ATTEMPT", Some(&rescued.attempt.to_string())),
-        change("DBLOCK_FENCE", None),
-    ];
-    changes.extend(spec.scrubbed.iter().map(|&name| change(name, None)));
+    let changes = changes_of(spec, &jobs.join(" "), &rescued.attempt.to_string(), None);
     wanted(&spec.hooks, &report, &changes)
 }
 

@@ -147,14 +147,10 @@ impl OwnTick {
         run_end: Option<(Outcome, String)>,
     ) -> EndedAttempt {
         let run_end = run_end.map(|(outcome, message)| {
+            let ran = self.started.map(Moment::elapsed);
             Box::new(RunEnd {
-                outcome,
-                exit_code: None,
-                signal: None,
-                ran: self.started.map(Moment::elapsed),
-                ended_ago: Duration::ZERO,
-                message: Some(message),
-                succeeded: false,
+                ran,
+                ..RunEnd::of(outcome, message)
             })
         });
         self.attempt.ended(&self.job, end, why, run_end)

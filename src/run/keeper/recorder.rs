@@ -170,15 +170,7 @@ impl<'a> Recorder<'a> {
     /// The statements that record a run that was granted the lock and did not run.
     pub fn skip(&self, message: &str) -> Vec<String> {
         if self.is_row {
-            return self.journal.end(&RunEnd {
-                outcome: Outcome::Skipped,
-                exit_code: None,
-                signal: None,
-                ran: None,
-                ended_ago: Duration::ZERO,
-                message: Some(message.to_owned()),
-                succeeded: false,
-            });
+            return self.end(&RunEnd::of(Outcome::Skipped, message));
         }
         vec![self.journal.skip(message, Outcome::Skipped)]
     }
@@ -192,13 +184,8 @@ impl<'a> Recorder<'a> {
     pub fn end_of_the_dead(&self) -> Vec<String> {
         let message = "dblock was killed, and its command with it";
         self.end(&RunEnd {
-            outcome: Outcome::Failed,
-            exit_code: None,
-            signal: None,
             ran: self.granted.map(Moment::elapsed),
-            ended_ago: Duration::ZERO,
-            message: Some(message.to_owned()),
-            succeeded: false,
+            ..RunEnd::of(Outcome::Failed, message)
         })
     }
 
