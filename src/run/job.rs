@@ -50,10 +50,9 @@ impl Job {
     /// when it is taken.
     pub fn task<'a>(&'a self, run_id: &'a str, name_holder: bool, shown: Level) -> Task<'a> {
         Task {
+            job: self,
             lock: &self.lock,
-            connection: &self.connection,
             run_id,
-            kill_after: self.kill_after,
             introduction: Introduction {
                 pid: getpid(),
                 lock: Some(self.lock.name.clone()),
@@ -65,8 +64,6 @@ impl Job {
             },
             names_holders: name_holder,
             shown,
-            tables: self.tables.as_ref(),
-            slot_names: &self.slot_names,
             tick: None,
         }
     }

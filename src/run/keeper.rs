@@ -86,7 +86,7 @@ fn keep(work: Work, link: &Rc<Link>, supervisor: Pid, board: Board) -> Result<()
     let connector = connector(&task, link)?;
     let requested = before.map_or_else(Moment::now, |(requested, _)| requested);
     let recorder = |tables| Recorder::new(&task, tables).requested_at(requested);
-    let recorder = task.tables.map(recorder);
+    let recorder = task.job.tables.as_ref().map(recorder);
     let (grant, may_hold) = (lost.map(|(grant, _)| grant), before.map(|(_, held)| held));
     let backend = backend(&task, connector, grant, may_hold, recorder.as_ref());
     let lease = lost.and_then(|(_, lease)| lease);
@@ -120,7 +120,7 @@ fn connector(task: &Task, link: &Rc<Link>) -> Result<Connector, Failure> {
     let listener = client::notes(link, task.shown, |link, level, text| {
         link.send_if_heard(&FromKeeper::Note(level, text));
     });
-    let (introduction, options) = (&task.introduction, task.connection);
+    let (introduction, options) = (&task.introduction, &task.job.connection);
     client::begin(introduction, options, listener, c"dblock-keeper", link)
 }
 
@@ -473,7 +473,7 @@ fn backend(
         when_waiting: Level::Info <= task.shown,
         when_taken: task.names_holders,
     };
-    let tables = task.tables.filter(|tables| tables.is_row());
+    let tables = task.job.tables.as_ref().filter(|tables| tables.is_row());
     let (Some(tables), Some(recorder)) = (tables, recorder) else {
         let named = NamedLock::new(connector, task.lock, task.run_id, verbosity);
         return Box::new(match (grant, may_hold) {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use super::job::Job;
 use crate::base::log::Level;
 use crate::cron::Once;
-use crate::db::ConnectOptions;
 use crate::history::RunEnd;
 use crate::lock::rows::Token;
 use crate::lock::{Introduction, LockSpec};
@@ -15,24 +15,18 @@ pub const WITHOUT_LOCK: u64 = 2;
 
 /// What a keeper needs to acquire a lock.
 pub struct Task<'a> {
-    /// The lock.
+    /// The job that the lock is for.
+    pub job: &'a Job,
+    /// Its lock, for which there may be less time by now.
     pub lock: &'a LockSpec,
-    /// The servers that keep it.
-    pub connection: &'a ConnectOptions,
     /// The name of a lock on the server that all sessions of this run hold, and no others.
     pub run_id: &'a str,
-    /// The time between SIGTERM and SIGKILL when the supervisor ends the command.
-    pub kill_after: Duration,
     /// What the sessions say of themselves.
     pub introduction: Introduction,
     /// Whether to find out who holds the lock when it was not acquired in time.
     pub names_holders: bool,
     /// The least important level that is shown.
     pub shown: Level,
-    /// How the run uses dblock's tables; `None`: not at all.
-    pub tables: Option<&'a TableUse>,
-    /// The names of the slots, in their order; empty where they have none.
-    pub slot_names: &'a [String],
     /// The tick that the run is for, as text, if a former keeper has found it.
     pub tick: Option<&'a str>,
 }

@@ -72,7 +72,7 @@ impl<'a> Lock<'a> {
             backend,
             recorder,
             spec: task.lock,
-            kill_after: task.kill_after,
+            kill_after: task.job.kill_after,
             state,
             over,
             was_refused: false,

@@ -34,14 +34,14 @@ impl<'a> Recorder<'a> {
         };
         Self {
             journal: Journal {
-                tables: Tables::of_connection(task.connection),
+                tables: Tables::of_connection(&task.job.connection),
                 facts,
                 requested: Moment::now(),
                 // With `once`, `find_tick` sets this. A keeper that replaces a dead one does not call that: then it stays unknown.
                 needed: tables.once.is_none().then_some(Duration::ZERO),
             },
             tables,
-            slot_names: task.slot_names,
+            slot_names: &task.job.slot_names,
             is_row: tables.is_row(),
             granted: None,
         }
