@@ -70,8 +70,6 @@ pub struct Queue {
     pub ttl: Duration,
     /// How long done jobs are kept; zero: they are deleted at once.
     pub keep: Duration,
-    /// Whether it is paused.
-    pub paused: bool,
 }
 
 impl Queue {
@@ -103,8 +101,8 @@ pub(super) fn ask_is_deleting(tables: &Tables, name: &str) -> Ask<'static, bool>
 /// Finds a queue by its name; `None`: it does not exist, or is being deleted.
 pub fn find_queue<'a>(tables: &Tables, name: &'a str) -> Ask<'a, Option<Queue>> {
     let sql = format!(
-        "SELECT id, claim, shards, max_attempts, retry_delay_us, ttl_seconds, keep_seconds, \
-         paused_at IS NOT NULL AS is_paused FROM {} WHERE name = {} AND deleted_at IS NULL",
+        "SELECT id, claim, shards, max_attempts, retry_delay_us, ttl_seconds, keep_seconds FROM {} \
+         WHERE name = {} AND deleted_at IS NULL",
         tables.of(&QUEUES),
         text_literal(name)
     );
@@ -120,7 +118,6 @@ pub fn find_queue<'a>(tables: &Tables, name: &'a str) -> Ask<'a, Option<Queue>> 
                 retry_delay: Duration::from_micros(row.get("retry_delay_us")?),
                 ttl: Duration::from_secs(row.get("ttl_seconds")?),
                 keep: Duration::from_secs(row.get("keep_seconds")?),
-                paused: row.get("is_paused")?,
             })
         })
     })
