@@ -35,6 +35,15 @@ pub struct Deed {
 }
 
 impl Deed {
+    /// What somebody does to this job or queue, or to some of its jobs.
+    pub fn to(object: &str, action: &'static str, detail: Option<String>) -> Self {
+        Self {
+            action,
+            object: object.to_owned(),
+            detail,
+        }
+    }
+
     /// Records it, in the name of this process. A server that refuses the record, as to an account that may not write to the table, keeps
     /// nobody from what is recorded: the session tells of it.
     ///

@@ -52,7 +52,7 @@ pub fn retry(
             return Ok(Changed::Not(entry.state));
         }
         make_due(&[entry], tables, session)?;
-        record("queue retry", queue, of_job(id), tables, session)?;
+        record("queue retry", id, queue, tables, session)?;
         Ok(Changed::Retried(entry.state))
     })
     .and_then(|changed| {
@@ -92,8 +92,8 @@ pub fn retry_dead(
             let dead = session.run(&ask_entries(tables, JobState::Dead, &which))?;
             make_due(&dead, tables, session)?;
             if after == 0 && !dead.is_empty() {
-                let detail = counted(all, "dead job");
-                record("queue retry", queue, detail, tables, session)?;
+                let detail = Some(counted(all, "dead job"));
+                Deed::to(&queue.name, "queue retry", detail).record_with(tables, session)?;
             }
             Ok(dead)
         });
@@ -176,7 +176,7 @@ pub fn cancel(
         if entry.state == JobState::Running {
             session.run(&command("queue cancel", format!("UPDATE {jobs} SET canceled_at = COALESCE(canceled_at, UTC_TIMESTAMP(6)) WHERE id = {id}"
             )))?;
-            record("queue cancel", queue, of_job(id), tables, session)?;
+            record("queue cancel", id, queue, tables, session)?;
             return Ok(Changed::Canceled);
         }
         let narrow = tables.of(entry.state.table());
@@ -195,30 +195,21 @@ pub fn cancel(
             "queue cancel",
             format!("DELETE FROM {jobs} WHERE id = {id}"),
         ))?;
-        record("queue cancel", queue, of_job(id), tables, session)?;
+        record("queue cancel", id, queue, tables, session)?;
         Ok(Changed::Deleted(entry.state))
     })
 }
 
-/// A job, for a record.
-fn of_job(id: u64) -> String {
-    format!("job {id}")
-}
-
-/// Records what somebody does to jobs.
+/// Records what somebody does to a job.
 fn record(
     action: &'static str,
+    id: u64,
     queue: &Queue,
-    detail: String,
     tables: &Tables,
     session: &mut Session,
 ) -> Result<(), Fault> {
-    let deed = Deed {
-        action,
-        object: queue.name.clone(),
-        detail: Some(detail),
-    };
-    deed.record_with(tables, session)
+    let detail = Some(format!("job {id}"));
+    Deed::to(&queue.name, action, detail).record_with(tables, session)
 }
 
 /// Finds a job and the row of its state, and locks the row. A job without a row is done. `None`: there is no such job.

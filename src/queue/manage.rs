@@ -125,12 +125,7 @@ pub fn pause(
         if session.change(&command("queue pause", sql))? == 0 {
             return Ok(());
         }
-        let deed = Deed {
-            action,
-            object: name.to_owned(),
-            detail: None,
-        };
-        deed.record_with(tables, session)
+        Deed::to(name, action, None).record_with(tables, session)
     })?;
     if !pauses {
         wake_one(name, tables, session)?;

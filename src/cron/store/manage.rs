@@ -48,23 +48,8 @@ pub fn pause(name: &str, tables: &Tables, session: &mut Session) -> Result<(), F
             return Ok(());
         }
         session.run(&command("cron pause", text(tables).pause(name)))?;
-        record("cron pause", name, tables, session)
+        Deed::to(name, "cron pause", None).record_with(tables, session)
     })
-}
-
-/// Records what somebody does to a job.
-fn record(
-    action: &'static str,
-    name: &str,
-    tables: &Tables,
-    session: &mut Session,
-) -> Result<(), Fault> {
-    let deed = Deed {
-        action,
-        object: name.to_owned(),
-        detail: None,
-    };
-    deed.record_with(tables, session)
 }
 
 /// The daemons that could run a job.
@@ -84,7 +69,15 @@ pub struct Runners {
 /// As [`pause`].
 pub fn trigger(name: &str, tables: &Tables, session: &mut Session) -> Result<Runners, Fault> {
     in_transaction("trigger", session, |session| {
-        trigger_uncommitted(name, tables, session)
+        let (_, job) = find_job(name, tables, session)?;
+        session.run(&command("cron trigger", text(tables).trigger(name)))?;
+        if job.triggered.is_none() {
+            Deed::to(name, "cron trigger", None).record_with(tables, session)?;
+        }
+        Ok(Runners {
+            was_triggered: job.triggered.is_some(),
+            ..session.run(&ask_runners(tables, name))?
+        })
     })
 }
 
@@ -103,22 +96,6 @@ fn in_transaction<T>(
         (Ok(_), Err(Fault::Interrupted(cause) | Fault::Conflict(cause))) => Err(Fault::Gone(cause)),
         (done, ended) => ended.and(done),
     }
-}
-
-fn trigger_uncommitted(
-    name: &str,
-    tables: &Tables,
-    session: &mut Session,
-) -> Result<Runners, Fault> {
-    let (_, job) = find_job(name, tables, session)?;
-    session.run(&command("cron trigger", text(tables).trigger(name)))?;
-    if job.triggered.is_none() {
-        record("cron trigger", name, tables, session)?;
-    }
-    Ok(Runners {
-        was_triggered: job.triggered.is_some(),
-        ..session.run(&ask_runners(tables, name))?
-    })
 }
 
 fn ask_runners(tables: &Tables, name: &str) -> Ask<'static, Runners> {
@@ -158,50 +135,40 @@ pub fn resume(
     session: &mut Session,
 ) -> Result<Count, Fault> {
     in_transaction("resume", session, |session| {
-        resume_uncommitted(name, by, id, tables, session)
+        let (now, job) = find_job(name, tables, session)?;
+        if !job.is_paused {
+            return Ok(Count::NONE);
+        }
+        let wrong = |why: String| {
+            Fault::Final(Failure::new(
+                Reason::Internal,
+                format!("the schedule of {name}: {why}"),
+            ))
+        };
+        let zone = Zone::parse(&job.zone).map_err(wrong)?;
+        let schedule = Schedule::parse(&job.schedule, zone, name).map_err(wrong)?;
+        let (due, next) = rules::resume(&schedule, job.next, now);
+        let last = due.map(|(_, last)| last);
+        let text = text(tables);
+        session.run(&command("cron resume", text.resume(name, next, last)))?;
+        Deed::to(name, "cron resume", None).record_with(tables, session)?;
+        let Some((first, last)) = due else {
+            return Ok(Count::NONE);
+        };
+        let count = Count::of(&schedule, (first, last));
+        let shown = |tick| {
+            let at = Timestamp::from_microsecond(tick).unwrap_or(Timestamp::MIN);
+            schedule.tick(at).to_string()
+        };
+        let what = ticks(count, (first, last), &shown);
+        let skipped = Skipped {
+            name,
+            tick: last,
+            by,
+            id,
+            message: format!("{name}: paused; {what} skipped"),
+        };
+        session.run(&command("cron resume", text.record_skip(&skipped)))?;
+        Ok(count)
     })
-}
-
-fn resume_uncommitted(
-    name: &str,
-    by: &DaemonFacts,
-    id: &str,
-    tables: &Tables,
-    session: &mut Session,
-) -> Result<Count, Fault> {
-    let (now, job) = find_job(name, tables, session)?;
-    if !job.is_paused {
-        return Ok(Count::NONE);
-    }
-    let wrong = |why: String| {
-        Fault::Final(Failure::new(
-            Reason::Internal,
-            format!("the schedule of {name}: {why}"),
-        ))
-    };
-    let zone = Zone::parse(&job.zone).map_err(wrong)?;
-    let schedule = Schedule::parse(&job.schedule, zone, name).map_err(wrong)?;
-    let (due, next) = rules::resume(&schedule, job.next, now);
-    let last = due.map(|(_, last)| last);
-    let text = text(tables);
-    session.run(&command("cron resume", text.resume(name, next, last)))?;
-    record("cron resume", name, tables, session)?;
-    let Some((first, last)) = due else {
-        return Ok(Count::NONE);
-    };
-    let count = Count::of(&schedule, (first, last));
-    let shown = |tick| {
-        let at = Timestamp::from_microsecond(tick).unwrap_or(Timestamp::MIN);
-        schedule.tick(at).to_string()
-    };
-    let what = ticks(count, (first, last), &shown);
-    let skipped = Skipped {
-        name,
-        tick: last,
-        by,
-        id,
-        message: format!("{name}: paused; {what} skipped"),
-    };
-    session.run(&command("cron resume", text.record_skip(&skipped)))?;
-    Ok(count)
 }
