@@ -229,6 +229,24 @@ pub trait CronText {
             .join(", ")
     }
 
+    /// The columns of a tick's row `t`, each with its expression.
+    fn tick_values(&self, start_at: &str, is_orphan: String) -> [(&'static str, String); 10] {
+        let micros = |moment| self.words().micros(moment);
+        let own = |column| format!("t.{column}");
+        [
+            ("name", own("name")),
+            ("run", own("run")),
+            ("attempt", own("attempt")),
+            ("failures", own("failures")),
+            ("daemon", own("daemon")),
+            ("tick", micros("t.tick")),
+            ("start_at", micros(start_at)),
+            ("started_at", micros("t.started_at")),
+            ("unstarted_at", micros("t.unstarted_at")),
+            ("is_orphan", is_orphan),
+        ]
+    }
+
     /// Reads the rows of all jobs.
     fn jobs(&self) -> String {
         format!("SELECT {} FROM {}", self.job_columns(), self.names().jobs)

@@ -10,7 +10,7 @@ use crate::cron::store::entry::{
     UNRECORDED, settled_until,
 };
 use crate::db::sql::{
-    after_seconds, micros, moment, now_micros, optional_moment, seconds_ago, text_literal,
+    after_seconds, moment, now_micros, optional_moment, seconds_ago, text_literal,
 };
 
 /// SQL for: the daemon `d` of the tick `t` is gone, or has been silent for the tick's TTL. A living daemon renews its lease every few
@@ -123,24 +123,7 @@ impl CronText for MySqlCron {
             is_silent(),
             seconds_ago(UNRECORDED),
         );
-        let [name, run, attempt, failures, daemon] =
-            ["name", "run", "attempt", "failures", "daemon"]
-                .map(|column| (column, format!("t.{column}")));
-        let tick = select(
-            TICK,
-            &[
-                name,
-                run,
-                attempt,
-                failures,
-                daemon,
-                ("tick", micros("t.tick")),
-                ("start_at", micros(start_at)),
-                ("started_at", micros("t.started_at")),
-                ("unstarted_at", micros("t.unstarted_at")),
-                ("is_orphan", is_orphan),
-            ],
-        );
+        let tick = select(TICK, &self.tick_values(start_at, is_orphan));
         let daemon = select(DAEMON, &[("daemon", "daemon".to_owned())]);
         format!(
             "{which} UNION ALL {now} \

@@ -159,24 +159,7 @@ impl CronText for PostgresCron {
              AND l.owner IS NULL)::int",
             is_alive(ASKED),
         );
-        let [name, run, attempt, failures, daemon] =
-            ["name", "run", "attempt", "failures", "daemon"]
-                .map(|column| (column, format!("t.{column}")));
-        let tick = select(
-            TICK,
-            &[
-                name,
-                run,
-                attempt,
-                failures,
-                daemon,
-                ("tick", micros("t.tick")),
-                ("start_at", micros(start_at)),
-                ("started_at", micros("t.started_at")),
-                ("unstarted_at", micros("t.unstarted_at")),
-                ("is_orphan", is_orphan),
-            ],
-        );
+        let tick = select(TICK, &self.tick_values(start_at, is_orphan));
         let daemon = select(DAEMON, &[("daemon", "daemon".to_owned())]);
         format!(
             "{which} UNION ALL {now} UNION ALL {tick} FROM {ticks} t \
