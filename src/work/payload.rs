@@ -49,26 +49,26 @@ impl Payload {
     /// # Errors
     /// As `read(2)`.
     pub fn contains(&self, byte: u8) -> io::Result<bool> {
-        let mut at = 0;
-        while at < self.length {
-            let piece = (self.length - at).min(PIECE);
-            let mut bytes = vec![0; usize::try_from(piece).unwrap_or_default()];
-            self.file.read_exact_at(&mut bytes, self.offset + at)?;
-            if bytes.contains(&byte) {
-                return Ok(true);
-            }
-            at += piece;
-        }
-        Ok(false)
+        let mut contains = false;
+        self.read(|piece| {
+            contains |= piece.contains(&byte);
+            Ok(())
+        })?;
+        Ok(contains)
     }
 
     fn copy_to(&self, mut to: &File) -> io::Result<()> {
+        self.read(|piece| to.write_all(piece))
+    }
+
+    /// Reads the payload, a piece at a time.
+    fn read(&self, mut on_piece: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         let mut at = 0;
         while at < self.length {
             let piece = (self.length - at).min(PIECE);
             let mut bytes = vec![0; usize::try_from(piece).unwrap_or_default()];
             self.file.read_exact_at(&mut bytes, self.offset + at)?;
-            to.write_all(&bytes)?;
+            on_piece(&bytes)?;
             at += piece;
         }
         Ok(())
