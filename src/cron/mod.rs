@@ -41,9 +41,9 @@ pub use rules::{
 pub use schedule::{Schedule, Tick, tick_in_micros};
 pub use spread::hash;
 pub use store::{
-    Abandon, DaemonFacts, Definition, Finish, JobRow, LastRun, Listed, ListedDaemon, ListedJob,
-    ListedTick, Look, Publish, Register, Retake, Settle, SettleStep, TickRow, UNSEEN,
-    ask_file_before, ask_jobs, ask_run, confirm, goes_on_after, in_transaction, latest_next, leave,
-    list, open, pause, prune, reach, renew, resume, retire, stop_taking, touch, trigger,
+    DaemonFacts, Definition, Finish, JobRow, LastRun, Listed, ListedDaemon, ListedJob, ListedTick,
+    Look, NextAttempt, Publish, Register, Settle, SettleStep, TickRow, UNSEEN, ask_file_before,
+    ask_jobs, ask_run, confirm, goes_on_after, in_transaction, latest_next, leave, list, open,
+    pause, prune, reach, renew, resume, retire, stop_taking, touch, trigger,
 };
 pub use zone::Zone;

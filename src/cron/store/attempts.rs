@@ -2,29 +2,30 @@
 //! two daemons take over the same tick, only one succeeds, and a late one changes nothing.
 
 use super::super::rules::{AttemptEnd, RunState};
-use super::entry::{Abandon, Finish, Retake};
+use super::entry::{Finish, NextAttempt};
+use super::reasons::too_late;
 use super::statements::text;
 use crate::db::{Ask, Batch, Reply, ask, batch, named};
 use crate::history::Outcome;
 use crate::schema::Tables;
 
-impl Retake<'_> {
-    /// Whether it was taken.
-    pub fn batch(&self) -> Batch<'static, bool> {
+impl NextAttempt<'_> {
+    /// Takes the tick, of which so many attempts have failed. Whether that succeeded.
+    pub fn take(&self, failures: u32) -> Batch<'static, bool> {
         let (text, seen) = (text(self.tables), self.seen);
         let mut statements = vec!["BEGIN".to_owned()];
-        statements.extend(text.retake(self));
+        statements.extend(text.retake(self, failures));
         statements.push("COMMIT".to_owned());
         statements.push(text.count_tick(&seen.name, seen.tick, self.run));
         batch("cron take again", statements).read_last(|rows| Ok(rows.value::<u64>()? == Some(1)))
     }
-}
 
-impl Abandon<'_> {
-    /// The statements. Whether it was given up by them.
-    pub fn batch(&self) -> Batch<'static, bool> {
+    /// Gives the tick up, which is `shown` as text, as it is too late for the attempt. The history records that. Whether that succeeded.
+    pub fn abandon(&self, shown: &str) -> Batch<'static, bool> {
+        let why = too_late(self.seen.attempt + 1, shown);
+        let message = format!("{}: {why}", self.seen.name);
         let mut statements = vec!["BEGIN".to_owned()];
-        statements.extend(text(self.tables).abandon(self));
+        statements.extend(text(self.tables).abandon(self, &message));
         statements.push("COMMIT".to_owned());
         batch("cron give up", statements).read_all(|replies| Ok(has_changed_last(replies)))
     }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::super::rules::taken::TickFacts;
 use super::super::rules::{AttemptEnd, LARGEST_LAG, Row as Facts, Settlement};
-use super::reasons::too_late;
 use crate::history::Outcome;
 use crate::schema::Tables;
 
@@ -215,48 +214,20 @@ impl SettleStep<'_> {
     }
 }
 
-/// Takes a tick for another attempt by a daemon. Returns whether that succeeded.
-pub struct Retake<'a> {
+/// The next attempt of a tick with a row: a daemon takes it, or gives it up.
+pub struct NextAttempt<'a> {
     /// dblock's tables.
     pub tables: &'a Tables,
-    /// The daemon that takes it.
+    /// The daemon.
     pub daemon: &'a DaemonFacts,
     /// The tick as it was read.
     pub seen: &'a TickRow,
-    /// The number of failures so far.
-    pub failures: u32,
     /// The id of the new run.
     pub run: &'a str,
-    /// The program that will start.
+    /// The program that will start, or does not.
     pub program: &'a str,
     /// Why the previous attempt failed, if its own processes have not recorded that.
     pub why: Option<&'a str>,
-}
-
-/// Gives up a tick, because it is too late for the next attempt. The history records that.
-pub struct Abandon<'a> {
-    /// dblock's tables.
-    pub tables: &'a Tables,
-    /// The daemon that gives it up.
-    pub daemon: &'a DaemonFacts,
-    /// The tick as it was read.
-    pub seen: &'a TickRow,
-    /// The tick as text.
-    pub shown: &'a str,
-    /// The id of a new run, for the history.
-    pub id: &'a str,
-    /// The program that does not start.
-    pub program: &'a str,
-    /// Why the previous attempt failed, if its own processes have not recorded that.
-    pub why: Option<&'a str>,
-}
-
-impl Abandon<'_> {
-    /// What the history says.
-    pub(super) fn message(&self) -> String {
-        let why = too_late(self.seen.attempt + 1, self.shown);
-        format!("{}: {why}", self.seen.name)
-    }
 }
 
 /// Ends an attempt: the tick is over, or will be tried again after a delay. It can be repeated.

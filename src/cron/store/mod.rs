@@ -15,7 +15,7 @@ mod statements;
 pub use attempts::{ask_run, confirm, in_transaction};
 pub use daemons::{ask_file_before, leave, prune, renew, retire, stop_taking};
 pub use entry::{
-    Abandon, DaemonFacts, Definition, Finish, JobRow, Look, Publish, Register, Retake, SettleStep,
+    DaemonFacts, Definition, Finish, JobRow, Look, NextAttempt, Publish, Register, SettleStep,
     TickRow, UNSEEN,
 };
 pub use list::{LastRun, Listed, ListedDaemon, ListedJob, ListedTick, list};

@@ -10,7 +10,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::cron::{
-    Abandon, AttemptEnd, Further, Rescue, Retake, RunState, Settlement, TickRow, ask_run, further,
+    AttemptEnd, Further, NextAttempt, Rescue, RunState, Settlement, TickRow, ask_run, further,
     may_rescue, rescue,
 };
 use crate::history::DIED;
@@ -102,16 +102,15 @@ impl Scheduler<'_> {
     /// Abandons a tick whose next attempt is too late. Returns whether that succeeded.
     fn abandon(&mut self, at: usize, tick: &TickRow, why: Option<&str>) -> Result<bool, Failure> {
         let job = &self.view.jobs[at].job;
-        let abandon = Abandon {
+        let next = NextAttempt {
             tables: self.tables,
             daemon: self.facts,
             seen: tick,
-            shown: &shown(job, tick.tick),
-            id: &new_id()?,
+            run: &new_id()?,
             program: &program(job),
             why,
-        }
-        .batch();
+        };
+        let abandon = next.abandon(&shown(job, tick.tick));
         let abandoned = self.ask(|session| session.run_batch(&abandon))?;
         if abandoned.is_none() {
             self.timetable.look_again();
@@ -143,16 +142,15 @@ impl Scheduler<'_> {
         why: Option<&str>,
     ) -> Result<bool, Failure> {
         let (facts, run) = (self.facts, new_id()?);
-        let retake = Retake {
+        let next = NextAttempt {
             tables: self.tables,
             daemon: facts,
             seen: tick,
-            failures,
             run: &run,
             program: &program(&self.view.jobs[at].job),
             why,
-        }
-        .batch();
+        };
+        let retake = next.take(failures);
         let taken = self.ask(|session| session.run_batch(&retake))?;
         // Whoever has the tick now, its row has changed.
         self.view.ticks.retain(|other| other.run != tick.run);

@@ -8,7 +8,7 @@ mod postgres;
 use std::time::Duration;
 
 use super::entry::{
-    Abandon, DaemonFacts, Definition, Finish, Look, NewJob, Publish, Register, Retake, SettleStep,
+    DaemonFacts, Definition, Finish, Look, NewJob, NextAttempt, Publish, Register, SettleStep,
     Skipped, TickRow, UNSEEN,
 };
 use super::reasons::IN_NO_FILE;
@@ -96,7 +96,7 @@ pub trait CronText {
     /// Writes a daemon's row. It is alive since this moment if its lease has run out.
     fn register(&self, register: &Register) -> String {
         let (words, facts, now) = (self.words(), register.facts, self.words().now());
-        let cut = |column, text| words.literal(&CRON_DAEMONS.cut(column, text));
+        let cut = |column, text: &str| words.literal(&CRON_DAEMONS.cut(column, text));
         let list = |names: &str| match names {
             "" => "NULL".to_owned(),
             names => words.literal(names),
@@ -408,27 +408,54 @@ pub trait CronText {
         )
     }
 
-    /// As [`Retake`].
-    fn retake(&self, retake: &Retake) -> Vec<String> {
-        let (ticks, seen) = (&self.names().ticks, retake.seen);
-        let taken = self.key(&seen.name, seen.tick, retake.run);
+    /// As [`NextAttempt::take`].
+    fn retake(&self, next: &NextAttempt, failures: u32) -> Vec<String> {
+        let [run, daemon] = [next.run, &next.daemon.id].map(|text| self.words().literal(text));
         let take = format!(
-            "UPDATE {ticks} SET run = {}, daemon = {}, attempt = attempt + 1, failures = {}, start_at = NULL, \
-             {UNSTARTED_SINCE}, started_at = NULL WHERE {}",
-            self.words().literal(retake.run),
-            self.words().literal(&retake.daemon.id),
-            retake.failures,
+            "run = {run}, daemon = {daemon}, attempt = attempt + 1, failures = {failures}, start_at = NULL, {UNSTARTED_SINCE}, \
+             started_at = NULL"
+        );
+        let record = (String::new(), "attempt".to_owned(), String::new());
+        self.go_on(next, &take, record)
+    }
+
+    /// As [`NextAttempt::abandon`]. Of two daemons only one succeeds.
+    fn abandon(&self, next: &NextAttempt, message: &str) -> Vec<String> {
+        let take = format!("run = {}", self.words().literal(next.run));
+        let columns = ", ended_at, outcome, message".to_owned();
+        let attempt = (next.seen.attempt + 1).to_string();
+        let record = (columns, attempt, format!(", {}", self.skipped(message)));
+        let mut statements = self.go_on(next, &take, record);
+        let taken = self.key(&next.seen.name, next.seen.tick, next.run);
+        statements.push(format!("DELETE FROM {} WHERE {taken}", self.names().ticks));
+        statements
+    }
+
+    /// Changes a tick's row that is as it was read, and only then records the new run, with further columns and their values after those of
+    /// the attempt, and how the one before has failed.
+    fn go_on(
+        &self,
+        next: &NextAttempt,
+        change: &str,
+        (columns, attempt, values): (String, String, String),
+    ) -> Vec<String> {
+        let Names { ticks, runs, .. } = self.names();
+        let seen = next.seen;
+        let (taken, of) = (
+            self.key(&seen.name, seen.tick, next.run),
+            (&*seen.name, seen.tick),
+        );
+        let take = format!(
+            "UPDATE {ticks} SET {change} WHERE {}",
             self.is_as_seen(seen)
         );
-        let of = (&*seen.name, seen.tick);
         let record = format!(
-            "INSERT INTO {} ({}) SELECT {} FROM {ticks} WHERE {taken}",
-            self.names().runs,
+            "INSERT INTO {runs} ({}{columns}) SELECT {}{values} FROM {ticks} WHERE {taken}",
             self.run_columns(),
-            self.run(retake.run, of, "attempt", retake.daemon, retake.program)
+            self.run(next.run, of, &attempt, next.daemon, next.program)
         );
         let exists = format!(" AND EXISTS (SELECT 1 FROM {ticks} WHERE {taken})");
-        let ends = retake
+        let ends = next
             .why
             .map(|why| self.end_run(&seen.run, Outcome::Failed, why, &exists));
         [take, record].into_iter().chain(ends).collect()
@@ -438,8 +465,8 @@ pub trait CronText {
     /// the tick as text, of a tick's row `t`.
     fn give_up(&self, daemon: &DaemonFacts, run: &str, tick: &str) -> [String; 3] {
         let Names { ticks, runs, .. } = self.names();
-        let (words, now, mine) = (self.words(), self.words().now(), &daemon.id);
-        let cut = |column, text| words.literal(&RUNS.cut(column, text));
+        let (words, now, mine) = (self.words(), self.words().now(), &*daemon.id);
+        let cut = |column, text: &str| words.literal(&RUNS.cut(column, text));
         let [mine, skipped, failed] =
             [mine, Outcome::Skipped.word(), Outcome::Failed.word()].map(|text| words.literal(text));
         let of_mine = format!("FROM {ticks} t WHERE t.daemon = {mine} AND t.start_at = t.tick");
@@ -459,32 +486,6 @@ pub trait CronText {
             ),
             format!("DELETE FROM {ticks} WHERE daemon = {mine} AND start_at = tick"),
         ]
-    }
-
-    /// As [`Abandon`]. Of two daemons only one succeeds.
-    fn abandon(&self, abandon: &Abandon) -> Vec<String> {
-        let (ticks, seen) = (&self.names().ticks, abandon.seen);
-        let taken = self.key(&seen.name, seen.tick, abandon.id);
-        let take = format!(
-            "UPDATE {ticks} SET run = {} WHERE {}",
-            self.words().literal(abandon.id),
-            self.is_as_seen(seen)
-        );
-        let (of, attempt) = ((&*seen.name, seen.tick), (seen.attempt + 1).to_string());
-        let record = format!(
-            "INSERT INTO {} ({}, ended_at, outcome, message) SELECT {}, {} FROM {ticks} WHERE {taken}",
-            self.names().runs,
-            self.run_columns(),
-            self.run(abandon.id, of, &attempt, abandon.daemon, abandon.program),
-            self.skipped(&abandon.message())
-        );
-        let exists = format!(" AND EXISTS (SELECT 1 FROM {ticks} WHERE {taken})");
-        let ends = abandon
-            .why
-            .map(|why| self.end_run(&seen.run, Outcome::Failed, why, &exists));
-        let delete = format!("DELETE FROM {ticks} WHERE {taken}");
-        let all = [take, record].into_iter().chain(ends);
-        all.chain([delete]).collect()
     }
 
     /// As [`Finish`]: ends the run, if there is a reason, and the tick.
