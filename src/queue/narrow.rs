@@ -33,6 +33,12 @@ pub(super) fn jobs_in(row: &Row) -> Result<u32, Fault> {
     Ok(row.get::<u32>("jobs")?.max(1))
 }
 
+/// The column that only the rows of finished jobs have, with its value for one that has just finished.
+pub(super) const DONE_NOW: Option<(&str, &str)> = Some(("done_at", "UTC_TIMESTAMP(6)"));
+
+/// The same of dead jobs.
+pub(super) const DIED_NOW: Option<(&str, &str)> = Some(("died_at", "UTC_TIMESTAMP(6)"));
+
 /// These columns of the table with this alias. The last one is the fence.
 pub(super) fn carried(alias: &str) -> String {
     format!("{alias}.{}", CARRIED.replace(", ", &format!(", {alias}.")))

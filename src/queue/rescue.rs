@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Queue;
 use super::jobs::WORKER_DIED;
-use super::narrow::{by_key, carried, insert_into, running};
+use super::narrow::{DIED_NOW, by_key, carried, insert_into, running};
 use crate::db::{Ask, Batch, Fault, Session, ask_value, batch, no_answer, text_literal};
 use crate::schema::{DEAD, DUE, JOB_KEYS, JOB_PARTS, JOBS, Tables, WORKERS};
 
@@ -94,12 +94,7 @@ fn return_jobs(tables: &Tables, queue: &Queue, worker: u64) -> Batch<'static, Re
         format!("DELETE r, j, k, p {canceled}"),
         format!(
             "{} FROM {running} WHERE {of} AND {is_used_up}",
-            insert_into(
-                &tables.of(&DEAD),
-                &carried,
-                dead_values,
-                Some(("died_at", "UTC_TIMESTAMP(6)"))
-            )
+            insert_into(&tables.of(&DEAD), &carried, dead_values, DIED_NOW)
         ),
         format!(
             "{} FROM {running} WHERE {of} AND NOT ({is_used_up})",

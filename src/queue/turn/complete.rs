@@ -1,6 +1,6 @@
 //! Records outcomes: what becomes of the rows of jobs and blocks.
 
-use super::super::narrow::insert_into;
+use super::super::narrow::{DIED_NOW, DONE_NOW, insert_into};
 use super::deletions::Which;
 use super::moves::{among_claims, claim_of, error_literal};
 use super::{EndedUnit, JobEnd, Turn};
@@ -83,9 +83,8 @@ impl Turn<'_> {
         let is_kept = !self.queue.keep.is_zero();
         statements.extend(self.drop_belongings(&once, !is_kept));
         if is_kept {
-            let keep = ("done_at", "UTC_TIMESTAMP(6)");
             let values = ["r.attempt", "NULL", "r.due_at"];
-            statements.push(self.put_into(&DONE, values, Some(keep), &once));
+            statements.push(self.put_into(&DONE, values, DONE_NOW, &once));
             statements.push(self.take_out(&once));
             return statements;
         }
@@ -155,9 +154,8 @@ impl Turn<'_> {
     /// What has failed for good: single jobs, as in [`Self::delay`], and what is no block.
     pub(super) fn bury(&self, units: &[&EndedUnit]) -> Vec<String> {
         let mut statements = self.drop_canceled(units);
-        let died = ("died_at", "UTC_TIMESTAMP(6)");
         let values = ["r.attempt", "r.every_us", "r.due_at"];
-        statements.push(self.put_into(&DEAD, values, Some(died), units));
+        statements.push(self.put_into(&DEAD, values, DIED_NOW, units));
         statements.push(self.take_out(units));
         statements
     }
@@ -182,20 +180,10 @@ impl Turn<'_> {
             let (table, attempt, due, besides) = match outcome {
                 JobEnd::Running => continue,
                 JobEnd::Done if !is_kept => continue,
-                JobEnd::Done => (
-                    &DONE,
-                    "r.attempt",
-                    "r.due_at".to_owned(),
-                    Some(("done_at", "UTC_TIMESTAMP(6)")),
-                ),
+                JobEnd::Done => (&DONE, "r.attempt", "r.due_at".to_owned(), DONE_NOW),
                 JobEnd::Retry(delay, _) => (&DELAYED, "r.attempt", after(*delay), None),
                 JobEnd::Later(delay) => (&DELAYED, "r.attempt - 1", after(*delay), None),
-                JobEnd::Dead(_) => (
-                    &DEAD,
-                    "r.attempt",
-                    "r.due_at".to_owned(),
-                    Some(("died_at", "UTC_TIMESTAMP(6)")),
-                ),
+                JobEnd::Dead(_) => (&DEAD, "r.attempt", "r.due_at".to_owned(), DIED_NOW),
                 JobEnd::Returned => (&DUE, "r.attempt - 1", "r.due_at".to_owned(), None),
             };
             let carried = format!("r.queue, r.shard, r.priority, {job}, 0, 0, 1, r.fence");
@@ -228,8 +216,7 @@ impl Turn<'_> {
             statements.push(self.put_block(&DUE, values, None, unit));
         } else if is_kept {
             let values = ["r.attempt", "NULL", "r.due_at"];
-            let kept = Some(("done_at", "UTC_TIMESTAMP(6)"));
-            statements.push(self.put_block(&DONE, values, kept, unit));
+            statements.push(self.put_block(&DONE, values, DONE_NOW, unit));
         } else {
             statements.extend(self.delete_block(unit, Which::All));
         }
