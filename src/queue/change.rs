@@ -42,11 +42,9 @@ pub fn retry(
     session: &mut Session,
 ) -> Result<Changed, Fault> {
     transact(session, |session| {
-        let Some((_, entry)) = find(id, queue, tables, session)? else {
-            return Ok(Changed::Unknown);
-        };
-        let Some(entry) = entry else {
-            return Ok(Changed::Not(JobState::Done));
+        let entry = match find(id, queue, tables, session)? {
+            Ok((_, entry)) => entry,
+            Err(unchanged) => return Ok(unchanged),
         };
         if !matches!(entry.state, JobState::Dead | JobState::Delayed) {
             return Ok(Changed::Not(entry.state));
@@ -155,11 +153,9 @@ pub fn cancel(
     session: &mut Session,
 ) -> Result<Changed, Fault> {
     transact(session, |session| {
-        let Some((job, entry)) = find(id, queue, tables, session)? else {
-            return Ok(Changed::Unknown);
-        };
-        let Some(entry) = entry else {
-            return Ok(Changed::Not(JobState::Done));
+        let (job, entry) = match find(id, queue, tables, session)? {
+            Ok(found) => found,
+            Err(unchanged) => return Ok(unchanged),
         };
         let jobs = tables.of(&JOBS);
         if let Some(key) = &job.key {
@@ -212,16 +208,15 @@ fn record(
     Deed::to(&queue.name, action, detail).record_with(tables, session)
 }
 
-/// Finds a job and the row of its state, and locks the row. A job without a row is done. `None`: there is no such job.
+/// Finds a job and the row of its state, and locks the row. `Err`: it cannot be changed, as it is not there, or is done and has none.
 fn find(
     id: u64,
     queue: &Queue,
     tables: &Tables,
     session: &mut Session,
-) -> Result<Option<(Job, Option<Entry>)>, Fault> {
-    let queue = queue.id;
-    let Some(job) = session.run(&ask_job(tables, queue, id))? else {
-        return Ok(None);
+) -> Result<Result<(Job, Entry), Changed>, Fault> {
+    let Some(job) = session.run(&ask_job(tables, queue.id, id))? else {
+        return Ok(Err(Changed::Unknown));
     };
     for _ in 0..LOOKS {
         for state in [
@@ -231,11 +226,11 @@ fn find(
             JobState::Running,
         ] {
             if let Some(entry) = job.entry(state, tables, session, true)? {
-                return Ok(Some((job, Some(entry))));
+                return Ok(Ok((job, entry)));
             }
         }
     }
-    Ok(Some((job, None)))
+    Ok(Err(Changed::Not(JobState::Done)))
 }
 
 /// Runs `work` in a transaction.
