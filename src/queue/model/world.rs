@@ -138,6 +138,27 @@ struct Worker {
 }
 
 impl Worker {
+    /// One that has just registered.
+    fn registered(registration: u8) -> Self {
+        Self {
+            is_dead: false,
+            registration,
+            last_turn: 0,
+            exchange: None,
+            is_fresh: true,
+            ends: 0,
+            job: None,
+            runs: false,
+            ended: None,
+            handed: None,
+            again: None,
+            is_past: false,
+            is_exhausted: false,
+            on_the_way: OnTheWay::Nothing,
+            is_unsure: false,
+        }
+    }
+
     /// A turn with this outcome was carried out.
     fn complete(&mut self, completes: Option<HandIn>) {
         let Some((fence, _)) = completes else { return };
@@ -174,23 +195,7 @@ impl World {
             is_there: true,
             has_expired: false,
         };
-        let worker = Worker {
-            is_dead: false,
-            registration: 0,
-            last_turn: 0,
-            exchange: None,
-            is_fresh: true,
-            ends: 0,
-            job: None,
-            runs: false,
-            ended: None,
-            handed: None,
-            again: None,
-            is_past: false,
-            is_exhausted: false,
-            on_the_way: OnTheWay::Nothing,
-            is_unsure: false,
-        };
+        let worker = Worker::registered(0);
         Self {
             broken,
             budget,
@@ -314,20 +319,9 @@ impl World {
         };
         let worker = &mut self.workers[at];
         *worker = Worker {
-            registration,
-            last_turn: 0,
-            exchange: None,
-            is_fresh: true,
-            job: None,
-            runs: false,
-            ended: None,
-            handed: None,
-            again: None,
-            is_past: false,
-            is_exhausted: false,
-            on_the_way: OnTheWay::Nothing,
-            is_unsure: false,
-            ..*worker
+            is_dead: worker.is_dead,
+            ends: worker.ends,
+            ..Worker::registered(registration)
         };
     }
 
