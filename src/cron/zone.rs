@@ -1,11 +1,17 @@
 //! Time zones by their IANA names. The host's tz database comes first, because the distribution keeps it up to date. The copy in the binary
 //! is for hosts without one, such as minimal containers.
 
+use std::fs;
+use std::path::Path;
+
 use jiff::Timestamp;
 use jiff::tz::{Offset, TimeZone, TimeZoneDatabase};
 
 /// Names in a tz database that mean a different zone on each host, or none.
 const NOT_FOR_A_FLEET: [&str; 5] = ["localtime", "local", "posixrules", "Factory", "Etc/Unknown"];
+
+/// Where the host's tz database says which zones countries use: in the third column.
+const COUNTRIES: &str = "/usr/share/zoneinfo/zone1970.tab";
 
 /// How similar a name must be to be suggested: from 0, nothing in common, to 1, identical.
 const NEAR: f64 = 0.85;
@@ -51,25 +57,68 @@ impl Zone {
         })
     }
 
-    /// The host's zone: from `TZ`, otherwise from the link `/etc/localtime`, otherwise from `/etc/timezone`. `None` if that is no IANA
-    /// name.
+    /// The host's zone: from `TZ`, otherwise from `/etc/localtime` and `/etc/timezone`. `None` if it has no IANA name.
     pub fn of_host() -> Option<Self> {
         let variable = std::env::var("TZ").ok().filter(|zone| !zone.is_empty());
-        if let Some(variable) = variable {
-            return Self::parse(variable.trim_start_matches(':')).ok();
+        match variable {
+            Some(variable) => Self::parse(variable.trim_start_matches(':')).ok(),
+            None => Self::of_files("/etc/localtime".as_ref(), "/etc/timezone".as_ref()),
         }
-        let link = std::fs::canonicalize("/etc/localtime").ok();
-        let link = link
-            .as_ref()
-            .and_then(|link| link.to_str()?.split_once("/zoneinfo/"));
-        let file = std::fs::read_to_string("/etc/timezone").ok();
-        let named = link
-            .map(|(_, name)| name)
-            .or(file.as_deref().map(str::trim));
-        match named {
-            Some(name) => Self::parse(name).ok(),
-            None => Some(Self::UTC),
+    }
+
+    /// The zone to which `localtime` is a link, otherwise the one that `timezone` names, otherwise the one of which `localtime` is a copy.
+    fn of_files(localtime: &Path, timezone: &Path) -> Option<Self> {
+        let link = fs::canonicalize(localtime).ok();
+        let link = link.as_ref();
+        let linked = link.and_then(|link| Some(link.to_str()?.split_once("/zoneinfo/")?.1));
+        let named = fs::read_to_string(timezone).ok();
+        if let Some(name) = linked.or(named.as_deref().map(str::trim)) {
+            return Self::parse(name).ok();
         }
+        match fs::read(localtime) {
+            Ok(copy) => Self::of_copy(&copy),
+            // As the system's own functions have it.
+            Err(_) => Some(Self::UTC),
+        }
+    }
+
+    /// The zone with the same clocks since 1970 as this file of a tz database. Several names that have them are names of one zone: the one
+    /// that countries use comes first.
+    fn of_copy(copy: &[u8]) -> Option<Self> {
+        let clocks = Self(TimeZone::tzif("", copy).ok()?).clocks();
+        let countries = fs::read_to_string(COUNTRIES).unwrap_or_default();
+        let is_of_country = |name: &str| {
+            let mut lines = countries.lines();
+            lines.any(|line| line.split('\t').nth(2) == Some(name))
+        };
+        let names = jiff::tz::db()
+            .available()
+            .map(|name| name.as_str().to_owned());
+        let zones = names.filter_map(|name| Self::parse(&name).ok());
+        let same = [Self::UTC]
+            .into_iter()
+            .chain(zones)
+            .filter(|zone| zone.clocks() == clocks);
+        same.min_by_key(|zone| {
+            let name = zone.name().to_owned();
+            (*zone != Self::UTC, !is_of_country(&name), name)
+        })
+    }
+
+    /// The offset and the abbreviation in 1970, and each change of them until 2038.
+    fn clocks(&self) -> Vec<(Timestamp, Offset, String)> {
+        let first = self.0.to_offset_info(Timestamp::UNIX_EPOCH);
+        let first = (
+            Timestamp::UNIX_EPOCH,
+            first.offset(),
+            first.abbreviation().to_owned(),
+        );
+        let changes = self.0.following(Timestamp::UNIX_EPOCH).map(|change| {
+            let abbreviation = change.abbreviation().to_owned();
+            (change.timestamp(), change.offset(), abbreviation)
+        });
+        let changes = changes.take_while(|(at, ..)| at.as_second() <= i64::from(i32::MAX));
+        [first].into_iter().chain(changes).collect()
     }
 
     /// The IANA name.
@@ -195,6 +244,49 @@ mod tests {
         ] {
             assert!(Zone::parse(text).is_err(), "{text}");
         }
+    }
+
+    /// A file of a tz database with one offset for ever: four characters, with its NUL, and the rule of POSIX.
+    fn zone_file(abbreviation: &str, offset: i32, rule: &str) -> Vec<u8> {
+        let mut file = Vec::new();
+        for _ in ["with 32 bits", "with 64 bits"] {
+            file.extend(b"TZif2");
+            file.extend([0; 15]);
+            file.extend([0_u32, 0, 0, 0, 1, 4].map(u32::to_be_bytes).concat());
+            file.extend(offset.to_be_bytes());
+            file.extend([0, 0]);
+            file.extend(abbreviation.as_bytes());
+        }
+        file.extend(format!("\n{rule}\n").bytes());
+        file
+    }
+
+    #[test]
+    fn a_host_is_in_the_zone_of_its_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let [localtime, timezone, linked] =
+            ["localtime", "timezone", "zoneinfo/Europe/Rome"].map(|name| folder.path().join(name));
+        let name = || {
+            let zone = Zone::of_files(&localtime, &timezone)?;
+            Some(zone.name().to_owned())
+        };
+        assert_eq!(name().unwrap(), "UTC", "as the system has it");
+        for (file, zone) in [
+            (zone_file("JST\0", 9 * 3600, "JST-9"), Some("Asia/Tokyo")),
+            (zone_file("UTC\0", 0, "UTC0"), Some("UTC")),
+            (zone_file("XXX\0", 9 * 3600, "XXX-9"), None),
+            (b"no zone".to_vec(), None),
+        ] {
+            fs::write(&localtime, file).unwrap();
+            assert_eq!(name().as_deref(), zone);
+        }
+        fs::write(&timezone, "Europe/Berlin\n").unwrap();
+        assert_eq!(name().unwrap(), "Europe/Berlin");
+        fs::create_dir_all(linked.parent().unwrap()).unwrap();
+        fs::write(&linked, "").unwrap();
+        fs::remove_file(&localtime).unwrap();
+        std::os::unix::fs::symlink(&linked, &localtime).unwrap();
+        assert_eq!(name().unwrap(), "Europe/Rome");
     }
 
     #[test]
