@@ -217,7 +217,10 @@ const ACCOUNT: &str = "dblock";
 /// As [`run()`].
 pub fn init(command_line: CommandLine) -> Result<Init, Failure> {
     let (mut sources, log) = read_sources(command_line.settings)?;
+    // An option file's keep is for an init that changes something.
+    let only_checks = sources.is_on_rather_than("check", "keep");
     let keep = sources.optional("keep", value::keep)?;
+    let keep = keep.filter(|_| !only_checks);
     Ok(if sources.is_on_rather_than("print", "check") {
         Init::Print {
             tables: tables_to_print(&mut sources)?,
@@ -229,7 +232,7 @@ pub fn init(command_line: CommandLine) -> Result<Init, Failure> {
     } else {
         Init::Install {
             keep,
-            only_checks: sources.is_on("check"),
+            only_checks,
             common: Box::new(read_common(&mut sources, log, Part::Everywhere)?),
         }
     })

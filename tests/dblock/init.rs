@@ -112,6 +112,19 @@ both_servers! {
         is_current(&tables);
     }
 
+    fn check_does_not_mind_how_long_an_option_file_has_the_history_kept(server on mariadb) {
+        let tables = Tables::new(server);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "[dblock]\nkeep = 1d\n").unwrap();
+        let init = || tables.init().arg("--defaults-file").arg(file.path());
+        init().output().expect_code(0).expect_silence();
+        assert_eq!(meta(&tables), (6, 1, 86_400, 100));
+        for more in [&["--check"][..], &["--check", "--quiet"]] {
+            init().args(more).output().expect_code(0).expect_silence();
+        }
+        assert_eq!(meta(&tables), (6, 1, 86_400, 100));
+    }
+
     fn quiet_is_quiet(server on mariadb) {
         let tables = Tables::missing(server);
         tables.init().arg("--quiet").output().expect_code(0).expect_stdout("").expect_silence();
