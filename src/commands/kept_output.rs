@@ -27,8 +27,15 @@ pub fn kept_output(command_line: CommandLine) -> anyhow::Result<Ending> {
             let tables = &asker.tables;
             let session = &mut asker.inspector.session;
             tables.check_outputs(session)?;
-            let found = session.run(&ask_output(tables, &whose));
-            let found = found.map_err(|fault| tables.explain(fault))?;
+            let mut find = |whose: &WhoseOutput| {
+                let found = session.run(&ask_output(tables, whose));
+                found.map_err(|fault| tables.explain(fault))
+            };
+            let found = match (find(&whose)?, &whose) {
+                // A name may look like the number of a run.
+                (None, WhoseOutput::Run(run)) => find(&WhoseOutput::Name(run.clone()))?,
+                (found, _) => found,
+            };
             for part in found.iter().flat_map(KeptOutput::parts) {
                 asker.answers.send(part);
             }
@@ -38,7 +45,7 @@ pub fn kept_output(command_line: CommandLine) -> anyhow::Result<Ending> {
     )?;
     if output.is_empty() {
         let whose = match &whose {
-            WhoseOutput::Run(run) => format!("the run {run}"),
+            WhoseOutput::Run(run) => format!("the run or the name {run}"),
             WhoseOutput::Name(name) => name.clone(),
             WhoseOutput::Job(queue, job) => format!("{queue}#{job}"),
         };

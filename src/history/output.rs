@@ -302,7 +302,7 @@ impl<K: Hash + Eq> PendingOutputs<K> {
 /// Whose output is asked for.
 #[derive(Debug, Clone)]
 pub enum WhoseOutput {
-    /// That of this run.
+    /// That of the run with this number, in upper or lower case.
     Run(String),
     /// That of the latest run of this name that has some, or of the latest job of a queue.
     Name(String),
@@ -318,7 +318,7 @@ pub fn ask_output(tables: &Tables, whose: &WhoseOutput) -> Ask<'static, Option<K
         Kind::Postgres => ["encode(o.head, 'hex')", "encode(o.tail, 'hex')"],
     };
     let which = match whose {
-        WhoseOutput::Run(run) => format!("o.run = {}", literal(run)),
+        WhoseOutput::Run(run) => format!("o.run = {}", literal(&run.to_ascii_lowercase())),
         WhoseOutput::Name(name) => format!("o.name = {}", literal(name)),
         WhoseOutput::Job(queue, job) => format!(
             "o.run = {} AND o.name = {}",

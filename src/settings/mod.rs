@@ -453,10 +453,10 @@ fn lock_name(text: &str) -> Result<Name, String> {
     Name::parse(text).map_err(|wrong| format!("the name {wrong}"))
 }
 
-/// A run, a name, or a queue and the number of a job.
+/// A run, or a name that looks like one; a name; or a queue and the number of a job.
 fn whose_output(text: &str) -> Result<WhoseOutput, String> {
     if text.len() == RUN_ID && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Ok(WhoseOutput::Run(text.to_ascii_lowercase()));
+        return Ok(WhoseOutput::Run(text.to_owned()));
     }
     let Some((queue, job)) = text.split_once('#') else {
         return Ok(WhoseOutput::Name(lock_name(text)?.to_string()));

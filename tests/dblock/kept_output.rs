@@ -72,6 +72,11 @@ all_servers! {
         assert_eq!(kept(&tables, &name), (expected.to_vec(), String::new()));
         let first = run_of(&tables, &name);
         assert_eq!(first["has_output"], true, "{first:#}");
+        let like_a_run = "0123456789abcdef0123456789ABCDEF";
+        let none = tables.at("output").arg(like_a_run).output();
+        none.expect_code(75).expect_one_line("no output of the run or the name 0123456789abcdef");
+        keeping(&tables, like_a_run).sh("echo named").output().expect_code(0);
+        assert_eq!(kept(&tables, like_a_run).0, b"named\n");
         // The first and the last bytes of one that is longer. The latest run of a name counts, and any by its number.
         let numbers = "i=0; while [ $i -lt 40000 ]; do i=$((i+1)); echo $i; done";
         let long = keeping(&tables, &name).arg("--durable").sh(numbers).output();
