@@ -19,6 +19,13 @@ use crate::settings::cli::CommandLine;
 use crate::settings::cli::kill::longest;
 use crate::settings::{self, Kill};
 
+/// What a dry run says of what would be done.
+const WITHOUT_DRY_RUN: &str = "; without --dry-run";
+const DBLOCK_ENDED: &str = "it would be ended, with its command";
+const SESSION_ENDED: &str = "its session would be ended, and nothing else";
+const LOCK_TAKEN: &str = "the lock would be taken from it";
+const WAITED_FOR: &str = "that would be waited for";
+
 /// Ends a holder, prints what was done, and returns dblock's exit.
 ///
 /// # Errors
@@ -137,8 +144,16 @@ fn outcome_in_words(kill: &Kill, slot: u32, outcome: &KillOutcome) -> (u8, Strin
             (0, format!("{what} is free: nobody was ended{started}"))
         }
         KillOutcome::Held(holder) => {
-            let who = identity(holder);
-            (0, format!("{what} is held by {who}; not ended"))
+            let (who, is_dblock) = (identity(holder), is_dblock(holder));
+            let ended = if is_dblock {
+                DBLOCK_ENDED
+            } else {
+                SESSION_ENDED
+            };
+            (
+                0,
+                format!("{what} is held by {who}{WITHOUT_DRY_RUN} {ended}"),
+            )
         }
         KillOutcome::ReleasedMeanwhile { holder, now } => {
             let now = now_held(now.as_ref());
@@ -210,7 +225,7 @@ fn outcome_in_words(kill: &Kill, slot: u32, outcome: &KillOutcome) -> (u8, Strin
         KillOutcome::BeingEnded { killer, dry_run } => {
             let what = format!("the holder of {what} is being ended by {killer}");
             if *dry_run {
-                (0, format!("{what}; not ended"))
+                (0, format!("{what}{WITHOUT_DRY_RUN} {WAITED_FOR}"))
             } else {
                 (CONFLICT, format!("{what}; nothing was done"))
             }
@@ -223,13 +238,20 @@ fn row_in_words(kill: &Kill, slot: u32, outcome: &RowOutcome) -> (u8, String) {
     match outcome {
         RowOutcome::Held(holder) => {
             let who = row_identity(holder);
-            let over = holder.durable.expires_in.is_none();
-            let over = if over { ", but has expired" } else { "" };
-            (0, format!("{what} is held by {who}{over}; not ended"))
+            let is_over = holder.durable.expires_in.is_none();
+            let over = if is_over { ", but has expired" } else { "" };
+            let is_token = holder.durable.kind == HolderKind::Token;
+            let ended = if kill.force || is_over || is_token {
+                LOCK_TAKEN
+            } else {
+                DBLOCK_ENDED
+            };
+            let line = format!("{what} is held by {who}{over}{WITHOUT_DRY_RUN} {ended}");
+            (0, line)
         }
         RowOutcome::BeingEnded { killer } => {
             let what = format!("the holder of {what} is being ended by {killer}");
-            (0, format!("{what}; not ended"))
+            (0, format!("{what}{WITHOUT_DRY_RUN} {WAITED_FOR}"))
         }
         RowOutcome::ReleasedMeanwhile { holder, now } => {
             let (who, now) = (row_identity(holder), now_held(now.as_ref()));
@@ -340,6 +362,11 @@ fn identity(holder: &Victim) -> String {
         (None, true) => format!("a dblock, {client}"),
         (None, false) => format!("{client}, which is no dblock"),
     }
+}
+
+/// Whether a holder is dblock's, as it says or as its session shows.
+fn is_dblock(holder: &Victim) -> bool {
+    holder.is_dblock || holder.client.dblock().is_some()
 }
 
 fn now_held(now: Option<&Client>) -> String {

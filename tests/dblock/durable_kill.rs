@@ -80,7 +80,7 @@ all_servers_with_tables! {
         let connection = server.holder(&name).expect("its session has the named lock");
         let who = format!("web2, pid 4711 (report), user app, connection {connection}");
         let told = kill(server, &name).arg("--dry-run").output();
-        expect_told(&told, &[&format!("slot 0 of {name} is held by {who}; not ended\n")]);
+        expect_told(&told, &[&format!("slot 0 of {name} is held by {who}; without --dry-run it would be ended, with its command\n")]);
         let killing = kill(server, &name).spawn();
         let killer = format!("pid {}", killing.pid());
         expect_told(&killing.wait(), &[&format!("slot 0 of {name}: ended {who}; its command has ended")]);
@@ -161,7 +161,7 @@ all_servers_with_tables! {
             told.expect_code(75).expect_stdout("").expect_one_line("nobody gets the slot before it has");
             assert!(server.owner(&name, 0).is_some());
             let told = kill(server, &name).arg("--dry-run").output();
-            expect_told(&told, &["is being ended by ", "; not ended"]);
+            expect_told(&told, &["is being ended by ", "; without --dry-run that would be waited for\n"]);
         }
         first.wait().expect_code(74);
         assert_eq!(server.owner(&name, 0), None);
@@ -308,7 +308,7 @@ all_servers_with_tables! {
         let name = unique("expired");
         server.row_of_a_stranger(&name, 0, -1);
         let told = kill(server, &name).arg("--dry-run").output();
-        expect_told(&told, &["is held by a dblock, but has expired; not ended"]);
+        expect_told(&told, &["is held by a dblock, but has expired; without --dry-run the lock would be taken from it\n"]);
         let told = kill(server, &name).output();
         expect_told(&told, &["taken from a dblock: it had expired: its host died or lost the server; now it is free"]);
         assert_eq!(server.owner(&name, 0), None);
@@ -337,6 +337,8 @@ all_servers_with_tables! {
     fn a_token_is_void(server on mysql) {
         let name = unique("token");
         let held = token(server, &name, &["--owner", "deploy-7"]);
+        let told = kill(server, &name).arg("--dry-run").output();
+        expect_told(&told, &["owner deploy-7; without --dry-run the lock would be taken from it\n"]);
         let told = kill(server, &name).output();
         expect_told(&told, &[": taken from ", ", owner deploy-7: its token is void; now it is free"]);
         for command in ["renew", "release"] {
@@ -401,7 +403,7 @@ all_servers_with_tables! {
         eventually("it is the head of the queue", SOON, || server.holder(&name).is_some());
         let head = server.holder(&name).unwrap();
         let told = kill(server, &name).arg("--dry-run").output();
-        expect_told(&told, &["is held by a dblock; not ended"]);
+        expect_told(&told, &["is held by a dblock; without --dry-run it would be ended, with its command\n"]);
         assert!(server.has_session(head));
         let told = kill(server, &name).arg("--force").output();
         expect_told(&told, &["taken from a dblock"]);

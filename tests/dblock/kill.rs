@@ -142,7 +142,7 @@ all_servers! {
         let (mut dblock, command) = holder(server, &name, &[]);
         let told = kill(server, &name).arg("--dry-run").output();
         told.expect_code(0);
-        expect_told(&told, &[&format!("slot 0 of {name} is held by "), "; not ended\n"]);
+        expect_told(&told, &[&format!("slot 0 of {name} is held by "), "; without --dry-run it would be ended, with its command\n"]);
         assert!(dblock.is_running() && runs(command) && dblock.stderr().is_empty());
     }
 
@@ -183,6 +183,8 @@ all_servers! {
         let name = unique("plain");
         let client = server.hold(&name);
         let id = client.connection_id();
+        let told = kill(server, &name).arg("--dry-run").output();
+        expect_told(&told, &["which is no dblock; without --dry-run its session would be ended, and nothing else\n"]);
         let told = kill(server, &name).output();
         told.expect_code(0);
         expect_told(&told, &[&format!("connection {id}"), "which is no dblock", "now it is free"]);
@@ -380,7 +382,7 @@ all_servers! {
         told.expect_code(75).expect_stdout("").expect_one_line("is being ended by").expect_said(["nothing was done"]);
         let told = kill(server, &name).arg("--dry-run").output();
         told.expect_code(0);
-        expect_told(&told, &["is being ended by"]);
+        expect_told(&told, &["is being ended by", "; without --dry-run that would be waited for\n"]);
         assert!(dblock.is_running() && dblock.stderr().is_empty());
     }
 
