@@ -129,6 +129,8 @@ fn check_looks_at_the_tables_and_takes_a_durable_lock() {
     };
     let none = found("tables").expect("a finding");
     assert_eq!(none["value"], format!("none in \"{}\"", tables.database));
+    let advice = none["advice"].as_str().expect("an advice");
+    assert!(advice.contains("by an account that may CREATE"), "{advice}");
     assert_eq!(found("excludes").expect("a finding")["durable"], false);
     tables.at("init").output().expect_code(0);
     let shown = found("tables").expect("a finding");

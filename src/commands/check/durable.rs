@@ -73,11 +73,12 @@ impl TablesHere<'_> {
                 unusable(&format!("a row could not be written: {fault}"))
             }
             (TablesFound::Missing, _) => Finding::ok("tables", &format!("none in {place}"))
-                .note("dblock init creates them, for durable locks and the history; named locks need none"),
+                .note("dblock init creates them, for durable locks and the history, by an account that may CREATE; named locks need none"),
             (TablesFound::Hidden, _) => {
                 let value = format!("none in {place} that this account may read");
                 Finding::ok("tables", &value).note(&format!(
-                    "dblock init creates them, for durable locks and the history, and {grant}; named locks need none"
+                    "this account cannot create them: another one has to run dblock init, if there are none, for durable locks and the \
+                     history, and to {grant}; named locks need none"
                 ))
             }
             (TablesFound::Unusable(why), _) => unusable(why),
