@@ -2,6 +2,7 @@
 
 use super::host::{Host, shown};
 use super::libpq;
+use super::named::Named;
 use super::password::password;
 use super::sources::{Given, Precedence, Source, Sources};
 use super::{cli, value};
@@ -90,8 +91,13 @@ fn targets(sources: &mut Sources) -> Result<Vec<Target>, Failure> {
     let protocol = sources.optional("protocol", value::protocol)?;
     let port = sources.value("port", value::port_number)?;
     let socket = sources.optional("socket", value::socket_path)?;
-    let (precedence, hosts, is_url) = named(sources, protocol)?;
-    let Some(hosts) = hosts else {
+    let Some(Named {
+        precedence,
+        hosts,
+        place,
+        is_url,
+    }) = named(sources, protocol)?
+    else {
         return Ok(socket.map(Target::Socket).into_iter().collect());
     };
     let is_local = |host: &Host| protocol != Some(Protocol::Tcp) && host.name == "localhost";
@@ -115,7 +121,8 @@ fn targets(sources: &mut Sources) -> Result<Vec<Target>, Failure> {
         }
     }
     // A weaker source's port does not apply to a URL, as it belongs to another host.
-    let port = if is_url && !is_strong {
+    let is_of_url = is_url && !is_strong;
+    let port = if is_of_url {
         value::port_number(cli::default_of("port")).expect("a port")
     } else {
         port
@@ -128,15 +135,17 @@ fn targets(sources: &mut Sources) -> Result<Vec<Target>, Failure> {
             Target::Tcp(host.name.clone(), port)
         }
     };
-    Ok(hosts.iter().map(target).collect())
+    let targets: Vec<_> = hosts.iter().map(target).collect();
+    if is_of_url {
+        let has_port = hosts.iter().any(|host| host.port.is_some());
+        sources.correct_port(&targets, has_port.then_some(&*place));
+    }
+    Ok(targets)
 }
 
-/// The strongest source that names a host or a socket, its hosts, and whether a URL names them. A socket in the groups of other clients
-/// alone does not count: distributions put one there.
-fn named(
-    sources: &mut Sources,
-    protocol: Option<Protocol>,
-) -> Result<(Precedence, Option<Vec<Host>>, bool), Failure> {
+/// The strongest source that names a host; `None`: it names a socket. A socket in the groups of other clients alone does not count:
+/// distributions put one there.
+fn named(sources: &mut Sources, protocol: Option<Protocol>) -> Result<Option<Named>, Failure> {
     for precedence in Precedence::STRONGEST_FIRST {
         let source = sources.source(precedence);
         let (hosts, given) = match (source.get("host"), &source.hosts) {
@@ -146,15 +155,14 @@ fn named(
                 let takes_socket =
                     precedence > Precedence::OtherClients && protocol != Some(Protocol::Tcp);
                 if takes_socket && source.get("socket").is_some() {
-                    return Ok((precedence, None, false));
+                    return Ok(None);
                 }
                 continue;
             }
         };
-        let (shown, place) = (shown(&hosts), given.place());
-        let is_url = given.name == "url";
-        sources.record("host", Some(&shown), &place);
-        return Ok((precedence, Some(hosts), is_url));
+        let named = Named::new(precedence, hosts, given);
+        sources.record("host", Some(&shown(&named.hosts)), &named.place);
+        return Ok(Some(named));
     }
     let hint = sources.given("socket").map(|given| {
         let place = given.place();

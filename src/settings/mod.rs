@@ -8,6 +8,7 @@ mod host;
 mod key;
 mod libpq;
 pub mod metrics;
+mod named;
 mod option_file;
 mod password;
 pub mod queue;

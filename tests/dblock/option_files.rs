@@ -476,6 +476,16 @@ fn a_flag_beats_a_variable_beats_our_group_beats_that_of_all_clients() {
     );
     assert_eq!(setting(dblock(), "user"), with("own", &place(2)));
     assert_eq!(setting(dblock(), "port"), with("2", &place(8)));
+    // The port in force is not one that is given for another host.
+    for (url, arguments, port, from) in [
+        ("mysql://h", &[][..], "3306", "default"),
+        ("mysql://a:7,b:7", &[], "7", "DBLOCK_URL"),
+        ("mysql://a:7,b", &[], "7,3306", "DBLOCK_URL"),
+        ("mysql://h:7", &["--port", "9"], "9", "--port"),
+    ] {
+        let dblock = dblock().env("DBLOCK_URL", url).args(arguments);
+        assert_eq!(setting(dblock, "port"), with(port, from), "{url}");
+    }
     assert_eq!(
         setting(dblock().args(["--host", "h"]), "ssl-mode"),
         with("REQUIRED", &place(6))

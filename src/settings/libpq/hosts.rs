@@ -6,6 +6,7 @@ use super::files::is_socket;
 use crate::base::exit::{Failure, Reason};
 use crate::db::Target;
 use crate::settings::host::{Host, shown};
+use crate::settings::named::Named;
 use crate::settings::server_url::hosts::{PORT, addresses, names, ports, with_ports};
 use crate::settings::sources::{Given, Precedence, Sources};
 use crate::settings::value;
@@ -36,32 +37,28 @@ pub fn targets(sources: &mut Sources) -> Result<Vec<Target>, Failure> {
     // As for MySQL: a separate port overrides one in a URL, unless the URL comes from a stronger source, and a weaker source's port
     // does not apply to a URL. Except, as in libpq, the port of a service or of PGPORT: it takes the place of the default.
     let of_port = sources.precedence("port");
-    let libpq = sources
-        .source(Precedence::OtherClients)
-        .get("port")
-        .map(|given| given.read(ports))
-        .transpose()?;
+    let libpq = sources.source(Precedence::OtherClients).get("port");
     let has_port = named.hosts.iter().any(has_port);
-    let ports = if of_port >= Some(named.precedence) || (!named.is_url && !has_port) {
-        Some(port)
-    } else if has_port {
-        None
-    } else {
-        libpq
+    let is_of_url = of_port < Some(named.precedence) && (named.is_url || has_port);
+    let (ports, place) = match libpq {
+        _ if !is_of_url => (Some(port), None),
+        _ if has_port => (None, Some(named.place)),
+        Some(given) => (Some(given.read(ports)?), Some(given.place())),
+        None => (None, None),
     };
     let hosts = match ports {
         Some(ports) => with_ports(named.hosts, &ports)
             .map_err(|why| Failure::new(Reason::Configuration, why))?,
         None => named.hosts,
     };
-    hosts.into_iter().map(target).collect()
-}
-
-/// The hosts, and what names them.
-struct Named {
-    precedence: Precedence,
-    hosts: Vec<Host>,
-    is_url: bool,
+    let targets = hosts
+        .into_iter()
+        .map(target)
+        .collect::<Result<Vec<_>, _>>()?;
+    if is_of_url {
+        sources.correct_port(&targets, place.as_deref());
+    }
+    Ok(targets)
 }
 
 /// The strongest source that names a host; `None`: it names a socket.
@@ -75,13 +72,8 @@ fn named(sources: &mut Sources) -> Result<Option<Named>, Failure> {
             (None, None, None) => None,
         };
         if let Some((hosts, given)) = hosts {
-            let (place, is_url) = (given.place(), given.name == "url");
-            sources.record("host", Some(&shown(&hosts)), &place);
-            let named = Named {
-                precedence,
-                hosts,
-                is_url,
-            };
+            let named = Named::new(precedence, hosts, given);
+            sources.record("host", Some(&shown(&named.hosts)), &named.place);
             return Ok(Some(named));
         }
         if source.get("socket").is_some() {

@@ -20,7 +20,7 @@ use crate::base::log::Log;
 use crate::base::text::printable;
 use crate::base::user::os_user;
 use crate::crond::SENDMAIL_VARIABLE;
-use crate::db::Kind;
+use crate::db::{Kind, Target};
 use crate::history::VIA;
 
 /// dblock's own group.
@@ -342,6 +342,21 @@ impl Sources {
         let mut recorded = self.in_force.iter_mut();
         if let Some(setting) = recorded.find(|setting| setting.name == name) {
             (setting.value, setting.from) = (Some(value.to_owned()), place.to_owned());
+        }
+    }
+
+    /// Corrects the recorded port: the servers have others, which are given at this `place`, or are the default.
+    pub fn correct_port(&mut self, targets: &[Target], place: Option<&str>) {
+        let port = |target: &Target| match target {
+            Target::Tcp(_, port) => Some(port.to_string()),
+            Target::Socket(_) | Target::UsualSocket => None,
+        };
+        let mut ports: Vec<_> = targets.iter().filter_map(port).collect();
+        if ports.windows(2).all(|pair| pair[0] == pair[1]) {
+            ports.truncate(1);
+        }
+        if !ports.is_empty() {
+            self.correct_from("port", &ports.join(","), place.unwrap_or(DEFAULT));
         }
     }
 
