@@ -4,6 +4,7 @@ use super::host::{Host, shown};
 use super::libpq;
 use super::named::Named;
 use super::password::password;
+use super::server_url::parameters::variable_of_libpq;
 use super::sources::{Given, Precedence, Source, Sources};
 use super::{cli, value};
 use crate::base::exit::{Failure, Reason};
@@ -164,7 +165,7 @@ fn named(sources: &mut Sources, protocol: Option<Protocol>) -> Result<Option<Nam
         sources.record("host", Some(&shown(&named.hosts)), &named.place);
         return Ok(Some(named));
     }
-    let hint = sources.given("socket").map(|given| {
+    let of_socket = sources.given("socket").map(|given| {
         let place = given.place();
         if protocol == Some(Protocol::Tcp) {
             format!("; the protocol is tcp, so the socket of {place} is not used")
@@ -174,11 +175,14 @@ fn named(sources: &mut Sources, protocol: Option<Protocol>) -> Result<Option<Nam
             )
         }
     });
+    let of_postgres = variable_of_libpq().map(|variable| {
+        format!("; {variable} is for PostgreSQL, where PGHOST, a service or --url postgres:// names the server")
+    });
+    let hints: String = of_socket.into_iter().chain(of_postgres).collect();
     Err(Failure::new(
         Reason::Configuration,
         format!(
-            "no server is named; use --url, --host or --socket, DBLOCK_URL in the environment, or an option file{}",
-            hint.unwrap_or_default()
+            "no server is named; use --url, --host or --socket, DBLOCK_URL in the environment, or an option file{hints}"
         ),
     ))
 }

@@ -930,7 +930,8 @@ fn the_kind_of_server_is_said_or_refused() {
     config(none.path(), "", &[("PGPORT", "1"), ("PGDATABASE", "d")])
         .output()
         .expect_code(CONFIGURATION)
-        .expect_one_line("no server is named");
+        .expect_one_line("no server is named")
+        .expect_said(["; PGPORT is for PostgreSQL, where PGHOST, a service or --url postgres:// names the server"]);
     // The strongest URL decides.
     let flag = config(none.path(), "mysql://u:p@m/x", &[])
         .arg("--url=postgres://q/d")

@@ -1,6 +1,7 @@
 //! libpq's connection parameters, and what each of them means to dblock.
 
 use std::borrow::Cow;
+use std::env;
 
 use crate::base::value::one_of;
 use crate::db::SslMode;
@@ -225,6 +226,15 @@ const fn without(name: &'static str, meaning: Meaning) -> Parameter {
         variable: None,
         meaning,
     }
+}
+
+/// A variable of libpq's that is set; `None`: none is.
+pub fn variable_of_libpq() -> Option<&'static str> {
+    let is_set = |name: &&str| env::var_os(name).is_some_and(|value| !value.is_empty());
+    PARAMETERS
+        .iter()
+        .filter_map(|parameter| parameter.variable)
+        .find(is_set)
 }
 
 impl Parameter {
