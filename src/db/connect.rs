@@ -152,7 +152,10 @@ impl Connector {
         let failed = self.failed.borrow().clone();
         let has_failed = |target: &&Target| failed.as_ref() == Some(&target.to_string());
         let (last, first): (Vec<_>, Vec<_>) = self.targets.iter().partition(has_failed);
-        for target in first.into_iter().chain(last) {
+        // What the last server lacks is the error, unless another server's fault decides.
+        let mut unsaid: Option<String> = None;
+        let mut targets = first.into_iter().chain(last).peekable();
+        while let Some(target) = targets.next() {
             let fault = match self.try_target(target, &mut open) {
                 Ok(opened) => {
                     for line in refusals {
@@ -172,11 +175,12 @@ impl Connector {
                 Fault::Untrusted(failure) | Fault::Final(failure) => failure.line.clone(),
                 fault => format!("cannot connect to {target}: {fault}"),
             };
-            // Only this warning shows that a server is not the right one while another takes its place.
-            let warns = matches!(fault, Fault::Untrusted(_)) && self.targets.len() > 1;
             match &fault {
                 Fault::Final(_) => refusals.push(line.clone()),
-                _ => self.tell_once(if warns { Level::Warning } else { Level::Info }, &line),
+                Fault::Untrusted(_) if targets.peek().is_none() => unsaid = Some(line.clone()),
+                // Only this warning shows that a server is not the right one while another takes its place.
+                Fault::Untrusted(_) => self.tell_once(Level::Warning, &line),
+                _ => self.tell_once(Level::Info, &line),
             }
             if matches!(fault, Fault::Full(_)) {
                 self.full_rounds.set(full_rounds.saturating_add(1));
@@ -194,15 +198,17 @@ impl Connector {
                 read_only,
             });
             outcome = Some(match outcome {
+                None | Some(Fault::Untrusted(_)) => fault,
                 Some(outcome) => outcome.decided_by(fault),
-                None => fault,
             });
         }
-        Err(match outcome {
-            Some(Fault::Untrusted(failure)) => Fault::Final(failure),
-            Some(fault) => fault,
-            None => Fault::Gone("no server is named".to_owned()),
-        })
+        if let Some(Fault::Untrusted(failure)) = outcome {
+            return Err(Fault::Final(failure));
+        }
+        if let Some(line) = unsaid {
+            self.tell_once(Level::Warning, &line);
+        }
+        Err(outcome.unwrap_or_else(|| Fault::Gone("no server is named".to_owned())))
     }
 
     /// As [`Connector::connect`], again and again until a server is reached. After each round without one, `on_read_only` gets the line

@@ -329,6 +329,18 @@ all_servers! {
         assert!(run.stdout.contains("job"), "{}", run.stdout);
         history([server, &other]).expect_code(0).expect_silence();
         drop(missing);
+        // Of each that lacks them it is said once.
+        let missing = Tables::missing(server);
+        let also_missing = Tables::named(&other, &missing.database);
+        let servers = [server, &other];
+        let run = missing.at("history").env("DBLOCK_URL", url_of(servers)).output();
+        let lines: Vec<_> = run.expect_code(78).stderr.lines().collect();
+        for (line, server) in lines.iter().zip(servers) {
+            let says = format!(" of 127.0.0.1:{} has no tables of dblock's", server.port);
+            assert!(line.contains(&says), "{line}");
+        }
+        assert_eq!(lines.len(), 2, "{lines:#?}");
+        drop(also_missing);
     }
 
     fn without_the_tables_it_says_what_to_do(server on mariadb) {
