@@ -1,23 +1,17 @@
 //! `dblock acquire`: a lock that spans several commands of a script.
 
 use super::setting::{Files, SETTING, Setting, Takes};
-use super::{Definition, Subcommand, connection, output, run};
+use super::{ASKS_A_SERVER, Definition, Subcommand, output, run};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Acquire,
     name: "acquire",
     about: "Acquire a lock that spans several commands of a script, and print its token",
-    settings: &[
-        run::WHICH_LOCK,
-        SETTINGS,
-        output::JSON,
-        output::VERBOSITY,
-        connection::SETTINGS,
-    ],
+    settings: &[run::WHICH_LOCK, SETTINGS, output::JSON],
     usage: Some("dblock acquire [OPTIONS] --name <NAME>"),
-    arguments: &[],
     help: HELP,
+    ..ASKS_A_SERVER
 };
 
 /// The TTL of the lock. An option file's `ttl` and `wait` are for runs, and do not count here.

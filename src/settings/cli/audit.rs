@@ -1,22 +1,16 @@
 //! `dblock audit`: what people did.
 
 use super::setting::{Files, SETTING, Setting, Takes};
-use super::{Definition, Subcommand, connection, output};
+use super::{ASKS_A_SERVER, Definition, Subcommand, output};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Audit,
     name: "audit",
     about: "Show who paused, resumed, triggered, retried, canceled or killed what",
-    settings: &[
-        &[LIMIT],
-        output::JSON,
-        output::VERBOSITY,
-        connection::SETTINGS,
-    ],
-    usage: None,
-    arguments: &[],
+    settings: &[&[LIMIT], output::JSON],
     help: HELP,
+    ..ASKS_A_SERVER
 };
 
 /// How many are shown. An option file's `limit` is for the history, and does not count here.

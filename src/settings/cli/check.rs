@@ -1,16 +1,15 @@
 //! `dblock check`: whether a server is fit to lock on.
 
-use super::{Definition, Subcommand, connection, output};
+use super::{ASKS_A_SERVER, Definition, Subcommand, output};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Check,
     name: "check",
     about: "Check whether a server is fit to lock on, and how fast it is",
-    settings: &[output::JSON, output::VERBOSITY, connection::SETTINGS],
-    usage: None,
-    arguments: &[],
+    settings: &[output::JSON],
     help: HELP,
+    ..ASKS_A_SERVER
 };
 
 const HELP: &str = "\

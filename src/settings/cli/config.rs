@@ -1,19 +1,13 @@
 //! `dblock config`: which settings are in force. It takes whatever `dblock run` takes.
 
-use super::{Argument, Definition, Number, Subcommand, connection, output, run};
+use super::{ASKS_A_SERVER, Argument, Definition, Number, Subcommand, output, run};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Config,
     name: "config",
     about: "Print every setting in force and where it comes from",
-    settings: &[
-        output::JSON,
-        run::WHICH_LOCK,
-        run::SETTINGS,
-        output::VERBOSITY,
-        connection::SETTINGS,
-    ],
+    settings: &[output::JSON, run::WHICH_LOCK, run::SETTINGS],
     usage: Some("dblock config [OPTIONS] [--] [COMMAND] [ARG]..."),
     arguments: &[Argument::new(
         "command",
@@ -22,6 +16,7 @@ pub const DEFINITION: Definition = Definition {
         "The command; it is not run",
     )],
     help: HELP,
+    ..ASKS_A_SERVER
 };
 
 const HELP: &str = "\

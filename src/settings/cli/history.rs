@@ -1,22 +1,14 @@
 //! `dblock history`: what ran where, when, and how it ended.
 
 use super::setting::{Files, SETTING, Setting, Takes};
-use super::{Argument, Definition, Number, Subcommand, connection, output};
+use super::{ASKS_A_SERVER, Argument, Definition, Number, Subcommand, output};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::History,
     name: "history",
     about: "Show what ran where, when, and how it ended",
-    settings: &[
-        SETTINGS,
-        output::JSON,
-        &[output::WATCH],
-        output::COLOR,
-        output::VERBOSITY,
-        connection::SETTINGS,
-    ],
-    usage: None,
+    settings: &[SETTINGS, output::JSON, &[output::WATCH], output::COLOR],
     arguments: &[Argument::new(
         "names",
         "NAME",
@@ -24,6 +16,7 @@ pub const DEFINITION: Definition = Definition {
         "The locks to show; all if not given",
     )],
     help: HELP,
+    ..ASKS_A_SERVER
 };
 
 /// The settings of this subcommand alone.

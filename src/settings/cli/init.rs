@@ -1,17 +1,16 @@
 //! `dblock init`: creates dblock's tables, or upgrades them.
 
 use super::setting::{SETTING, Setting, Takes};
-use super::{Definition, Subcommand, connection, output};
+use super::{ASKS_A_SERVER, Definition, Subcommand};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Init,
     name: "init",
     about: "Create dblock's tables, or upgrade them",
-    settings: &[SETTINGS, output::VERBOSITY, connection::SETTINGS],
-    usage: None,
-    arguments: &[],
+    settings: &[SETTINGS],
     help: HELP,
+    ..ASKS_A_SERVER
 };
 
 /// The settings of this subcommand alone.

@@ -1,14 +1,12 @@
 //! `dblock output`: what a run or a job has written, as far as it is kept.
 
-use super::{Argument, Definition, Number, Subcommand, connection, output};
+use super::{ASKS_A_SERVER, Argument, Definition, Number, Subcommand};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Output,
     name: "output",
     about: "Print what a command wrote, as far as it is kept",
-    settings: &[output::VERBOSITY, connection::SETTINGS],
-    usage: None,
     arguments: &[Argument::new(
         "of",
         "RUN|NAME|QUEUE#ID",
@@ -17,6 +15,7 @@ pub const DEFINITION: Definition = Definition {
          a queue",
     )],
     help: HELP,
+    ..ASKS_A_SERVER
 };
 
 const HELP: &str = "\

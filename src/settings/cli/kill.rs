@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use super::run::KEY;
 use super::setting::{Files, SETTING, Setting, Takes};
-use super::{Argument, Definition, Number, Subcommand, connection, output};
+use super::{ASKS_A_SERVER, Argument, Definition, Number, Subcommand};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Kill,
     name: "kill",
     about: "End the holder of a lock, and its command",
-    settings: &[SETTINGS, output::VERBOSITY, connection::SETTINGS],
+    settings: &[SETTINGS],
     usage: Some("dblock kill [OPTIONS] <NAME>[#<SLOT>]"),
     arguments: &[Argument::new(
         "holder",
@@ -20,6 +20,7 @@ pub const DEFINITION: Definition = Definition {
         "The lock, and the slot if several are held: backup#2",
     )],
     help: HELP,
+    ..ASKS_A_SERVER
 };
 
 /// How long to wait for the end of the command. An option file's `wait` is for runs, and does not count here.

@@ -1,17 +1,16 @@
 //! `dblock metrics`: what Prometheus and its like collect.
 
 use super::setting::{Files, SETTING, Setting, Takes};
-use super::{Definition, Subcommand, connection, output};
+use super::{ASKS_A_SERVER, Definition, Subcommand};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Metrics,
     name: "metrics",
     about: "Print what Prometheus collects: locks, jobs of the crontab, queues, and the server",
-    settings: &[SETTINGS, output::VERBOSITY, connection::SETTINGS],
-    usage: None,
-    arguments: &[],
+    settings: &[SETTINGS],
     help: HELP,
+    ..ASKS_A_SERVER
 };
 
 /// The most locks, jobs and queues. An option file's `limit` is for the history, and does not count here.

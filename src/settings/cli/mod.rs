@@ -117,7 +117,10 @@ pub struct Definition {
     subcommand: Subcommand,
     name: &'static str,
     about: &'static str,
+    /// Those of its settings that not all have.
     settings: &'static [&'static [Setting]],
+    /// Those behind them.
+    common: &'static [&'static [Setting]],
     /// How it is typed; `None`: as clap would say.
     usage: Option<&'static str>,
     /// The arguments without an option, in order.
@@ -125,6 +128,18 @@ pub struct Definition {
     /// What its help says below the options.
     help: &'static str,
 }
+
+/// The fields of a subcommand that asks a server, and has nothing but its name and its help.
+const ASKS_A_SERVER: Definition = Definition {
+    subcommand: Subcommand::Run,
+    name: "",
+    about: "",
+    settings: &[],
+    common: &[output::VERBOSITY, connection::SETTINGS],
+    usage: None,
+    arguments: &[],
+    help: "",
+};
 
 impl Definition {
     /// Adds all but its name and what it is about.
@@ -139,9 +154,15 @@ impl Definition {
             .after_help(self.help)
     }
 
+    /// Its settings, also those that are hidden.
+    fn rows(&self) -> impl Iterator<Item = &'static Setting> + Clone + use<> {
+        let all = self.settings.iter().chain(self.common);
+        all.copied().flatten()
+    }
+
     /// Its settings. One hides those of the same name behind it.
     fn settings(&self) -> impl Iterator<Item = &'static Setting> {
-        let all = self.settings.iter().copied().flatten();
+        let all = self.rows();
         all.clone().enumerate().filter_map(move |(at, setting)| {
             let is_hidden = all
                 .clone()
@@ -316,11 +337,15 @@ pub fn dblock(defined: Defined) -> Command {
         .subcommands(groups)
 }
 
+/// All subcommands, and those of groups.
+fn definitions() -> impl Iterator<Item = &'static Definition> {
+    let in_groups = GROUPS.iter().flat_map(|group| group.subcommands);
+    SUBCOMMANDS.iter().chain(in_groups)
+}
+
 /// The settings of all subcommands. Some occur several times; `setting` finds the first one with a name.
 pub fn settings() -> impl Iterator<Item = &'static Setting> {
-    let in_groups = GROUPS.iter().flat_map(|group| group.subcommands);
-    let definitions = SUBCOMMANDS.iter().chain(in_groups);
-    definitions.flat_map(|definition| definition.settings.iter().copied().flatten())
+    definitions().flat_map(Definition::rows)
 }
 
 /// The setting of this name.
@@ -336,8 +361,9 @@ pub fn default_of(name: &str) -> &'static str {
 
 /// The settings that an environment variable can give, with the variable. `dblock run` has all of them.
 pub fn variables() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let settings = run::DEFINITION.settings.iter().copied().flatten();
-    settings.filter_map(|setting| Some((setting.name, setting.variable?)))
+    run::DEFINITION
+        .rows()
+        .filter_map(|setting| Some((setting.name, setting.variable?)))
 }
 
 /// The value of a setting, if it is given.
@@ -356,5 +382,19 @@ fn value(setting: &Setting, matches: &mut ArgMatches) -> Option<OsString> {
             0 => None,
             count => Some(count.to_string().into()),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::definitions;
+
+    #[test]
+    fn each_definition_is_that_of_the_subcommand_with_its_name() {
+        for definition in definitions() {
+            let subcommand = format!("{:?}", definition.subcommand).to_lowercase();
+            let word = subcommand.trim_end_matches(')').rsplit('(').next();
+            assert_eq!(word, Some(definition.name));
+        }
     }
 }

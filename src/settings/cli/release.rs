@@ -1,16 +1,16 @@
 //! `dblock release`: release a lock of dblock acquire.
 
-use super::{Definition, Subcommand, TOKEN, connection, output};
+use super::{ASKS_A_SERVER, Definition, Subcommand, TOKEN};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Release,
     name: "release",
     about: "Release a lock that dblock acquire acquired",
-    settings: &[output::VERBOSITY, connection::SETTINGS],
     usage: Some("dblock release [OPTIONS] [TOKEN]"),
     arguments: &[TOKEN],
     help: HELP,
+    ..ASKS_A_SERVER
 };
 
 const HELP: &str = "\

@@ -1,17 +1,18 @@
 //! `dblock renew`: extends a lock of dblock acquire.
 
 use super::setting::{Files, SETTING, Setting, Takes};
-use super::{Definition, Subcommand, TOKEN, connection, output};
+use super::{ASKS_A_SERVER, Definition, Subcommand, TOKEN};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Renew,
     name: "renew",
     about: "Renew a lock that dblock acquire acquired",
-    settings: &[SETTINGS, output::VERBOSITY, connection::SETTINGS],
+    settings: &[SETTINGS],
     usage: Some("dblock renew [OPTIONS] [TOKEN]"),
     arguments: &[TOKEN],
     help: HELP,
+    ..ASKS_A_SERVER
 };
 
 /// The new TTL. An option file's `ttl` is for runs, and does not count here.

@@ -2,19 +2,14 @@
 //! of the room that uses it.
 
 use super::setting::{Files, SETTING, Setting, Takes};
-use super::{Argument, Definition, Number, Subcommand, connection, output};
+use super::{ASKS_A_SERVER, Argument, Definition, Number, Subcommand};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Run,
     name: "run",
     about: "Run a command while holding a lock, and exit with its exit code",
-    settings: &[
-        WHICH_LOCK,
-        SETTINGS,
-        output::VERBOSITY,
-        connection::SETTINGS,
-    ],
+    settings: &[WHICH_LOCK, SETTINGS],
     usage: Some("dblock run [OPTIONS] --name <NAME> [--] <COMMAND> [ARG]..."),
     arguments: &[Argument::new(
         "command",
@@ -23,6 +18,7 @@ pub const DEFINITION: Definition = Definition {
         "The command to run, and its arguments",
     )],
     help: HELP,
+    ..ASKS_A_SERVER
 };
 
 /// The lock, and the part of it.
@@ -75,6 +71,14 @@ pub const ON_END: Setting = Setting {
     name: "on-end",
     takes: Takes::Value("COMMAND"),
     help: "As --on-failure, after each run that was not skipped",
+    ..SETTING
+};
+
+/// What several commands do not get, as one of `dblock run`.
+pub const SCRUB_ENV: Setting = Setting {
+    name: "scrub-env",
+    help: "Remove DBLOCK_URL, the other connection variables, MYSQL_PWD and, with PostgreSQL, PGPASSWORD from the environment of the \
+           commands",
     ..SETTING
 };
 

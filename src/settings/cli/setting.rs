@@ -77,29 +77,22 @@ impl Setting {
     /// The command line's option; `None` if it has none.
     pub fn arg(&self) -> Option<Arg> {
         let arg = Arg::new(self.name).long(self.name).help(self.whole_help());
+        let with_value = |arg: Arg, name| {
+            arg.value_name(name)
+                .value_parser(value_parser!(std::ffi::OsString))
+                .allow_negative_numbers(NUMBERS.contains(&name))
+        };
         let arg = match self.takes {
             Takes::Secret => return None,
-            Takes::Value(name) => arg
-                .value_name(name)
-                .value_parser(value_parser!(std::ffi::OsString))
-                .allow_negative_numbers(NUMBERS.contains(&name)),
-            Takes::ValueOr(name, default) => arg
-                .value_name(name)
-                .value_parser(value_parser!(std::ffi::OsString))
+            Takes::Value(name) => with_value(arg, name),
+            Takes::ValueOr(name, default) => with_value(arg, name)
                 .num_args(0..=1)
-                .default_missing_value(default)
-                .allow_negative_numbers(NUMBERS.contains(&name)),
-            Takes::Optional(name) => arg
-                .value_name(name)
-                .value_parser(value_parser!(std::ffi::OsString))
+                .default_missing_value(default),
+            Takes::Optional(name) => with_value(arg, name)
                 .num_args(0..=1)
                 .require_equals(true)
                 .default_missing_value("1"),
-            Takes::List(name) => arg
-                .value_name(name)
-                .value_parser(value_parser!(std::ffi::OsString))
-                .action(ArgAction::Append)
-                .allow_negative_numbers(NUMBERS.contains(&name)),
+            Takes::List(name) => with_value(arg, name).action(ArgAction::Append),
             Takes::Switch => arg.action(ArgAction::SetTrue),
             Takes::Count => arg.action(ArgAction::Count),
         };

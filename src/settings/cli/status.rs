@@ -1,22 +1,14 @@
 //! `dblock status`: who holds a lock.
 
 use super::run::KEY;
-use super::{Argument, Definition, Number, Subcommand, connection, output};
+use super::{ASKS_A_SERVER, Argument, Definition, Number, Subcommand, output};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Status,
     name: "status",
     about: "Show who holds a lock, who waits for it, and for how long",
-    settings: &[
-        &[KEY],
-        output::JSON,
-        &[output::WATCH],
-        output::COLOR,
-        output::VERBOSITY,
-        connection::SETTINGS,
-    ],
-    usage: None,
+    settings: &[&[KEY], output::JSON, &[output::WATCH], output::COLOR],
     arguments: &[Argument::new(
         "names",
         "NAME",
@@ -24,6 +16,7 @@ pub const DEFINITION: Definition = Definition {
         "The locks to show; all that this account can see if not given",
     )],
     help: HELP,
+    ..ASKS_A_SERVER
 };
 
 const HELP: &str = "\

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::Command;
 
 use super::setting::{Files, SETTING, Setting, Takes};
-use super::{Argument, CommandLine, Definition, Number, Subcommand, connection};
+use super::{ASKS_A_SERVER, Argument, CommandLine, Definition, Number, Subcommand, connection};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
@@ -14,7 +14,7 @@ pub const DEFINITION: Definition = Definition {
     about: "Show locks, the crontab, queues and the history in a browser",
     // Its own --password-file hides that of the connection.
     settings: &[SETTINGS, connection::SETTINGS],
-    usage: None,
+    common: &[],
     arguments: &[Argument::new(
         "option",
         "OPTION",
@@ -22,6 +22,7 @@ pub const DEFINITION: Definition = Definition {
         "Further options of each dblock that it runs, such as --password-file FILE: the password of the server's account",
     )],
     help: HELP,
+    ..ASKS_A_SERVER
 };
 
 /// How it is typed.

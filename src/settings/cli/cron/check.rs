@@ -1,7 +1,7 @@
 //! `dblock cron check`: reads a crontab.
 
 use super::super::setting::{Files, SETTING, Setting, Takes};
-use super::super::{Argument, Cron, Definition, Number, Subcommand};
+use super::super::{ASKS_A_SERVER, Argument, Cron, Definition, Number, Subcommand};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
@@ -9,7 +9,7 @@ pub const DEFINITION: Definition = Definition {
     name: "check",
     about: "Check a crontab, and show when its jobs are due",
     settings: &[SETTINGS],
-    usage: None,
+    common: &[],
     arguments: &[Argument::new(
         "file",
         "FILE",
@@ -17,6 +17,7 @@ pub const DEFINITION: Definition = Definition {
         "The crontab; - is stdin",
     )],
     help: HELP,
+    ..ASKS_A_SERVER
 };
 
 /// How many times are shown.

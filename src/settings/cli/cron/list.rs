@@ -1,22 +1,15 @@
 //! `dblock cron list`: all jobs.
 
-use super::super::{Cron, Definition, Subcommand, connection, output};
+use super::super::{ASKS_A_SERVER, Cron, Definition, Subcommand, output};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Cron(Cron::List),
     name: "list",
     about: "Show each job: its next tick, and when and where it ran last and how that ended",
-    settings: &[
-        output::JSON,
-        &[output::WATCH],
-        output::COLOR,
-        output::VERBOSITY,
-        connection::SETTINGS,
-    ],
-    usage: None,
-    arguments: &[],
+    settings: &[output::JSON, &[output::WATCH], output::COLOR],
     help: HELP,
+    ..ASKS_A_SERVER
 };
 
 const HELP: &str = "\

@@ -1,17 +1,18 @@
 //! `dblock cron run`: the daemon.
 
 use super::super::setting::{Files, SETTING, Setting, Takes};
-use super::super::{Argument, Cron, Definition, Number, Subcommand, connection, output, run};
+use super::super::{ASKS_A_SERVER, Argument, Cron, Definition, Number, Subcommand, run};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Cron(Cron::Run),
     name: "run",
     about: "Run the jobs of a crontab, each tick on one host",
-    settings: &[SETTINGS, output::VERBOSITY, connection::SETTINGS],
+    settings: &[SETTINGS],
     usage: Some("dblock cron run [OPTIONS] <FILE>"),
     arguments: &[Argument::new("file", "FILE", Number::One, "The crontab")],
     help: HELP,
+    ..ASKS_A_SERVER
 };
 
 /// The most commands that run at once.
@@ -44,21 +45,13 @@ pub const KEEP_OUTPUT: Setting = Setting {
     ..SETTING
 };
 
-/// As for `dblock run`, and read from option files likewise.
-const SCRUB_ENV: Setting = Setting {
-    name: "scrub-env",
-    help: "Remove DBLOCK_URL, the other connection variables, MYSQL_PWD and, with PostgreSQL, PGPASSWORD from the environment of the \
-           commands",
-    ..SETTING
-};
-
 const SETTINGS: &[Setting] = &[
     JOBS,
     GRACE,
     KEEP_OUTPUT,
     run::ON_FAILURE,
     run::ON_END,
-    SCRUB_ENV,
+    run::SCRUB_ENV,
 ];
 
 const HELP: &str = "\

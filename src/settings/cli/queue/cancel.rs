@@ -1,6 +1,6 @@
 //! `dblock queue cancel`: keeps jobs from running.
 
-use super::super::{Argument, Definition, Number, Queue, Subcommand, connection, output};
+use super::super::{ASKS_A_SERVER, Argument, Definition, Number, Queue, Subcommand};
 use super::QUEUE;
 
 /// The subcommand.
@@ -8,13 +8,12 @@ pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Queue(Queue::Cancel),
     name: "cancel",
     about: "Delete jobs, and never retry those that are running",
-    settings: &[output::VERBOSITY, connection::SETTINGS],
-    usage: None,
     arguments: &[
         QUEUE,
         Argument::new("ids", "ID", Number::OneOrMore, "The jobs"),
     ],
     help: HELP,
+    ..ASKS_A_SERVER
 };
 
 const HELP: &str = "\

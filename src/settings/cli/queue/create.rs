@@ -1,15 +1,14 @@
 //! `dblock queue create`: creates a queue.
 
 use super::super::setting::{Files, SETTING, Setting, Takes};
-use super::super::{Argument, Definition, Number, Queue, Subcommand, connection, output};
+use super::super::{ASKS_A_SERVER, Argument, Definition, Number, Queue, Subcommand};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Queue(Queue::Create),
     name: "create",
     about: "Create a queue",
-    settings: &[SETTINGS, output::VERBOSITY, connection::SETTINGS],
-    usage: None,
+    settings: &[SETTINGS],
     arguments: &[Argument::new(
         "queue",
         "QUEUE",
@@ -17,6 +16,7 @@ pub const DEFINITION: Definition = Definition {
         "The queue: 1 to 200 bytes",
     )],
     help: HELP,
+    ..ASKS_A_SERVER
 };
 
 /// What a worker claims as a unit.

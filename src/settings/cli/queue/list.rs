@@ -1,7 +1,7 @@
 //! `dblock queue list`: the jobs of a queue.
 
 use super::super::setting::{SETTING, Setting, Takes};
-use super::super::{Definition, Queue, Subcommand, connection, output};
+use super::super::{ASKS_A_SERVER, Definition, Queue, Subcommand, output};
 use super::QUEUE;
 
 /// The subcommand.
@@ -9,15 +9,10 @@ pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Queue(Queue::List),
     name: "list",
     about: "Show the jobs of a queue",
-    settings: &[
-        SETTINGS,
-        output::JSON,
-        output::VERBOSITY,
-        connection::SETTINGS,
-    ],
-    usage: None,
+    settings: &[SETTINGS, output::JSON],
     arguments: &[QUEUE],
     help: HELP,
+    ..ASKS_A_SERVER
 };
 
 /// Only jobs in this state.

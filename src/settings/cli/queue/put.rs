@@ -1,7 +1,7 @@
 //! `dblock queue put`: puts jobs into a queue.
 
 use super::super::setting::{SETTING, Setting, Takes};
-use super::super::{Argument, Definition, Number, Queue, Subcommand, connection, output};
+use super::super::{ASKS_A_SERVER, Argument, Definition, Number, Queue, Subcommand};
 use super::QUEUE;
 
 /// The subcommand.
@@ -9,8 +9,7 @@ pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Queue(Queue::Put),
     name: "put",
     about: "Put jobs into a queue, and print their ids",
-    settings: &[SETTINGS, output::VERBOSITY, connection::SETTINGS],
-    usage: None,
+    settings: &[SETTINGS],
     arguments: &[
         QUEUE,
         Argument::new(
@@ -21,6 +20,7 @@ pub const DEFINITION: Definition = Definition {
         ),
     ],
     help: HELP,
+    ..ASKS_A_SERVER
 };
 
 /// Each line of stdin is a job.

@@ -1,7 +1,7 @@
 //! `dblock queue retry`: has jobs tried again.
 
 use super::super::setting::{SETTING, Setting};
-use super::super::{Argument, Definition, Number, Queue, Subcommand, connection, output};
+use super::super::{ASKS_A_SERVER, Argument, Definition, Number, Queue, Subcommand};
 use super::QUEUE;
 
 /// The subcommand.
@@ -9,7 +9,7 @@ pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Queue(Queue::Retry),
     name: "retry",
     about: "Try dead and delayed jobs now",
-    settings: &[SETTINGS, output::VERBOSITY, connection::SETTINGS],
+    settings: &[SETTINGS],
     usage: Some(
         "dblock queue retry [OPTIONS] <QUEUE> <ID>...\n       dblock queue retry [OPTIONS] <QUEUE> --dead",
     ),
@@ -18,6 +18,7 @@ pub const DEFINITION: Definition = Definition {
         Argument::new("ids", "ID", Number::OneOrMoreUnless(DEAD.name), "The jobs"),
     ],
     help: HELP,
+    ..ASKS_A_SERVER
 };
 
 /// All that are dead.

@@ -1,7 +1,7 @@
 //! `dblock queue show`: all about one job.
 
 use super::super::setting::{SETTING, Setting};
-use super::super::{Argument, Definition, Number, Queue, Subcommand, connection, output};
+use super::super::{ASKS_A_SERVER, Argument, Definition, Number, Queue, Subcommand, output};
 use super::QUEUE;
 
 /// The subcommand.
@@ -9,13 +9,7 @@ pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Queue(Queue::Show),
     name: "show",
     about: "Show everything about a job, or its payload",
-    settings: &[
-        SETTINGS,
-        output::JSON,
-        output::VERBOSITY,
-        connection::SETTINGS,
-    ],
-    usage: None,
+    settings: &[SETTINGS, output::JSON],
     arguments: &[
         QUEUE,
         Argument::new(
@@ -26,6 +20,7 @@ pub const DEFINITION: Definition = Definition {
         ),
     ],
     help: HELP,
+    ..ASKS_A_SERVER
 };
 
 /// Prints only the payload, unchanged.

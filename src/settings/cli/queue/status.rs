@@ -1,22 +1,14 @@
 //! `dblock queue status`: how many jobs there are, and which workers run them.
 
 use super::super::setting::{SETTING, Setting};
-use super::super::{Argument, Definition, Number, Queue, Subcommand, connection, output};
+use super::super::{ASKS_A_SERVER, Argument, Definition, Number, Queue, Subcommand, output};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Queue(Queue::Status),
     name: "status",
     about: "Show how many jobs are due, and who works on them",
-    settings: &[
-        SETTINGS,
-        output::JSON,
-        &[output::WATCH],
-        output::COLOR,
-        output::VERBOSITY,
-        connection::SETTINGS,
-    ],
-    usage: None,
+    settings: &[SETTINGS, output::JSON, &[output::WATCH], output::COLOR],
     arguments: &[Argument::new(
         "queues",
         "QUEUE",
@@ -24,6 +16,7 @@ pub const DEFINITION: Definition = Definition {
         "The queues to show; all if not given",
     )],
     help: HELP,
+    ..ASKS_A_SERVER
 };
 
 const SETTINGS: &[Setting] = &[Setting {

@@ -1,7 +1,7 @@
 //! `dblock queue work`: runs a command for each job of a queue.
 
 use super::super::setting::{Files, SETTING, Setting, Takes};
-use super::super::{Argument, Definition, Number, Queue, Subcommand, connection, output, run};
+use super::super::{ASKS_A_SERVER, Argument, Definition, Number, Queue, Subcommand, run};
 use super::QUEUE;
 
 /// The subcommand.
@@ -9,7 +9,7 @@ pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Queue(Queue::Work),
     name: "work",
     about: "Run a command for each job of a queue",
-    settings: &[SETTINGS, output::VERBOSITY, connection::SETTINGS],
+    settings: &[SETTINGS],
     usage: Some("dblock queue work [OPTIONS] <QUEUE> [--] <COMMAND> [ARG]..."),
     arguments: &[
         QUEUE,
@@ -21,6 +21,7 @@ pub const DEFINITION: Definition = Definition {
         ),
     ],
     help: HELP,
+    ..ASKS_A_SERVER
 };
 
 /// The most commands that run at once.
@@ -110,14 +111,6 @@ pub const BURY_ON: Setting = Setting {
     ..SETTING
 };
 
-/// As for `dblock run`, and read from option files likewise.
-const SCRUB_ENV: Setting = Setting {
-    name: "scrub-env",
-    help: "Remove DBLOCK_URL, the other connection variables, MYSQL_PWD and, with PostgreSQL, PGPASSWORD from the environment of the \
-           commands",
-    ..SETTING
-};
-
 /// Of which jobs the output is kept.
 pub const KEEP_OUTPUT: Setting = Setting {
     name: "keep-output",
@@ -144,7 +137,7 @@ const SETTINGS: &[Setting] = &[
     KEEP_OUTPUT,
     run::ON_FAILURE,
     run::ON_END,
-    SCRUB_ENV,
+    run::SCRUB_ENV,
 ];
 
 const HELP: &str = "\
