@@ -25,13 +25,22 @@ pub struct Family {
 type Sample = (Vec<(&'static str, String)>, f64);
 
 impl Family {
-    /// A metric without values. It is called `dblock_`, the name, and the unit.
-    pub fn new(name: &'static str, unit: Option<Unit>, help: &'static str) -> Self {
+    /// A metric without values, and without a unit. It is called `dblock_` and the name.
+    pub fn new(name: &'static str, help: &'static str) -> Self {
         Self {
             name,
             help,
-            unit,
+            unit: None,
             samples: Vec::new(),
+        }
+    }
+
+    /// As [`Family::new`], in seconds, as its name says at its end.
+    pub fn seconds(name: &'static str, help: &'static str) -> Self {
+        let unit = Some(Unit::Seconds);
+        Self {
+            unit,
+            ..Self::new(name, help)
         }
     }
 

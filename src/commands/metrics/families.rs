@@ -3,16 +3,12 @@
 
 use std::time::Duration;
 
-use prometheus_client::registry::Unit;
-
 use super::exposition::Family;
 use super::{Answer, Thing};
 use crate::commands::cron::between;
 use crate::commands::queue::rate;
 use crate::commands::status::has_expired;
 use crate::cron::ListedJob;
-
-const SECONDS: Option<Unit> = Some(Unit::Seconds);
 
 /// All metrics of an answer. One without a value is left out.
 pub fn families(answer: &Answer) -> Vec<Family> {
@@ -44,27 +40,17 @@ fn moment(micros: i64) -> f64 {
 }
 
 fn about_server(answer: &Answer) -> Vec<Family> {
-    let mut up = Family::new("up", None, "Whether a server has answered");
-    let mut build = Family::new("build_info", None, "The dblock that asked");
-    let mut info = Family::new("server_info", None, "The server that answered");
-    let mut time = Family::new(
-        "answer_timestamp",
-        SECONDS,
-        "The server's time of the answer",
-    );
-    let mut took = Family::new(
-        "answer_duration",
-        SECONDS,
-        "How long it took to connect and to ask",
-    );
+    let mut up = Family::new("up", "Whether a server has answered");
+    let mut build = Family::new("build_info", "The dblock that asked");
+    let mut info = Family::new("server_info", "The server that answered");
+    let mut time = Family::seconds("answer_timestamp", "The server's time of the answer");
+    let mut took = Family::seconds("answer_duration", "How long it took to connect and to ask");
     let mut tables = Family::new(
         "tables_usable",
-        None,
         "Whether dblock's tables are there, and can be used by this account and this dblock",
     );
     let mut omitted = Family::new(
         "omitted",
-        None,
         "Things of each kind that are left out because of --limit",
     );
     up.add([], truth(answer.server.is_some()));
@@ -94,21 +80,15 @@ fn about_locks(answer: &Answer) -> Vec<Family> {
         .server
         .as_ref()
         .map_or(0.0, |server| moment(server.now));
-    let mut held = Family::new("lock_slots_held", None, "Slots of the lock that are held");
+    let mut held = Family::new("lock_slots_held", "Slots of the lock that are held");
     let mut expired = Family::new(
         "lock_slots_expired",
-        None,
         "Slots whose holder died, or lost the server, and whose lease is over",
     );
-    let mut since = Family::new(
-        "lock_held_since_timestamp",
-        SECONDS,
-        "When the slot was acquired",
-    );
-    let mut waiters = Family::new("lock_waiters", None, "Callers that wait for the lock");
-    let mut longest = Family::new(
+    let mut since = Family::seconds("lock_held_since_timestamp", "When the slot was acquired");
+    let mut waiters = Family::new("lock_waiters", "Callers that wait for the lock");
+    let mut longest = Family::seconds(
         "lock_longest_wait",
-        SECONDS,
         "How long the caller that has waited longest has waited",
     );
     for lock in &answer.locks.locks {
@@ -138,36 +118,27 @@ fn about_locks(answer: &Answer) -> Vec<Family> {
 
 fn about_jobs(answer: &Answer) -> Vec<Family> {
     let cron = &answer.cron;
-    let mut next = Family::new(
-        "cron_job_next_tick_timestamp",
-        SECONDS,
-        "When the job is due next",
-    );
-    let mut late = Family::new(
+    let mut next = Family::seconds("cron_job_next_tick_timestamp", "When the job is due next");
+    let mut late = Family::seconds(
         "cron_job_late",
-        SECONDS,
         "How late the job's next tick is; 0: it is not",
     );
-    let mut paused = Family::new("cron_job_paused", None, "Whether the job is paused");
-    let mut running = Family::new("cron_job_running", None, "Ticks of the job that run");
-    let mut started = Family::new(
+    let mut paused = Family::new("cron_job_paused", "Whether the job is paused");
+    let mut running = Family::new("cron_job_running", "Ticks of the job that run");
+    let mut started = Family::seconds(
         "cron_job_last_run_timestamp",
-        SECONDS,
         "When the job's last run started",
     );
-    let mut took = Family::new(
+    let mut took = Family::seconds(
         "cron_job_last_run_duration",
-        SECONDS,
         "How long the job's last run took; none while it runs",
     );
     let mut result = Family::new(
         "cron_job_last_run_succeeded",
-        None,
         "Whether the job's last run exited with 0; none while it runs",
     );
-    let mut success = Family::new(
+    let mut success = Family::seconds(
         "cron_job_last_success_timestamp",
-        SECONDS,
         "When the job's last run that exited with 0 ended",
     );
     // A job that was removed from all files is no concern of whoever is on call.
@@ -195,10 +166,9 @@ fn about_jobs(answer: &Answer) -> Vec<Family> {
             success.add(name, moment(at));
         }
     }
-    let mut alive = Family::new("cron_daemons", None, "dblock cron run that are alive");
+    let mut alive = Family::new("cron_daemons", "dblock cron run that are alive");
     let mut differ = Family::new(
         "cron_daemons_that_differ",
-        None,
         "Of these, those whose file has another schedule, or another command, for a job",
     );
     if answer.omitted.iter().any(|(thing, _)| *thing == Thing::Job) {
@@ -227,31 +197,26 @@ fn last_success(job: &ListedJob, answer: &Answer) -> Option<i64> {
 fn about_queues(answer: &Answer) -> Vec<Family> {
     let mut jobs = Family::new(
         "queue_jobs",
-        None,
         "Jobs of the queue in this state, as far as they were counted",
     );
     let mut more = Family::new(
         "queue_jobs_uncounted",
-        None,
         "Whether there are more jobs than were counted",
     );
-    let mut oldest = Family::new(
+    let mut oldest = Family::seconds(
         "queue_oldest_due",
-        SECONDS,
         "How long the oldest due job that was counted has been due; 0: none is due",
     );
     let mut done = Family::new(
         "queue_done_per_minute",
-        None,
         "Jobs done a minute, over the last five whole minutes",
     );
     let mut failed = Family::new(
         "queue_failed_per_minute",
-        None,
         "Attempts failed a minute, over the last five whole minutes",
     );
-    let mut workers = Family::new("queue_workers", None, "Workers of the queue that are alive");
-    let mut paused = Family::new("queue_paused", None, "Whether the queue is paused");
+    let mut workers = Family::new("queue_workers", "Workers of the queue that are alive");
+    let mut paused = Family::new("queue_paused", "Whether the queue is paused");
     for (queue, of_queue) in &answer.queues {
         let name = ("name", &*queue.name);
         for (state, count) in [
