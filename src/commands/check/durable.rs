@@ -33,65 +33,60 @@ impl Rows {
     }
 }
 
-/// dblock's tables on a server.
-pub struct TablesHere<'a> {
-    /// The tables.
-    pub tables: &'a Tables,
-    /// The server's facts about this session.
-    pub info: &'a SessionInfo,
-    /// The findings about the tables.
-    pub found: &'a TablesFound,
-    /// Why a row could not be written.
-    pub fault: Option<&'a Fault>,
-}
-
-impl TablesHere<'_> {
-    /// Which tables exist, and what to do about them. Named locks need none.
-    pub fn finding(&self) -> Finding {
-        let (place, grant) = (self.tables.quoted_name(), self.tables.grant_to(self.info));
-        let unusable =
-            |why: &str| Finding::ok("tables", &format!("not usable, in {place}")).warning(why);
-        let found = match (self.found, self.fault) {
-            (TablesFound::Usable(found), None) => {
-                let value = format!("version {}, in {place}", found.version);
-                let finding = Finding::ok("tables", &value);
-                let finding = if found.version < VERSION {
-                    finding.note("of an older dblock; dblock init upgrades them, and what is newer works then, as to keep output")
-                } else {
-                    finding
-                };
-                finding.with("tables_version", found.version)
-            }
-            (TablesFound::Usable(_), Some(Fault::Final(failure)))
-                if failure.reason == Reason::AccountRefused =>
-            {
-                unusable(&format!(
-                    "the account may read them and not write; {grant}"
-                ))
-            }
-            (TablesFound::Usable(_), Some(fault)) => {
-                unusable(&format!("a row could not be written: {fault}"))
-            }
-            (TablesFound::Missing, _) => Finding::ok("tables", &format!("none in {place}"))
-                .note("dblock init creates them, for durable locks and the history, by an account that may CREATE; named locks need none"),
-            (TablesFound::Hidden, _) => {
-                let value = format!("none in {place} that this account may read");
-                Finding::ok("tables", &value).note(&format!(
-                    "this account cannot create them: another one has to run dblock init, if there are none, for durable locks and the \
-                     history, and to {grant}; named locks need none"
-                ))
-            }
-            (TablesFound::Unusable(why), _) => unusable(why),
-            (TablesFound::Refused(code), _) => {
-                unusable(&format!("the server does not read them: error {code}"))
-            }
-        };
-        let place = match self.tables.kind() {
-            Kind::MySql => "database",
-            Kind::Postgres => "schema",
-        };
-        found.with(place, self.tables.name())
-    }
+/// Which of dblock's tables exist on a server, as a session of this account finds them, and what to do about them. Named locks need none.
+/// `fault`: why a row could not be written.
+pub fn tables(
+    tables: &Tables,
+    info: &SessionInfo,
+    found: &TablesFound,
+    fault: Option<&Fault>,
+) -> Finding {
+    let (place, grant) = (tables.quoted_name(), tables.grant_to(info));
+    let unusable =
+        |why: &str| Finding::ok("tables", &format!("not usable, in {place}")).warning(why);
+    let found = match (found, fault) {
+        (TablesFound::Usable(found), None) => {
+            let value = format!("version {}, in {place}", found.version);
+            let finding = Finding::ok("tables", &value);
+            let finding = if found.version < VERSION {
+                finding.note("of an older dblock; dblock init upgrades them, and what is newer works then, as to keep output")
+            } else {
+                finding
+            };
+            finding.with("tables_version", found.version)
+        }
+        (TablesFound::Usable(_), Some(Fault::Final(failure)))
+            if failure.reason == Reason::AccountRefused =>
+        {
+            unusable(&format!(
+                "the account may read them and not write; {grant}"
+            ))
+        }
+        (TablesFound::Usable(_), Some(fault)) => {
+            unusable(&format!("a row could not be written: {fault}"))
+        }
+        (TablesFound::Missing, _) => Finding::ok("tables", &format!("none in {place}"))
+            .note(
+                "dblock init creates them, for durable locks and the history, by an account that may CREATE; named locks need \
+                 none",
+            ),
+        (TablesFound::Hidden, _) => {
+            let value = format!("none in {place} that this account may read");
+            Finding::ok("tables", &value).note(&format!(
+                "this account cannot create them: another one has to run dblock init, if there are none, for durable locks and the \
+                 history, and to {grant}; named locks need none"
+            ))
+        }
+        (TablesFound::Unusable(why), _) => unusable(why),
+        (TablesFound::Refused(code), _) => {
+            unusable(&format!("the server does not read them: error {code}"))
+        }
+    };
+    let place = match tables.kind() {
+        Kind::MySql => "database",
+        Kind::Postgres => "schema",
+    };
+    found.with(place, tables.name())
 }
 
 /// How long it takes to acquire a durable lock.

@@ -10,26 +10,23 @@ use nix::poll::{PollFd, PollFlags, poll};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-use super::durable::{self, TablesHere};
+use super::durable;
 use super::finding::Finding;
 use super::postgres;
 use super::servers::{self, Assessment, Other};
-use super::survey::{Survey, Tried, assessment, judge, who};
+use super::survey::{Survey, assessment, judge, who};
 use super::words::{self, NotSeen};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
 use crate::commands::question::{begin, listener_of};
-use crate::db::server_facts::{
-    SessionInfo, ask_keeps_attributes, ask_login, ask_sees_all, is_mariadb, is_replica, median,
-    ping, usage_of_account, usage_of_server,
-};
+use crate::db::server_facts::{ask_login, is_mariadb, is_replica, median, ping};
 use crate::db::{ConnectOptions, Connector, Fault, Kind, Session};
 use crate::isolated::link::{Arrival, Link, cut, next};
 use crate::isolated::process::{detach, die_with, end, fork_isolated};
 use crate::isolated::query::Message;
 use crate::lock::named::{Opening, Probe, Reached, await_waiter, end_session};
-use crate::lock::rows::{RowProbe, TablesFound, clock_of};
+use crate::lock::rows::{RowProbe, clock_of};
 use crate::lock::{DEFAULT_TTL, Introduction};
 use crate::schema::Tables;
 
@@ -140,119 +137,69 @@ impl Examiner<'_> {
     /// # Errors
     /// The session was lost.
     fn examine(&mut self, opening: &Result<Opening, Failure>) -> Result<(), Fault> {
-        if self.session.kind() == Kind::Postgres {
-            return self.examine_postgres(opening);
-        }
+        let kind = self.session.kind();
         let (info, product, comment) = who(&mut self.session)?;
         let is_mariadb = is_mariadb(&info.version, &comment);
-        self.report(words::server(product, info.version.clone(), &comment));
+        self.report(match kind {
+            Kind::MySql => words::server(product, info.version.clone(), &comment),
+            Kind::Postgres => postgres::server(product, &info, &self.session),
+        });
         let server = self.session.to_string();
         self.report(Finding::ok("reached", &server));
-        self.report_all(
-            self.survey
-                .connector
-                .passed_over()
-                .iter()
-                .map(words::passed_over),
-        );
+        let passed_over = self.survey.connector.passed_over();
+        self.report_all(passed_over.iter().map(words::passed_over));
         let account = Some(&*info.account).filter(|account| !account.is_empty());
         self.report(Finding::ok("account", account.unwrap_or("not visible")));
-        self.report(words::tls(&self.session, self.connection.tls.mode));
-        let login = self.session.try_run(&ask_login())?.unwrap_or_default();
-        self.report(words::authentication(&login, is_mariadb));
+        let mode = self.connection.tls.mode;
+        match kind {
+            Kind::MySql => {
+                self.report(words::tls(&self.session, mode));
+                let login = self.session.try_run(&ask_login())?.unwrap_or_default();
+                self.report(words::authentication(&login, is_mariadb));
+            }
+            Kind::Postgres => {
+                self.report(postgres::database(&self.connection.database));
+                self.report(postgres::tls(&self.session, mode));
+            }
+        }
         let exclusion = judge(opening, &mut self.session)?;
-        let replica = is_replica(&mut self.session)?;
+        let replica = match kind {
+            Kind::MySql => is_replica(&mut self.session)?,
+            Kind::Postgres => None,
+        };
         let mut assessment = assessment(opening, exclusion.as_ref(), product);
         let tables = self.survey.rows.find_tables(&mut self.session)?;
-        let tried = self
-            .survey
-            .try_rows(&tables, &mut assessment, replica == Some(true));
-        match (opening, &exclusion) {
+        let is_replica = replica == Some(true);
+        let tried = self.survey.try_rows(&tables, &mut assessment, is_replica);
+        let login = self.session.handshake_id();
+        self.report_all(match (opening, &exclusion) {
+            _ if kind == Kind::Postgres => postgres::exclusion(opening, login),
             (Ok(opening), Some(exclusion)) => {
-                let handshake = self.session.handshake_id();
-                let rows = &assessment.rows;
-                self.report_all(words::exclusion(opening, exclusion, handshake, rows));
+                words::exclusion(opening, exclusion, login, &assessment.rows)
             }
-            (Err(failure), _) => self.report(words::no_locks(failure, &assessment.rows)),
-            (Ok(_), None) => {}
+            (Err(failure), _) => vec![words::no_locks(failure, &assessment.rows)],
+            (Ok(_), None) => Vec::new(),
+        });
+        if kind == Kind::MySql {
+            self.report(words::replica(replica, is_mariadb));
         }
-        self.report(words::replica(replica, is_mariadb));
         let has_locks = opening.as_ref().is_ok_and(Opening::has_slot);
         let hand_over = if has_locks {
             self.two_sessions(assessment.is_clustered() && assessment.durable())?
         } else {
             None
         };
-        let session = &mut self.session;
-        let keeps_attributes = session.try_run(&ask_keeps_attributes())? == Ok(true);
-        let sees_all = session.try_run(&ask_sees_all())? == Ok(true);
-        let usage = usage_of_server(session)?;
-        let of_account = match usage {
-            Some(_) => usage_of_account(session)?,
-            None => None,
+        let facts = match kind {
+            Kind::MySql => words::facts(&mut self.session)?,
+            Kind::Postgres => postgres::facts(&mut self.session)?,
         };
-        self.report(words::holders(keeps_attributes, sees_all));
-        self.report(words::connections(Kind::MySql, usage, of_account));
-        self.examine_tables(&info, &tables, &tried, &assessment)?;
-        self.measure(has_locks, tried.span, hand_over)
-    }
-
-    /// As [`Examiner::examine`], on PostgreSQL.
-    fn examine_postgres(&mut self, opening: &Result<Opening, Failure>) -> Result<(), Fault> {
-        let (info, product, _) = who(&mut self.session)?;
-        let server = self.session.to_string();
-        self.report(postgres::server(product, &info, &self.session));
-        self.report(Finding::ok("reached", &server));
-        let passed_over = self.survey.connector.passed_over();
-        self.report_all(passed_over.iter().map(words::passed_over));
-        self.report(Finding::ok("account", &info.account));
-        self.report(postgres::database(&self.connection.database));
-        self.report(postgres::tls(&self.session, self.connection.tls.mode));
-        let handshake = self.session.handshake_id();
-        self.report_all(postgres::exclusion(opening, handshake));
-        let mut assessment = postgres::assessment(opening, product);
-        let tables = self.survey.rows.find_tables(&mut self.session)?;
-        let tried = self.survey.try_rows(&tables, &mut assessment, false);
-        let has_locks = opening.as_ref().is_ok_and(Opening::has_slot);
-        let hand_over = if has_locks {
-            self.two_sessions(false)?
-        } else {
-            None
-        };
-        let facts = postgres::facts(&mut self.session)?;
         self.report_all(facts);
-        self.examine_tables(&info, &tables, &tried, &assessment)?;
-        self.measure(has_locks, tried.span, hand_over)
-    }
-
-    /// Reports which tables exist, which locks exclude on each server, and compares the clocks.
-    fn examine_tables(
-        &mut self,
-        info: &SessionInfo,
-        found: &TablesFound,
-        tried: &Tried,
-        assessment: &Assessment,
-    ) -> Result<(), Fault> {
-        let tables = TablesHere {
-            tables: &Tables::of_connection(self.connection),
-            info,
-            found,
-            fault: tried.fault.as_ref(),
-        };
-        self.report(tables.finding());
-        let server = self.session.to_string();
-        self.servers(&server, assessment, &tried.others)
-    }
-
-    /// Measures and reports how long things take: also the commit of a durable lock, and the hand-over between two sessions.
-    fn measure(
-        &mut self,
-        has_locks: bool,
-        commit: Option<Duration>,
-        hand_over: Option<Duration>,
-    ) -> Result<(), Fault> {
+        let whose = Tables::of_connection(self.connection);
+        let fault = tried.fault.as_ref();
+        self.report(durable::tables(&whose, &info, &tables, fault));
+        self.servers(&server, &assessment, &tried.others)?;
         self.times(has_locks)?;
-        self.report_all(commit.map(durable::commit));
+        self.report_all(tried.span.map(durable::commit));
         self.report_all(hand_over.map(words::hand_over));
         Ok(())
     }

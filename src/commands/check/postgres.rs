@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use super::durable::Rows;
 use super::finding::Finding;
-use super::servers::Assessment;
-use super::words::{connections, encrypted};
+use super::words::{connections, encrypted, takes_writes};
 use crate::base::exit::Failure;
 use crate::base::text::in_seconds;
-use crate::db::server_facts::{Product, READ_ONLY};
+use crate::db::server_facts::Product;
 use crate::db::{Facts, Fault, Kind, Session, SessionInfo, SslMode, ask_facts};
 use crate::lock::named::{Opening, Unfit};
 
@@ -64,12 +62,6 @@ pub fn exclusion(opening: &Result<Opening, Failure>, login: u64) -> Vec<Finding>
         Ok(opening) => opening,
         Err(failure) => return vec![Finding::ok("locks", "none").unfit(&failure.line)],
     };
-    let takes_writes = Finding::ok("takes_writes", if opening.read_only { "no" } else { "yes" });
-    let takes_writes = if opening.read_only {
-        takes_writes.unfit(&READ_ONLY)
-    } else {
-        takes_writes
-    };
     let pooler = match login {
         0 => Finding::ok("pooler", "in session mode, as the settings say"),
         login if login == opening.connection_id() => Finding::ok("pooler", "none seen"),
@@ -78,20 +70,8 @@ pub fn exclusion(opening: &Result<Opening, Failure>, login: u64) -> Vec<Finding>
     let others = opening.fitness.unfit.iter();
     let others = others.filter(|why| **why != Unfit::Pooler);
     let unfit = others.map(|why| Finding::ok("advisory_locks", "do not exclude").unfit(why));
-    [takes_writes, pooler].into_iter().chain(unfit).collect()
-}
-
-/// What kind of server it is, before a durable lock is tried.
-pub fn assessment(opening: &Result<Opening, Failure>, product: Product) -> Assessment {
-    let opened = opening.as_ref().ok();
-    Assessment {
-        unfit: opened.map_or_else(Vec::new, |opening| opening.fitness.unfit.clone()),
-        refuses: opened.is_none(),
-        read_only: opened.is_some_and(|opening| opening.read_only),
-        in_group: false,
-        product,
-        rows: Rows::Unknown,
-    }
+    let first = [takes_writes(opening), pooler];
+    first.into_iter().chain(unfit).collect()
 }
 
 /// What the server says of its connections, its settings and its sessions.

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::durable::Rows;
-use super::postgres;
 use super::servers::{Assessment, Other, Seen};
 use crate::base::exit::Failure;
 use crate::db::server_facts::{Product, Shown};
@@ -119,13 +118,8 @@ impl Survey<'_> {
         let shares_locks = self.probe.sees_marker(session)?;
         let clock = clock_of(session)?;
         let (_, product, _) = who(session)?;
-        let mut assessment = match session.kind() {
-            Kind::MySql => {
-                let exclusion = judge(&opening, session)?;
-                assessment(&opening, exclusion.as_ref(), product)
-            }
-            Kind::Postgres => postgres::assessment(&opening, product),
-        };
+        let exclusion = judge(&opening, session)?;
+        let mut assessment = assessment(&opening, exclusion.as_ref(), product);
         let tables = self.rows.find_tables(session)?;
         let usable = matches!(tables, TablesFound::Usable(_));
         let sees_row = if !has_row || assessment.read_only {
@@ -195,10 +189,18 @@ pub fn judge(
     opening: &Result<Opening, Failure>,
     session: &mut Session,
 ) -> Result<Option<Exclusion>, Fault> {
-    let opening = opening.as_ref().ok();
-    opening
-        .map(|opening| exclusion(session, opening))
-        .transpose()
+    let Ok(opening) = opening else {
+        return Ok(None);
+    };
+    let found = match session.kind() {
+        Kind::MySql => exclusion(session, opening)?,
+        Kind::Postgres => Exclusion {
+            unfit: opening.fitness.unfit.clone(),
+            in_group: false,
+            pxc_strict_mode: None,
+        },
+    };
+    Ok(Some(found))
 }
 
 /// What kind of server it is, before a durable lock is tried.

@@ -6,8 +6,11 @@ use std::time::Duration;
 use super::durable::Rows;
 use super::finding::{Finding, SLOW};
 use crate::base::exit::Failure;
-use crate::db::server_facts::{Login, Product, READ_ONLY, Usage};
-use crate::db::{Kind, PassedOver, Session, SslMode};
+use crate::db::server_facts::{
+    Login, Product, READ_ONLY, Usage, ask_keeps_attributes, ask_sees_all, usage_of_account,
+    usage_of_server,
+};
+use crate::db::{Fault, Kind, PassedOver, Session, SslMode};
 use crate::lock::DEFAULT_TTL;
 use crate::lock::named::{Exclusion, Opening, Unfit};
 
@@ -133,13 +136,7 @@ pub fn exclusion(
     rows: &Rows,
 ) -> Vec<Finding> {
     let unfit = &exclusion.unfit;
-    let mut all = Vec::new();
-    let read_only = Finding::ok("takes_writes", if opening.read_only { "no" } else { "yes" });
-    all.push(if opening.read_only {
-        read_only.unfit(&READ_ONLY)
-    } else {
-        read_only
-    });
+    let mut all = vec![takes_writes(opening)];
     let finding = |check, value: &str, wrong: fn(&Unfit) -> bool, otherwise: &str| match unfit
         .iter()
         .find(|why| wrong(why))
@@ -191,6 +188,15 @@ pub fn exclusion(
         all.push(found.unfit(&"does not give a lock that nobody has; use another server"));
     }
     all
+}
+
+/// Whether the server takes writes.
+pub fn takes_writes(opening: &Opening) -> Finding {
+    if opening.read_only {
+        Finding::ok("takes_writes", "no").unfit(&READ_ONLY)
+    } else {
+        Finding::ok("takes_writes", "yes")
+    }
 }
 
 fn proxy(opening: &Opening, unfit: &[Unfit], handshake: u64) -> Finding {
@@ -264,8 +270,26 @@ pub fn no_second_session(why: &NotSeen, durable: bool) -> Finding {
     }
 }
 
+/// What the server says of its sessions.
+///
+/// # Errors
+/// The session must be dropped.
+pub fn facts(session: &mut Session) -> Result<Vec<Finding>, Fault> {
+    let keeps_attributes = session.try_run(&ask_keeps_attributes())? == Ok(true);
+    let sees_all = session.try_run(&ask_sees_all())? == Ok(true);
+    let usage = usage_of_server(session)?;
+    let of_account = match usage {
+        Some(_) => usage_of_account(session)?,
+        None => None,
+    };
+    Ok(vec![
+        holders(keeps_attributes, sees_all),
+        connections(Kind::MySql, usage, of_account),
+    ])
+}
+
 /// What a waiter can learn about a holder.
-pub fn holders(keeps_attributes: bool, sees_all: bool) -> Finding {
+fn holders(keeps_attributes: bool, sees_all: bool) -> Finding {
     let whose = if sees_all {
         "of every account"
     } else {
