@@ -211,23 +211,32 @@ impl Connector {
         Err(outcome.unwrap_or_else(|| Fault::Gone("no server is named".to_owned())))
     }
 
-    /// As [`Connector::connect`], again and again until a server is reached. After each round without one, `on_read_only` gets the line
-    /// about a server if all are read-only, and otherwise `None`.
+    /// Tries all servers again and again, however long it takes, until one has a session that `open` accepts.
     ///
     /// # Errors
-    /// A failure that another attempt would not solve.
+    /// No further attempt can succeed.
     pub fn reach<T>(
         &self,
-        on_read_only: &dyn Fn(Option<&str>),
+        open: impl FnMut(&mut Session) -> Result<T, Fault>,
+    ) -> Result<(Session, T), Failure> {
+        self.reach_unless(open, |_| Ok(self.pause()))
+    }
+
+    /// As [`Connector::reach`]. After a round without a server `on_fault` says how long to pause, or why to try no more.
+    ///
+    /// # Errors
+    /// As [`Connector::reach`], and those of `on_fault`.
+    pub fn reach_unless<T>(
+        &self,
         mut open: impl FnMut(&mut Session) -> Result<T, Fault>,
+        mut on_fault: impl FnMut(Fault) -> Result<Duration, Failure>,
     ) -> Result<(Session, T), Failure> {
         loop {
             match self.connect(&mut open) {
                 Ok(reached) => return Ok(reached),
                 Err(Fault::Final(failure)) => return Err(failure),
-                Err(fault) => on_read_only(fault.read_only()),
+                Err(fault) => sleep(on_fault(fault)?),
             }
-            sleep(self.pause());
         }
     }
 

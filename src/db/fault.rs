@@ -82,23 +82,23 @@ impl Fault {
         }
     }
 
+    /// The same of a server whose tables cannot be used: another one may have others.
+    #[must_use]
+    pub fn of_tables(self) -> Self {
+        match self {
+            Self::Final(failure) if failure.reason == Reason::Configuration => {
+                Self::Untrusted(failure)
+            }
+            fault => fault,
+        }
+    }
+
     /// Whether to try no other server after this fault, because it is the same on all.
     pub fn ends_round(&self) -> bool {
         match self {
             Self::NoNamedLocks(_) => true,
             Self::Final(failure) => !may_pass(failure),
             _ => false,
-        }
-    }
-
-    /// What is wrong with one server, as far as it was asked for its configuration: another one may be the right one.
-    #[must_use]
-    pub fn of_this_server(self) -> Self {
-        match self {
-            Self::Final(failure) if failure.reason == Reason::Configuration => {
-                Self::Untrusted(failure)
-            }
-            fault => fault,
         }
     }
 

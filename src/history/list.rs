@@ -1,7 +1,5 @@
 //! Reading the history.
 
-use std::thread::sleep;
-
 use super::RunCursor;
 use super::entry::{Entry, Filter, PAGE};
 use super::page::Page;
@@ -16,29 +14,17 @@ use crate::schema::{self, Tables};
 /// # Errors
 /// No further attempt can succeed, or no server has the tables.
 pub fn reach(connector: &Connector, tables: &Tables) -> Result<Session, Failure> {
-    // Another server may have the tables.
-    let passed_over = |fault| match fault {
-        Fault::Final(failure)
-            if matches!(
-                failure.reason,
-                Reason::Configuration | Reason::AccountRefused
-            ) =>
-        {
+    let passed_over = |fault: Fault| match fault.of_tables() {
+        Fault::Final(failure) if failure.reason == Reason::AccountRefused => {
             Fault::Untrusted(failure)
         }
         fault => fault,
     };
-    loop {
-        let reached = connector.connect(|session| {
-            schema::prepare(session)?;
-            tables.check(session).map_err(passed_over)
-        });
-        match reached {
-            Ok((session, ())) => return Ok(session),
-            Err(Fault::Final(failure)) => return Err(failure),
-            Err(_) => sleep(connector.pause()),
-        }
-    }
+    let (session, ()) = connector.reach(|session| {
+        schema::prepare(session)?;
+        tables.check(session).map_err(passed_over)
+    })?;
+    Ok(session)
 }
 
 /// Reports the selected runs, the newest first.

@@ -27,9 +27,7 @@ pub fn open(
     servers: usize,
 ) -> Result<(), Fault> {
     schema::prepare_for_transactions(session)?;
-    tables
-        .check_queues(session)
-        .map_err(Fault::of_this_server)?;
+    tables.check_queues(session).map_err(Fault::of_tables)?;
     if what_for == For::Writing {
         // See rows that were moved meanwhile, and lock no gaps.
         session.run(&command(
@@ -44,7 +42,8 @@ pub fn open(
     Ok(())
 }
 
-/// Reaches a server, however long that takes: see [`Connector::reach`].
+/// Reaches a server, however long that takes. `on_read_only` is told of each round without one: the line about a server if all are
+/// read-only, and otherwise `None`.
 ///
 /// # Errors
 /// A failure that another attempt would not solve; or no server has the tables.
@@ -55,10 +54,12 @@ pub fn reach(
     on_read_only: &dyn Fn(Option<&str>),
 ) -> Result<Session, Failure> {
     let servers = connector.targets().len();
-    let reached = connector.reach(on_read_only, |session| {
-        open(session, tables, what_for, servers)
-    });
-    reached.map(|(session, ())| session)
+    let open = |session: &mut Session| open(session, tables, what_for, servers);
+    let (session, ()) = connector.reach_unless(open, |fault| {
+        on_read_only(fault.read_only());
+        Ok(connector.pause())
+    })?;
+    Ok(session)
 }
 
 /// Why there is no usable queue of this name.

@@ -1,5 +1,6 @@
 //! `dblock init`: creates what is missing. The order allows an interruption anywhere, repetition, and several at once.
 
+use std::cell::Cell;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -117,63 +118,60 @@ impl Installer {
     /// No further attempt can succeed, or the last problem.
     pub fn reach(&self, connector: &Connector, patience: Duration) -> Result<Session, Failure> {
         let begun = Moment::now();
-        let mut accepts_read_only = false;
-        loop {
-            let reached = connector.connect(|session| {
-                prepare(session)?;
-                let limit = match session.kind() {
-                    Kind::MySql => {
-                        let limit = format!("SET SESSION wait_timeout = {SESSION_LIMIT}");
-                        command("init session", limit)
-                    }
-                    Kind::Postgres => postgres::end_when_idle("init session", SESSION_LIMIT),
-                };
-                session.run(&limit)?;
-                if is_read_only(session)? {
-                    // Checking does no harm on a read-only server.
-                    let refused = || Fault::ReadOnly(READ_ONLY.to_owned());
-                    return accepts_read_only.then_some(()).ok_or_else(refused);
+        let accepts_read_only = Cell::new(false);
+        let open = |session: &mut Session| {
+            prepare(session)?;
+            let limit = match session.kind() {
+                Kind::MySql => {
+                    let limit = format!("SET SESSION wait_timeout = {SESSION_LIMIT}");
+                    command("init session", limit)
                 }
-                if self.only_checks || session.kind() == Kind::Postgres {
-                    return Ok(());
-                }
-                if session.try_run(&ask_has_not_joined())? == Ok(true) {
-                    return Err(Fault::ReadOnly(NOT_JOINED.to_owned()));
-                }
-                if !matches!(session.try_run(&ask_multi_primary())?, Ok(true)) {
-                    return Ok(());
-                }
-                let denied = |fault| match fault {
-                    Fault::Final(failure) if failure.reason == Reason::AccountRefused => {
-                        let line = format!(
-                            "{}; in a multi-primary group the account needs SELECT ON \
-                             performance_schema.replication_group_members besides",
-                            failure.line
-                        );
-                        Fault::Final(Failure { line, ..failure })
-                    }
-                    fault => fault,
-                };
-                match session.run(&ask_first_member()).map_err(denied)? {
-                    None => Ok(()),
-                    Some(first) => Err(Fault::ReadOnly(format!(
-                        "is in a multi-primary group, where the tables are to be made through one member only; run dblock \
-                         init on {first}"
-                    ))),
-                }
-            });
-            match reached {
-                Ok((session, ())) => return Ok(session),
-                Err(Fault::Final(failure)) => return Err(failure),
-                Err(Fault::ReadOnly(_)) if self.only_checks && !accepts_read_only => {
-                    accepts_read_only = true;
-                }
-                Err(Fault::ReadOnly(line)) if begun.elapsed() > patience => {
-                    return Err(Failure::new(Reason::Configuration, line));
-                }
-                Err(_) => sleep(PAUSE.max(connector.pause())),
+                Kind::Postgres => postgres::end_when_idle("init session", SESSION_LIMIT),
+            };
+            session.run(&limit)?;
+            if is_read_only(session)? {
+                // Checking does no harm on a read-only server.
+                let refused = || Fault::ReadOnly(READ_ONLY.to_owned());
+                return accepts_read_only.get().then_some(()).ok_or_else(refused);
             }
-        }
+            if self.only_checks || session.kind() == Kind::Postgres {
+                return Ok(());
+            }
+            if session.try_run(&ask_has_not_joined())? == Ok(true) {
+                return Err(Fault::ReadOnly(NOT_JOINED.to_owned()));
+            }
+            if !matches!(session.try_run(&ask_multi_primary())?, Ok(true)) {
+                return Ok(());
+            }
+            let denied = |fault| match fault {
+                Fault::Final(failure) if failure.reason == Reason::AccountRefused => {
+                    let line = format!(
+                        "{}; in a multi-primary group the account needs SELECT ON \
+                         performance_schema.replication_group_members besides",
+                        failure.line
+                    );
+                    Fault::Final(Failure { line, ..failure })
+                }
+                fault => fault,
+            };
+            match session.run(&ask_first_member()).map_err(denied)? {
+                None => Ok(()),
+                Some(first) => Err(Fault::ReadOnly(format!(
+                    "is in a multi-primary group, where the tables are to be made through one member only; run dblock \
+                     init on {first}"
+                ))),
+            }
+        };
+        let (session, ()) = connector.reach_unless(open, |fault| match fault {
+            Fault::ReadOnly(_) if self.only_checks && !accepts_read_only.replace(true) => {
+                Ok(Duration::ZERO)
+            }
+            Fault::ReadOnly(line) if begun.elapsed() > patience => {
+                Err(Failure::new(Reason::Configuration, line))
+            }
+            _ => Ok(PAUSE.max(connector.pause())),
+        })?;
+        Ok(session)
     }
 
     /// Creates what is missing.

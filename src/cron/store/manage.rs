@@ -15,8 +15,8 @@ use crate::db::{Ask, Connector, Fault, Session, ask, command};
 use crate::history::Deed;
 use crate::schema::{self, Tables};
 
-/// Reaches a server with the crontab's tables, however long that takes. With `writes` the server must take writes: see
-/// [`Connector::reach`].
+/// Reaches a server with the crontab's tables, however long that takes. With `writes` the server must take writes.
+/// `on_read_only` is told of each round without one: the line about a server if all are read-only, and otherwise `None`.
 ///
 /// # Errors
 /// A failure that another attempt would not solve; or no server has the tables.
@@ -26,15 +26,19 @@ pub fn reach(
     writes: bool,
     on_read_only: &dyn Fn(Option<&str>),
 ) -> Result<Session, Failure> {
-    let reached = connector.reach(on_read_only, |session| {
+    let open = |session: &mut Session| {
         schema::prepare_for_transactions(session)?;
-        tables.check_cron(session).map_err(Fault::of_this_server)?;
+        tables.check_cron(session).map_err(Fault::of_tables)?;
         if writes && is_read_only(session)? {
             return Err(Fault::ReadOnly(READ_ONLY.to_owned()));
         }
         Ok(())
-    });
-    reached.map(|(session, ())| session)
+    };
+    let (session, ()) = connector.reach_unless(open, |fault| {
+        on_read_only(fault.read_only());
+        Ok(connector.pause())
+    })?;
+    Ok(session)
 }
 
 /// Pauses a job: it does not run at its ticks.

@@ -1,5 +1,6 @@
 //! Reads a server's named locks, for the commands that look at locks from outside.
 
+use std::cell::Cell;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use super::statements::{Line, ask_owners};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
-use crate::db::server_facts::{READ_ONLY, Role, role};
+use crate::db::server_facts::{READ_ONLY, role};
 use crate::db::{Ask, Batch, Connector, Fault, Kind, Session, roll_back};
 use crate::lock::Name;
 
@@ -160,32 +161,24 @@ impl Inspector {
 /// server.
 pub fn reach(connector: &Connector, patience: Duration) -> Result<Inspector, Failure> {
     let begun = Moment::now();
-    let mut accepts = false;
-    loop {
-        let reached = connector.connect(|session| {
-            let role = role(session)?;
-            if role.is_read_only && !accepts {
-                return Err(Fault::ReadOnly(READ_ONLY.to_owned()));
-            }
-            Ok(role)
-        });
-        match reached {
-            Ok((
-                session,
-                Role {
-                    is_read_only,
-                    is_node,
-                },
-            )) => {
-                return Ok(Inspector {
-                    session,
-                    is_node: is_node && !is_read_only,
-                    is_read_only,
-                });
-            }
-            Err(Fault::ReadOnly(_)) if begun.elapsed() > patience => accepts = true,
-            Err(Fault::Final(failure)) => return Err(failure),
-            Err(_) => sleep(connector.pause()),
+    let accepts = Cell::new(false);
+    let open = |session: &mut Session| {
+        let role = role(session)?;
+        if role.is_read_only && !accepts.get() {
+            return Err(Fault::ReadOnly(READ_ONLY.to_owned()));
         }
-    }
+        Ok(role)
+    };
+    let (session, role) = connector.reach_unless(open, |fault| match fault {
+        Fault::ReadOnly(_) if begun.elapsed() > patience => {
+            accepts.set(true);
+            Ok(Duration::ZERO)
+        }
+        _ => Ok(connector.pause()),
+    })?;
+    Ok(Inspector {
+        session,
+        is_node: role.is_node && !role.is_read_only,
+        is_read_only: role.is_read_only,
+    })
 }
