@@ -7,7 +7,7 @@ use super::question::Question;
 use super::table::{Table, to_the_second};
 use crate::base::exit::Ending;
 use crate::base::text::moment;
-use crate::history::{RecordedDeed, ask_deeds, reach};
+use crate::history::{RecordedDeed, ask_deeds};
 use crate::settings;
 use crate::settings::cli::CommandLine;
 
@@ -19,12 +19,7 @@ const NOTHING: &str = "nothing is recorded that somebody did";
 /// Why the server could not be asked.
 pub fn audit(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (limit, common) = settings::audit(command_line)?;
-    let question = Question {
-        called: "the audit",
-        ..Question::new("dblock audit", &common, |connector, tables, _| {
-            reach(connector, tables)
-        })
-    };
+    let question = Question::about_history("dblock audit", "the audit", &common);
     let mut deeds: Vec<RecordedDeed> = Vec::new();
     let server = question.ask(
         |asker| {

@@ -13,7 +13,7 @@ use super::table::{Table, result, to_the_second, tone_of};
 use super::watch::{Watched, watch};
 use crate::base::exit::Ending;
 use crate::base::text::{in_seconds, moment, seconds, shown};
-use crate::history::{EXPIRED, Entry, RunCursor, RunStatus, list, reach};
+use crate::history::{EXPIRED, Entry, RunCursor, RunStatus, list};
 use crate::settings::cli::CommandLine;
 use crate::settings::{self, Color};
 
@@ -31,11 +31,8 @@ const UNKNOWN: &str = "this server does not see whether it still runs";
 pub fn history(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (filter, common) = settings::history(command_line)?;
     let question = Question {
-        called: "the history",
         last: "the run that was found last",
-        ..Question::new("dblock history", &common, |connector, tables, _| {
-            reach(connector, tables)
-        })
+        ..Question::about_history("dblock history", "the history", &common)
     };
     let work = |asker: &mut Asker<Entry>| {
         let session = &mut asker.inspector.session;

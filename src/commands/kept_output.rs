@@ -4,7 +4,7 @@ use super::output::print_bytes;
 use super::question::Question;
 use crate::base::exit::{CONFLICT, Ending};
 use crate::base::text::{counted, printable};
-use crate::history::{KeptOutput, WhoseOutput, ask_output, reach};
+use crate::history::{KeptOutput, WhoseOutput, ask_output};
 use crate::settings;
 use crate::settings::cli::CommandLine;
 
@@ -15,11 +15,8 @@ use crate::settings::cli::CommandLine;
 pub fn kept_output(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (whose, common) = settings::kept_output(command_line)?;
     let question = Question {
-        called: "the output",
         last: "the last part of it",
-        ..Question::new("dblock output", &common, |connector, tables, _| {
-            reach(connector, tables)
-        })
+        ..Question::about_history("dblock output", "the output", &common)
     };
     let mut output = KeptOutput::new(0);
     question.ask(

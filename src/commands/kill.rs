@@ -7,12 +7,12 @@ use std::time::Duration;
 use nix::unistd::getpid;
 
 use super::output::print_done;
-use super::question::{Asker, Question, Reaching};
+use super::question::{Asker, Question};
 use crate::base::exit::{CONFLICT, Ending, Reason};
 use crate::base::text::{in_seconds, shown};
 use crate::db::{Client, Fault};
 use crate::history::{Deed, recorder_of_token_ends};
-use crate::lock::named::{KillOutcome, Killed, Killing, Victim, reach};
+use crate::lock::named::{KillOutcome, Killed, Killing, Victim};
 use crate::lock::rows::{Ended, Freed, RowKilling, RowOutcome, RowVictim};
 use crate::lock::{HolderKind, Wait, own_host};
 use crate::settings::cli::CommandLine;
@@ -34,16 +34,11 @@ pub fn kill(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (kill, common) = settings::kill(command_line)?;
     let (connect, log) = (common.connection.connect_timeout, common.log);
     let question = Question {
-        called: "the kill",
         whole: match kill.wait {
             Wait::For(wait) => Some(longest(connect, wait)),
             Wait::Forever => None,
         },
-        ..Question::new(
-            "dblock kill",
-            &common,
-            |connector, _, Reaching { patience, .. }| reach(connector, patience),
-        )
+        ..Question::about_locks("dblock kill", "the kill", &common)
     };
     let by = format!("{}, pid {}", own_host(), getpid());
     let (code, line) = match question.ask_one(|asker| end_holder(&kill, connect, by, asker))? {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cron::CronStatus;
 use super::output::print;
-use super::question::{Asker, Question, Reaching};
+use super::question::{Asker, Question};
 use super::queue::{OfQueue, add};
 use super::status::{Locks, take_census};
 use super::watch::Watched;
@@ -22,7 +22,7 @@ use crate::cron::{self, Listed};
 use crate::db::server_facts::Product;
 use crate::db::{Fault, Session, ask_session_info, ask_time};
 use crate::history::latest_successes;
-use crate::lock::named::{Found, reach};
+use crate::lock::named::Found;
 use crate::queue::{Scope, StatusItem, status};
 use crate::schema::Tables;
 use crate::settings::cli::CommandLine;
@@ -98,14 +98,7 @@ impl Answer {
 /// Why the server could not be asked, or the file not be written.
 pub fn metrics(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (metrics, common) = metrics::read(command_line)?;
-    let question = Question {
-        called: "the metrics",
-        ..Question::new(
-            "dblock metrics",
-            &common,
-            |connector, _, Reaching { patience, .. }| reach(connector, patience),
-        )
-    };
+    let question = Question::about_locks("dblock metrics", "the metrics", &common);
     let mut answer = Answer::default();
     let begun = Moment::now();
     let asked = question.ask(|asker| gather(&metrics, asker), |item| answer.add(item));

@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
 use crate::db::{ConnectOptions, Connector, Fault, Session};
-use crate::history::{Deed, prune_deeds};
+use crate::history::{self, Deed, prune_deeds};
 use crate::isolated::client;
 use crate::isolated::link::{Arrival, Link, cut, next};
 use crate::isolated::query::{self, Limits, Message};
-use crate::lock::named::Inspector;
+use crate::lock::named::{self, Inspector};
 use crate::lock::{DEFAULT_TTL, Introduction};
 use crate::schema::Tables;
 use crate::settings::Common;
@@ -99,6 +99,24 @@ impl<'a> Question<'a> {
                 }
                 fault => fault,
             },
+            ..Self::new(command, common, reach)
+        }
+    }
+
+    /// A question about locks, which a message calls `called`: to a server that takes writes, or to another one if there is none.
+    pub fn about_locks(command: &'static str, called: &'static str, common: &'a Common) -> Self {
+        let reach = |connector: &_, _: &_, reaching: Reaching| named::reach(connector, reaching.patience);
+        Self {
+            called,
+            ..Self::new(command, common, reach)
+        }
+    }
+
+    /// A question to a server with the tables, of which a replica will do.
+    pub fn about_history(command: &'static str, called: &'static str, common: &'a Common) -> Self {
+        let reach = |connector: &_, tables: &_, _: Reaching| history::reach(connector, tables);
+        Self {
+            called,
             ..Self::new(command, common, reach)
         }
     }

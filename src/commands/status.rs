@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 
 use super::output::print_answer;
-use super::question::{Asker, Question, Reaching};
+use super::question::{Asker, Question};
 use super::table::{Table, Tone};
 use super::watch::{Watched, watch};
 use crate::base::exit::Ending;
@@ -15,7 +15,7 @@ use crate::base::text::{in_seconds, moment, printable, seconds};
 use crate::db::{Claims, Client, Fault};
 use crate::history;
 use crate::isolated::link::cut;
-use crate::lock::named::{Census, Found, Holding, Inspector, Reported, Waiter, reach};
+use crate::lock::named::{Census, Found, Holding, Inspector, Reported, Waiter};
 use crate::lock::rows::Rows;
 use crate::lock::{Durable, HolderKind, Name};
 use crate::schema::Tables;
@@ -68,14 +68,7 @@ impl Watched for Locks {
 /// Why the server could not be asked.
 pub fn status(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (names, common) = settings::status(command_line)?;
-    let question = Question {
-        called: "the status",
-        ..Question::new(
-            "dblock status",
-            &common,
-            |connector, _, Reaching { patience, .. }| reach(connector, patience),
-        )
-    };
+    let question = Question::about_locks("dblock status", "the status", &common);
     let work = |asker: &mut Asker<Found>| {
         let (tables, inspector) = (&asker.tables, &mut asker.inspector);
         let report = &mut |found| asker.answers.send(found);
