@@ -1,10 +1,10 @@
 //! libpq's connection parameters, and what each of them means to dblock.
 
 use std::borrow::Cow;
-use std::env;
 
 use crate::base::value::one_of;
 use crate::db::SslMode;
+use crate::settings::sources::Given;
 
 /// A connection parameter of libpq.
 #[derive(Debug)]
@@ -78,120 +78,96 @@ pub const PARAMETERS: &[Parameter] = &[
     with("options", "PGOPTIONS", Setting("options")),
     // dblock's own, which psql does not know.
     without("pooler", Setting("pooler")),
-    with(
+    only(
         "target_session_attrs",
-        "PGTARGETSESSIONATTRS",
-        Only(
-            &["any", "read-write", "primary"],
-            Always,
-            "can be any, read-write or primary: dblock locks on a server that takes writes, and passes over all others",
-        ),
+        Some("PGTARGETSESSIONATTRS"),
+        &["any", "read-write", "primary"],
+        Always,
+        "can be any, read-write or primary: dblock locks on a server that takes writes, and passes over all others",
     ),
-    with(
+    only(
         "load_balance_hosts",
-        "PGLOADBALANCEHOSTS",
-        Only(
-            &["disable"],
-            Always,
-            "can only be disable: all hosts must use the same server, so dblock tries them in order",
-        ),
+        Some("PGLOADBALANCEHOSTS"),
+        &["disable"],
+        Always,
+        "can only be disable: all hosts must use the same server, so dblock tries them in order",
     ),
-    with(
+    only(
         "require_auth",
-        "PGREQUIREAUTH",
-        Only(
-            &[],
-            Always,
-            "is not possible: dblock cannot demand a way to log in; it never sends a password in clear text without TLS",
-        ),
+        Some("PGREQUIREAUTH"),
+        &[],
+        Always,
+        "is not possible: dblock cannot demand a way to log in; it never sends a password in clear text without TLS",
     ),
-    with(
+    only(
         "requirepeer",
-        "PGREQUIREPEER",
-        Only(
-            &[],
-            Always,
-            "is not possible: dblock does not check which OS user runs the server",
-        ),
+        Some("PGREQUIREPEER"),
+        &[],
+        Always,
+        "is not possible: dblock does not check which OS user runs the server",
     ),
-    with(
+    only(
         "gssencmode",
-        "PGGSSENCMODE",
-        Only(
-            &["disable", "prefer"],
-            Always,
-            "can be disable or prefer: dblock encrypts with TLS, not with GSSAPI",
-        ),
+        Some("PGGSSENCMODE"),
+        &["disable", "prefer"],
+        Always,
+        "can be disable or prefer: dblock encrypts with TLS, not with GSSAPI",
     ),
-    without(
+    only(
         "replication",
-        Only(
-            &["false", "off", "no", "0"],
-            Always,
-            "is not possible: dblock needs an ordinary session",
-        ),
+        None,
+        &["false", "off", "no", "0"],
+        Always,
+        "is not possible: dblock needs an ordinary session",
     ),
-    with(
+    only(
         "sslcrl",
-        "PGSSLCRL",
-        Only(
-            &[],
-            WithTls,
-            "is not possible: dblock checks no list of revoked certificates",
-        ),
+        Some("PGSSLCRL"),
+        &[],
+        WithTls,
+        "is not possible: dblock checks no list of revoked certificates",
     ),
-    with(
+    only(
         "sslcrldir",
-        "PGSSLCRLDIR",
-        Only(
-            &[],
-            WithTls,
-            "is not possible: dblock checks no list of revoked certificates",
-        ),
+        Some("PGSSLCRLDIR"),
+        &[],
+        WithTls,
+        "is not possible: dblock checks no list of revoked certificates",
     ),
-    without(
+    only(
         "sslpassword",
-        Only(
-            &[],
-            WithTls,
-            "is not possible: dblock reads only keys without a passphrase; `openssl pkey` writes them",
-        ),
+        None,
+        &[],
+        WithTls,
+        "is not possible: dblock reads only keys without a passphrase; `openssl pkey` writes them",
     ),
-    with(
+    only(
         "sslcertmode",
-        "PGSSLCERTMODE",
-        Only(
-            &["allow", "disable"],
-            WithTls,
-            "can be allow or disable: dblock cannot demand that the server asks for its certificate",
-        ),
+        Some("PGSSLCERTMODE"),
+        &["allow", "disable"],
+        WithTls,
+        "can be allow or disable: dblock cannot demand that the server asks for its certificate",
     ),
-    with(
+    only(
         "sslnegotiation",
-        "PGSSLNEGOTIATION",
-        Only(
-            &["postgres"],
-            WithTls,
-            "can only be postgres: dblock asks the server for TLS first",
-        ),
+        Some("PGSSLNEGOTIATION"),
+        &["postgres"],
+        WithTls,
+        "can only be postgres: dblock asks the server for TLS first",
     ),
-    with(
+    only(
         "ssl_min_protocol_version",
-        "PGSSLMINPROTOCOLVERSION",
-        Only(
-            &["TLSv1", "TLSv1.1", "TLSv1.2"],
-            WithTls,
-            "can be at most TLSv1.2: dblock speaks TLS 1.2 and 1.3",
-        ),
+        Some("PGSSLMINPROTOCOLVERSION"),
+        &["TLSv1", "TLSv1.1", "TLSv1.2"],
+        WithTls,
+        "can be at most TLSv1.2: dblock speaks TLS 1.2 and 1.3",
     ),
-    with(
+    only(
         "ssl_max_protocol_version",
-        "PGSSLMAXPROTOCOLVERSION",
-        Only(
-            &["TLSv1.2", "TLSv1.3"],
-            WithTls,
-            "can be TLSv1.2 or TLSv1.3: dblock speaks no older TLS",
-        ),
+        Some("PGSSLMAXPROTOCOLVERSION"),
+        &["TLSv1.2", "TLSv1.3"],
+        WithTls,
+        "can be TLSv1.2 or TLSv1.3: dblock speaks no older TLS",
     ),
     without("application_name", Nothing),
     without("authtype", Nothing),
@@ -220,6 +196,20 @@ const fn with(name: &'static str, variable: &'static str, meaning: Meaning) -> P
     }
 }
 
+const fn only(
+    name: &'static str,
+    variable: Option<&'static str>,
+    possible: &'static [&'static str],
+    when: When,
+    why: &'static str,
+) -> Parameter {
+    Parameter {
+        name,
+        variable,
+        meaning: Only(possible, when, why),
+    }
+}
+
 const fn without(name: &'static str, meaning: Meaning) -> Parameter {
     Parameter {
         name,
@@ -230,11 +220,8 @@ const fn without(name: &'static str, meaning: Meaning) -> Parameter {
 
 /// A variable of libpq's that is set; `None`: none is.
 pub fn variable_of_libpq() -> Option<&'static str> {
-    let is_set = |name: &&str| env::var_os(name).is_some_and(|value| !value.is_empty());
-    PARAMETERS
-        .iter()
-        .filter_map(|parameter| parameter.variable)
-        .find(is_set)
+    let mut variables = PARAMETERS.iter().filter_map(|parameter| parameter.variable);
+    variables.find(|&variable| Given::from_variable(variable, variable).is_some())
 }
 
 impl Parameter {
