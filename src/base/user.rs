@@ -7,27 +7,22 @@ use super::file;
 
 /// The OS user's name from this host's own file, else the uid. No directory service is asked, as that may take long.
 pub fn local_user() -> String {
-    let number = geteuid().to_string();
-    let file = file::read("/etc/passwd".as_ref());
-    let file = file.map(|(bytes, _)| String::from_utf8_lossy(&bytes).into_owned());
-    let name = file.unwrap_or_default().lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let name = fields.next()?;
-        (fields.nth(1) == Some(&*number)).then(|| name.to_owned())
-    });
-    name.unwrap_or(number)
+    local_field(0).unwrap_or_else(|| geteuid().to_string())
 }
 
 /// The OS user's home folder, from the same file.
 pub fn local_home() -> Option<String> {
+    local_field(5).filter(|home| !home.is_empty())
+}
+
+/// A field of the OS user's line in this host's own file.
+fn local_field(place: usize) -> Option<String> {
     let number = geteuid().to_string();
     let (bytes, _) = file::read("/etc/passwd".as_ref()).ok()?;
     let text = String::from_utf8_lossy(&bytes);
-    let line = text
-        .lines()
-        .find(|line| line.split(':').nth(2) == Some(&*number))?;
-    let home = line.split(':').nth(5).filter(|home| !home.is_empty());
-    home.map(str::to_owned)
+    let mut lines = text.lines().map(|line| line.split(':'));
+    let mut line = lines.find(|line| line.clone().nth(2) == Some(&*number))?;
+    line.nth(place).map(str::to_owned)
 }
 
 /// The default account for the login. It may ask a directory service, which may take long.
