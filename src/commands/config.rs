@@ -9,7 +9,7 @@ use super::table::Table;
 use crate::base::exit::Ending;
 use crate::base::text::printable;
 use crate::settings::cli::CommandLine;
-use crate::settings::{self, Config};
+use crate::settings::{self, Config, InForce};
 
 /// Prints the settings, even if some are wrong, and returns dblock's exit.
 ///
@@ -27,16 +27,8 @@ pub fn config(command_line: CommandLine) -> anyhow::Result<Ending> {
 /// What `--json` prints, as `docs/config.schema.json` says.
 #[derive(Serialize)]
 struct ConfigJson<'a> {
-    settings: Vec<SettingJson<'a>>,
+    settings: &'a [InForce],
     option_files: Vec<OptionFileJson>,
-}
-
-/// A setting, for programs.
-#[derive(Serialize)]
-struct SettingJson<'a> {
-    setting: &'a str,
-    value: Option<&'a str>,
-    from: &'a str,
 }
 
 /// An option file, for programs.
@@ -47,17 +39,12 @@ struct OptionFileJson {
 }
 
 fn for_programs(config: &Config) -> ConfigJson<'_> {
-    let settings = config.settings.iter().map(|setting| SettingJson {
-        setting: &setting.name,
-        value: setting.value.as_deref(),
-        from: &setting.from,
-    });
     let files = config.files.iter().map(|(file, status)| OptionFileJson {
         file: printable(&file.display().to_string()),
         status: printable(&status.to_string()),
     });
     ConfigJson {
-        settings: settings.collect(),
+        settings: &config.settings,
         option_files: files.collect(),
     }
 }

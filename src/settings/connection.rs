@@ -1,8 +1,7 @@
 //! The meaning of the connection options: the hosts, the account, the encryption.
 
-use super::host::{Host, shown};
+use super::host::{Host, Named, shown};
 use super::libpq;
-use super::named::Named;
 use super::password::password;
 use super::server_url::parameters::variable_of_libpq;
 use super::sources::{Given, Precedence, Source, Sources};
@@ -28,14 +27,8 @@ pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
         Ok(Kind::Postgres) => return libpq::read(sources),
         Err(failure) => sources.stop_unless_lenient(failure)?,
     }
-    let malformed: Vec<_> = sources
-        .strongest_first()
-        .filter_map(|(_, source)| check_source(source).err())
-        .collect();
-    for failure in malformed {
-        sources.stop_unless_lenient(failure)?;
-    }
-    let connect_timeout = sources.value("connect-timeout", value::connect_timeout)?;
+    sources.check_each(check_source)?;
+    let connect_timeout = sources.value("connect-timeout", value::longer_than_nothing)?;
     let user = sources.optional("user", value::any)?;
     let password = password(sources)?;
     if password.is_none() {
@@ -60,8 +53,7 @@ pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
         );
         return Err(Failure::new(Reason::Configuration, line));
     }
-    let shown: Vec<_> = targets.iter().map(Target::to_string).collect();
-    sources.record("servers", Some(&shown.join(", ")), "host, port, socket");
+    sources.record_servers(&targets);
     Ok(ConnectOptions {
         kind: Kind::MySql,
         postgres: PostgresOptions::default(),
@@ -77,14 +69,11 @@ pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
 
 /// Checks a source for errors, even if a stronger one overrides it.
 fn check_source(source: &Source) -> Result<(), Failure> {
-    let given = |name| source.get(name);
-    given("host").map_or(Ok(()), |given| given.read(value::host).map(drop))?;
-    given("port").map_or(Ok(()), |given| given.read(value::port_number).map(drop))?;
-    given("socket").map_or(Ok(()), |given| given.read(value::socket_path).map(drop))?;
-    for name in ["user", "password"] {
-        given(name).map_or(Ok(()), |given| given.text().map(drop))?;
-    }
-    Ok(())
+    source.check("host", value::host)?;
+    source.check("port", value::port_number)?;
+    source.check("socket", value::socket_path)?;
+    source.check("user", value::any)?;
+    source.check("password", value::any)
 }
 
 /// The servers, in order.

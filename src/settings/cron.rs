@@ -5,16 +5,13 @@ use std::path::PathBuf;
 use super::cli::CommandLine;
 use super::cli::cron as options;
 use super::sources::{Given, Origin};
-use super::support::Part;
-use super::value::{self, shown_safely};
-use super::{Common, connection, own, password, read_sources, run as of_run, with_common};
+use super::{
+    Common, argument, connection, own, password, read_sources, run as of_run, value, with_common,
+};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Log;
 use crate::crond::Spec;
 use crate::history::KeepOutput;
-
-/// The most commands that a daemon runs at once.
-const MOST_COMMANDS: u32 = 1000;
 
 /// The most times that are shown for a job.
 const MOST_TIMES: usize = 1000;
@@ -39,17 +36,13 @@ pub fn run(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
         return Err(Failure::new(Reason::Usage, line));
     }
     let (mut sources, log) = read_sources(line.settings)?;
-    let slots = own(&sources, &options::run::JOBS, commands)?;
+    let slots = own(&sources, &options::run::JOBS, value::commands)?;
     let grace = own(&sources, &options::run::GRACE, value::duration)?;
     let keep_output = own(&sources, &options::run::KEEP_OUTPUT, KeepOutput::parse)?;
     let variables = of_run::variables_of_the_server(&sources);
-    let scrubbed = if sources.switch("scrub-env") {
-        variables.clone()
-    } else {
-        Vec::new()
-    };
+    let scrubbed = of_run::scrubbed(&mut sources);
     let hooks = of_run::hooks(&mut sources)?;
-    let connection = connection(&mut sources, log, Part::Everywhere)?;
+    let connection = connection(&mut sources, log)?;
     password::check_that_it_stays(&connection.password, "dblock cron run", "for each run")?;
     let spec = Spec {
         file,
@@ -64,32 +57,13 @@ pub fn run(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
     Ok((spec, log))
 }
 
-fn commands(text: &str) -> Result<u32, String> {
-    match text.parse() {
-        Ok(commands) if (1..=MOST_COMMANDS).contains(&commands) => Ok(commands),
-        _ => Err(format!(
-            "{} is not a number from 1 to {MOST_COMMANDS}",
-            shown_safely(text)
-        )),
-    }
-}
-
 /// Reads the job of `dblock cron pause`, `resume` and `trigger`.
 ///
 /// # Errors
 /// As [`run()`](super::run()).
 pub fn of_job(mut line: CommandLine) -> Result<(String, Common), Failure> {
-    let name = line.arguments.pop().unwrap_or_default();
-    let name = Given::new("NAME", name, Origin::Argument).read(super::lock_name)?;
-    with_common(line.settings, Part::Everywhere, |_| Ok(name.to_string()))
-}
-
-/// Reads the settings of `dblock cron list`, which are the common ones.
-///
-/// # Errors
-/// As [`run()`](super::run()).
-pub fn list(line: CommandLine) -> Result<Common, Failure> {
-    with_common(line.settings, Part::Everywhere, |_| Ok(())).map(|((), common)| common)
+    let name = argument("NAME", line.arguments.pop(), super::lock_name)?;
+    with_common(line.settings, |_| Ok(name.to_string()))
 }
 
 /// Reads the settings of `dblock cron check`.
@@ -101,17 +75,8 @@ pub fn check(mut line: CommandLine) -> Result<CronCheck, Failure> {
     let default = options::check::NEXT.default.unwrap_or_default();
     let next = line.settings.pop().map_or(default.into(), |(_, next)| next);
     Ok(CronCheck {
-        times: Given::new("next", next, Origin::Flag).read(times)?,
+        times: Given::new("next", next, Origin::Flag)
+            .read(|text| value::number(text, 0, MOST_TIMES))?,
         file: line.arguments.pop().unwrap_or_default().into(),
     })
-}
-
-fn times(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(times) if times <= MOST_TIMES => Ok(times),
-        _ => Err(format!(
-            "{} is not a number from 0 to {MOST_TIMES}",
-            shown_safely(text)
-        )),
-    }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::cli::{self, CommandLine};
 use super::sources::Given;
-use super::support::Part;
+use super::support::check_queues;
 use super::{Common, own, value, with_common};
 use crate::base::exit::Failure;
 
@@ -30,13 +30,16 @@ pub fn read(command_line: CommandLine) -> Result<(Metrics, Common), Failure> {
             return Err(given.wrong("name a file"));
         }
         let output = output.map(Given::path);
-        Ok((output, own(sources, &cli::metrics::LIMIT, value::limit)?))
+        Ok((
+            output,
+            own(sources, &cli::metrics::LIMIT, value::limit_of_runs)?,
+        ))
     };
-    let ((output, limit), common) = with_common(command_line.settings, Part::Everywhere, read)?;
+    let ((output, limit), common) = with_common(command_line.settings, read)?;
     let metrics = Metrics {
         output,
         limit,
-        has_queues: Part::Queue.check(common.connection.kind).is_ok(),
+        has_queues: check_queues(common.connection.kind).is_ok(),
     };
     Ok((metrics, common))
 }

@@ -8,7 +8,6 @@ mod host;
 mod key;
 mod libpq;
 pub mod metrics;
-mod named;
 mod option_file;
 mod password;
 pub mod queue;
@@ -38,7 +37,6 @@ use crate::schema::{Keep, Tables};
 use cli::{CommandLine, Files, Setting};
 use option_file::FileStatus;
 use sources::{Given, Origin, Precedence, Sources};
-use support::Part;
 
 /// The hexadecimal digits of a run's number.
 const RUN_ID: usize = 32;
@@ -151,7 +149,7 @@ pub fn run(command_line: CommandLine) -> Result<(Run, Log), Failure> {
 /// # Errors
 /// As [`run()`].
 pub fn common(command_line: CommandLine) -> Result<Common, Failure> {
-    with_common(command_line.settings, Part::Everywhere, |_| Ok(())).map(|((), common)| common)
+    with_common(command_line.settings, |_| Ok(())).map(|((), common)| common)
 }
 
 /// Reads the locks of `dblock status`; empty: all that are visible.
@@ -159,8 +157,8 @@ pub fn common(command_line: CommandLine) -> Result<Common, Failure> {
 /// # Errors
 /// As [`run()`].
 pub fn status(command_line: CommandLine) -> Result<(Vec<Name>, Common), Failure> {
-    with_common(command_line.settings, Part::Everywhere, |sources| {
-        let mut names = lock_names(command_line.arguments)?;
+    with_common(command_line.settings, |sources| {
+        let mut names = arguments("NAME", command_line.arguments, lock_name)?;
         match (sources.given("key"), names.pop()) {
             (_, Some(name)) if names.is_empty() => names.push(key::keyed(name, 1, sources)?),
             (Some(key), _) if sources.is_from_command_line("key") => {
@@ -177,7 +175,7 @@ pub fn status(command_line: CommandLine) -> Result<(Vec<Name>, Common), Failure>
 /// # Errors
 /// As [`run()`].
 pub fn acquire(command_line: CommandLine) -> Result<(Acquire, Common), Failure> {
-    with_common(command_line.settings, Part::Everywhere, |sources| {
+    with_common(command_line.settings, |sources| {
         let name = required_name(sources)?;
         let (slots, slot_names) = run::slots(sources)?;
         let lock = LockSpec {
@@ -201,7 +199,7 @@ pub fn acquire(command_line: CommandLine) -> Result<(Acquire, Common), Failure> 
 /// # Errors
 /// As [`run()`].
 pub fn of_token(mut command_line: CommandLine) -> Result<(OfToken, Common), Failure> {
-    with_common(command_line.settings, Part::Everywhere, |sources| {
+    with_common(command_line.settings, |sources| {
         Ok(OfToken {
             token: token::read(command_line.arguments.pop())?,
             ttl: own_optional(sources, &cli::renew::TTL, value::token_ttl)?,
@@ -234,7 +232,7 @@ pub fn init(command_line: CommandLine) -> Result<Init, Failure> {
         Init::Install {
             keep,
             only_checks,
-            common: Box::new(read_common(&mut sources, log, Part::Everywhere)?),
+            common: Box::new(read_common(&mut sources, log)?),
         }
     })
 }
@@ -242,7 +240,6 @@ pub fn init(command_line: CommandLine) -> Result<Init, Failure> {
 /// The tables that are meant, without a server that has them.
 fn tables_to_print(sources: &mut Sources) -> Result<Tables, Failure> {
     let kind = sources.kind()?;
-    Part::Everywhere.check(kind)?;
     let name = match kind {
         Kind::MySql => sources.value("database", value::database)?,
         Kind::Postgres => sources.value("schema", value::schema)?,
@@ -255,9 +252,9 @@ fn tables_to_print(sources: &mut Sources) -> Result<Tables, Failure> {
 /// # Errors
 /// As [`run()`].
 pub fn history(command_line: CommandLine) -> Result<(Filter, Common), Failure> {
-    with_common(command_line.settings, Part::Everywhere, |sources| {
+    with_common(command_line.settings, |sources| {
         Ok(Filter {
-            names: lock_names(command_line.arguments)?,
+            names: arguments("NAME", command_line.arguments, lock_name)?,
             only_failed: sources.is_on("failed"),
             since: sources.optional("since", value::time_bound)?,
             until: sources.optional("until", value::time_bound)?,
@@ -265,7 +262,7 @@ pub fn history(command_line: CommandLine) -> Result<(Filter, Common), Failure> {
             result: sources.optional("result", value::result)?,
             run: sources.optional("run", value::run)?,
             after: sources.optional("after", value::cursor)?,
-            limit: sources.value("limit", value::limit)?,
+            limit: sources.value("limit", value::limit_of_runs)?,
         })
     })
 }
@@ -275,8 +272,8 @@ pub fn history(command_line: CommandLine) -> Result<(Filter, Common), Failure> {
 /// # Errors
 /// As [`run()`].
 pub fn audit(command_line: CommandLine) -> Result<(Option<usize>, Common), Failure> {
-    with_common(command_line.settings, Part::Everywhere, |sources| {
-        own(sources, &cli::audit::LIMIT, value::limit)
+    with_common(command_line.settings, |sources| {
+        own(sources, &cli::audit::LIMIT, value::limit_of_runs)
     })
 }
 
@@ -285,9 +282,9 @@ pub fn audit(command_line: CommandLine) -> Result<(Option<usize>, Common), Failu
 /// # Errors
 /// As [`run()`].
 pub fn kept_output(mut command_line: CommandLine) -> Result<(WhoseOutput, Common), Failure> {
-    with_common(command_line.settings, Part::Everywhere, |_| {
-        let whose = command_line.arguments.pop().unwrap_or_default();
-        Given::new("RUN|NAME|QUEUE#ID", whose, Origin::Argument).read(whose_output)
+    with_common(command_line.settings, |_| {
+        let whose = command_line.arguments.pop();
+        argument("RUN|NAME|QUEUE#ID", whose, whose_output)
     })
 }
 
@@ -296,9 +293,9 @@ pub fn kept_output(mut command_line: CommandLine) -> Result<(WhoseOutput, Common
 /// # Errors
 /// As [`run()`].
 pub fn kill(mut command_line: CommandLine) -> Result<(Kill, Common), Failure> {
-    with_common(command_line.settings, Part::Everywhere, |sources| {
-        let holder = command_line.arguments.pop().unwrap_or_default();
-        let (name, slot) = Given::new("NAME", holder, Origin::Argument).read(slot_of_lock)?;
+    with_common(command_line.settings, |sources| {
+        let holder = command_line.arguments.pop();
+        let (name, slot) = argument("NAME", holder, slot_of_lock)?;
         Ok(Kill {
             name: key::keyed(name, slot.map_or(1, |slot| slot + 1), sources)?,
             slot,
@@ -369,23 +366,22 @@ fn own_optional<T>(
     given.map(|given| given.read(reader)).transpose()
 }
 
-/// Reads the settings of a command of this part that asks a server: by `read` those of this command alone, and then the common ones.
+/// Reads the settings of a command that asks a server: by `read` those of this command alone, and then the common ones.
 ///
 /// # Errors
 /// As [`run()`].
 fn with_common<T>(
     settings: cli::Values,
-    part: Part,
     read: impl FnOnce(&mut Sources) -> Result<T, Failure>,
 ) -> Result<(T, Common), Failure> {
     let (mut sources, log) = read_sources(settings)?;
     let own = read(&mut sources)?;
-    Ok((own, read_common(&mut sources, log, part)?))
+    Ok((own, read_common(&mut sources, log)?))
 }
 
-fn read_common(sources: &mut Sources, log: Log, part: Part) -> Result<Common, Failure> {
+fn read_common(sources: &mut Sources, log: Log) -> Result<Common, Failure> {
     let watch = own_optional(sources, &cli::output::WATCH, value::interval)?;
-    let connection = connection(sources, log, part)?;
+    let connection = connection(sources, log)?;
     if watch.is_some() {
         password::check_that_it_stays(&connection.password, "--watch", "more than once")?;
     }
@@ -406,11 +402,11 @@ fn read_sources(settings: cli::Values) -> Result<(Sources, Log), Failure> {
     Ok((sources, log))
 }
 
-/// Reads how to connect to the server for this part of dblock, and logs warnings about the settings.
-fn connection(sources: &mut Sources, log: Log, part: Part) -> Result<ConnectOptions, Failure> {
+/// Reads how to connect to the server, and logs warnings about the settings.
+fn connection(sources: &mut Sources, log: Log) -> Result<ConnectOptions, Failure> {
     let connection = connection::read(sources);
     sources.log_warnings(log);
-    part.on(connection?)
+    connection
 }
 
 /// The stronger of quiet and verbose counts; a command line cannot have both.
@@ -421,7 +417,8 @@ fn log(sources: &mut Sources) -> Result<Log, Failure> {
             shown: Level::Error,
         });
     }
-    let shown = match sources.value_or("verbose", value::count, "0")? {
+    let count = |text: &str| value::number(text, 0, u8::MAX);
+    let shown = match sources.value_or("verbose", count, "0")? {
         0 => Level::Warning,
         1 => Level::Info,
         _ => Level::Statement,
@@ -438,16 +435,29 @@ fn name(sources: &mut Sources) -> Result<Option<Name>, Failure> {
     sources.optional("name", lock_name)
 }
 
-/// Lock names from the command line, without duplicates.
-fn lock_names(arguments: Vec<OsString>) -> Result<Vec<Name>, Failure> {
-    let mut names = Vec::new();
-    for name in arguments {
-        let name = Given::new("NAME", name, Origin::Argument).read(lock_name)?;
-        if !names.contains(&name) {
-            names.push(name);
+/// The meaning of an argument without an option, which has this name.
+fn argument<T>(
+    name: &str,
+    value: Option<OsString>,
+    reader: impl Fn(&str) -> Result<T, String>,
+) -> Result<T, Failure> {
+    Given::new(name, value.unwrap_or_default(), Origin::Argument).read(reader)
+}
+
+/// The meanings of several, each once.
+fn arguments<T: PartialEq>(
+    name: &str,
+    values: Vec<OsString>,
+    reader: impl Fn(&str) -> Result<T, String>,
+) -> Result<Vec<T>, Failure> {
+    let mut all = Vec::new();
+    for value in values {
+        let one = argument(name, Some(value), &reader)?;
+        if !all.contains(&one) {
+            all.push(one);
         }
     }
-    Ok(names)
+    Ok(all)
 }
 
 fn lock_name(text: &str) -> Result<Name, String> {

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use super::libpq::service;
 use super::option_file;
 use super::server_url;
-use super::sources::{Origin, Source, Sources};
+use super::sources::{Origin, Sources};
 use crate::base::exit::{Failure, Reason};
 use crate::db::{DeferredPassword, Password, Target};
 
@@ -16,16 +16,11 @@ use crate::db::{DeferredPassword, Password, Target};
 /// # Errors
 /// It is not UTF-8.
 pub fn password(sources: &mut Sources) -> Result<Option<Password>, Failure> {
-    let has_one = |source: &Source| {
-        let given = source
-            .get("password-file")
-            .or_else(|| source.get("password"));
-        given.cloned()
-    };
-    let given = sources
-        .strongest_first()
-        .find_map(|(_, source)| has_one(source));
-    let Some(given) = given else {
+    let given = sources.strongest_first().find_map(|(_, source)| {
+        let file = source.get("password-file");
+        file.or_else(|| source.get("password"))
+    });
+    let Some(given) = given.cloned() else {
         return Ok(None);
     };
     if given.name == "password-file" {

@@ -8,19 +8,22 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::cli::CommandLine;
 use super::cli::queue as options;
-use super::sources::{Given, Origin, Sources};
-use super::support::Part;
-use super::{Common, connection, own, own_optional, read_sources, run, value, with_common};
+use super::cli::{CommandLine, Values};
+use super::sources::Sources;
+use super::support::check_queues;
+use super::value::{self, number};
+use super::{
+    Common, argument, arguments, connection, own, own_optional, read_sources, run, with_common,
+};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Log;
 use crate::history::KeepOutput;
 use crate::queue::{Due, JobState, Properties, Scope, Traits};
 use crate::work::{Batch, Spec, Until};
 use values::{
-    LARGEST_BATCH, MOST_ATTEMPTS, MOST_COMMANDS, claim, exit_codes, id, limit, longer_than_nothing,
-    name, number, priority, shards, state, whole_seconds,
+    LARGEST_BATCH, MOST_ATTEMPTS, MOST_SHARDS, claim, exit_codes, id, name, period, state,
+    whole_seconds,
 };
 
 /// The settings of `dblock queue create`.
@@ -102,12 +105,14 @@ pub struct QueueShow {
 /// As [`run()`](super::run()).
 pub fn create(mut line: CommandLine) -> Result<(QueueCreate, Common), Failure> {
     let queue = queue_name(&mut line)?;
-    with_common(line.settings, Part::Queue, |sources| {
+    with_queues(line.settings, |sources| {
         let properties = Properties {
             claim: own(sources, &options::create::CLAIM, claim)?,
-            shards: own(sources, &options::create::SHARDS, shards)?,
+            shards: own(sources, &options::create::SHARDS, |text| {
+                number(text, 1, MOST_SHARDS)
+            })?,
             max_attempts: own(sources, &options::create::MAX_ATTEMPTS, |text| {
-                number(text, MOST_ATTEMPTS)
+                number(text, 1, MOST_ATTEMPTS)
             })?,
             retry_delay: own(sources, &options::create::RETRY_DELAY, value::duration)?,
             ttl: own(sources, &options::create::TTL, value::ttl)?,
@@ -123,7 +128,7 @@ pub fn create(mut line: CommandLine) -> Result<(QueueCreate, Common), Failure> {
 /// As [`run()`](super::run()).
 pub fn put(mut line: CommandLine) -> Result<(QueuePut, Common), Failure> {
     let queue = queue_name(&mut line)?;
-    with_common(line.settings, Part::Queue, |sources| {
+    with_queues(line.settings, |sources| {
         read_put(queue, line.arguments, sources)
     })
 }
@@ -154,9 +159,11 @@ fn read_put(
             (Some(Duration::ZERO) | None, None) => Due::Now,
             (Some(delay), None) => Due::After(delay),
         },
-        priority: own(sources, &options::put::PRIORITY, priority)?,
+        priority: own(sources, &options::put::PRIORITY, |text| {
+            number(text, i32::MIN, i32::MAX)
+        })?,
         key: own_optional(sources, &options::put::KEY, |text| name(text, "the key"))?,
-        every: own_optional(sources, &options::put::EVERY, longer_than_nothing)?,
+        every: own_optional(sources, &options::put::EVERY, period)?,
     };
     let source = match (records, are_files, payloads.is_empty()) {
         (Some((option, _)), _, false) => {
@@ -197,11 +204,9 @@ fn read_put(
 pub fn work(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
     let queue = queue_name(&mut line)?;
     let (mut sources, log) = read_sources(line.settings)?;
-    let jobs = own(&sources, &options::work::JOBS, |text| {
-        number(text, MOST_COMMANDS)
-    })?;
+    let jobs = own(&sources, &options::work::JOBS, value::commands)?;
     let batch = own_optional(&sources, &options::work::BATCH, |text| {
-        number(text, LARGEST_BATCH)
+        number(text, 1, LARGEST_BATCH)
     })?;
     if batch.is_some()
         && line
@@ -239,14 +244,10 @@ pub fn work(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
     let hooks = run::hooks(&mut sources)?;
     let keep_output = own(&sources, &options::work::KEEP_OUTPUT, KeepOutput::parse)?;
     let bury_on = own_optional(&sources, &options::work::BURY_ON, exit_codes)?;
-    let scrubbed = if sources.switch("scrub-env") {
-        run::variables_of_the_server(&sources)
-    } else {
-        Vec::new()
-    };
+    let scrubbed = run::scrubbed(&mut sources);
     let spec = Spec {
         queue,
-        connection: connection(&mut sources, log, Part::Queue)?,
+        connection: connection(&mut sources, log)?,
         jobs,
         batch: batch.map(|jobs| Batch { jobs, separator }),
         timeout: timeout.filter(|limit| !limit.is_zero()),
@@ -259,6 +260,7 @@ pub fn work(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
         scrubbed,
         command: line.arguments,
     };
+    check_queues(spec.connection.kind)?;
     Ok((spec, log))
 }
 
@@ -267,16 +269,9 @@ pub fn work(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
 /// # Errors
 /// As [`run()`](super::run()).
 pub fn status(line: CommandLine) -> Result<(Scope, Common), Failure> {
-    with_common(line.settings, Part::Queue, |sources| {
-        let mut queues = Vec::new();
-        for queue in line.arguments {
-            let queue = parsed_queue(queue)?;
-            if !queues.contains(&queue) {
-                queues.push(queue);
-            }
-        }
+    with_queues(line.settings, |sources| {
         Ok(Scope {
-            names: queues,
+            names: arguments("QUEUE", line.arguments, queue)?,
             exact: sources.is_on("exact"),
             limit: None,
         })
@@ -289,11 +284,13 @@ pub fn status(line: CommandLine) -> Result<(Scope, Common), Failure> {
 /// As [`run()`](super::run()).
 pub fn list(mut line: CommandLine) -> Result<(QueueList, Common), Failure> {
     let queue = queue_name(&mut line)?;
-    with_common(line.settings, Part::Queue, |sources| {
+    with_queues(line.settings, |sources| {
         Ok(QueueList {
             queue,
             state: own_optional(sources, &options::list::STATE, state)?,
-            limit: own(sources, &options::list::LIMIT, limit)?,
+            limit: own(sources, &options::list::LIMIT, |text| {
+                value::limit(text, "jobs")
+            })?,
         })
     })
 }
@@ -304,9 +301,8 @@ pub fn list(mut line: CommandLine) -> Result<(QueueList, Common), Failure> {
 /// As [`run()`](super::run()).
 pub fn show(mut line: CommandLine) -> Result<(QueueShow, Common), Failure> {
     let queue = queue_name(&mut line)?;
-    let job = line.arguments.pop().unwrap_or_default();
-    let job = Given::new("ID", job, Origin::Argument).read(id)?;
-    with_common(line.settings, Part::Queue, |sources| {
+    let job = argument("ID", line.arguments.pop(), id)?;
+    with_queues(line.settings, |sources| {
         Ok(QueueShow {
             queue,
             job,
@@ -321,20 +317,13 @@ pub fn show(mut line: CommandLine) -> Result<(QueueShow, Common), Failure> {
 /// As [`run()`](super::run()).
 pub fn of_jobs(mut line: CommandLine) -> Result<(OfJobs, Common), Failure> {
     let queue = queue_name(&mut line)?;
-    with_common(line.settings, Part::Queue, |sources| {
+    with_queues(line.settings, |sources| {
         // Jobs on the command line override an option file.
         if line.arguments.is_empty() && sources.is_on(options::retry::DEAD.name) {
             let jobs = Jobs::Dead;
             return Ok(OfJobs { queue, jobs });
         }
-        let mut ids = Vec::new();
-        for job in line.arguments {
-            let job = Given::new("ID", job, Origin::Argument).read(id)?;
-            if !ids.contains(&job) {
-                ids.push(job);
-            }
-        }
-        let jobs = Jobs::Ids(ids);
+        let jobs = Jobs::Ids(arguments("ID", line.arguments, id)?);
         Ok(OfJobs { queue, jobs })
     })
 }
@@ -345,21 +334,27 @@ pub fn of_jobs(mut line: CommandLine) -> Result<(OfJobs, Common), Failure> {
 /// As [`run()`](super::run()).
 pub fn of_queue(mut line: CommandLine) -> Result<(String, Common), Failure> {
     let queue = queue_name(&mut line)?;
-    with_common(line.settings, Part::Queue, |_| Ok(queue))
+    with_queues(line.settings, |_| Ok(queue))
+}
+
+/// As [`with_common`], for servers that have queues.
+fn with_queues<T>(
+    settings: Values,
+    read: impl FnOnce(&mut Sources) -> Result<T, Failure>,
+) -> Result<(T, Common), Failure> {
+    let (own, common) = with_common(settings, read)?;
+    check_queues(common.connection.kind)?;
+    Ok((own, common))
 }
 
 /// The queue, which is the first argument.
 fn queue_name(line: &mut CommandLine) -> Result<String, Failure> {
-    let name = if line.arguments.is_empty() {
-        OsString::new()
-    } else {
-        line.arguments.remove(0)
-    };
-    parsed_queue(name)
+    let first = (!line.arguments.is_empty()).then(|| line.arguments.remove(0));
+    argument("QUEUE", first, queue)
 }
 
-fn parsed_queue(queue: OsString) -> Result<String, Failure> {
-    Given::new("QUEUE", queue, Origin::Argument).read(|text| name(text, "the name"))
+fn queue(text: &str) -> Result<String, String> {
+    name(text, "the name")
 }
 
 /// Whether no stronger source gives one of these `others`, which cannot be combined with the setting.

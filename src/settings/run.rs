@@ -7,7 +7,6 @@ use std::time::{Duration, SystemTime};
 
 use super::key::keyed;
 use super::sources::{Sources, TOKEN};
-use super::support::Part;
 use super::{cli, connection, value};
 use crate::base::exit::Failure;
 use crate::base::hooks::Hooks;
@@ -110,12 +109,8 @@ pub fn read(
         || token.is_some()
         || once.is_some()
         || sources.switch("record");
-    let scrubbed = if sources.switch("scrub-env") {
-        variables_of_the_server(sources)
-    } else {
-        Vec::new()
-    };
-    let connection = Part::Everywhere.on(connection::read(sources)?)?;
+    let scrubbed = scrubbed(sources);
+    let connection = connection::read(sources)?;
     Ok(Run {
         job: Job {
             lock: LockSpec {
@@ -150,6 +145,15 @@ pub fn read(
     })
 }
 
+/// The variables that commands do not get.
+pub fn scrubbed(sources: &mut Sources) -> Vec<&'static str> {
+    if sources.switch("scrub-env") {
+        variables_of_the_server(sources)
+    } else {
+        Vec::new()
+    }
+}
+
 /// The variables with the server, the password and a script's token. Those of libpq are other programs', too, but for the password.
 pub fn variables_of_the_server(sources: &Sources) -> Vec<&'static str> {
     let own = cli::variables().map(|(_, variable)| variable);
@@ -167,12 +171,7 @@ pub fn variables_of_the_server(sources: &Sources) -> Vec<&'static str> {
 pub fn slots(sources: &mut Sources) -> Result<(u32, Vec<String>), Failure> {
     let number = sources.precedence("max-concurrency");
     let names = sources.precedence("slots");
-    if number.is_some() && number == names {
-        sources.refuse(
-            "slots",
-            "cannot be combined with max-concurrency; give one of them",
-        )?;
-    }
+    sources.refuse_both("slots", "max-concurrency")?;
     if names <= number {
         let number = sources.value("max-concurrency", value::max_concurrency)?;
         return Ok((number, Vec::new()));
@@ -187,12 +186,7 @@ pub fn slots(sources: &mut Sources) -> Result<(u32, Vec<String>), Failure> {
 fn once(sources: &mut Sources, name: &Name) -> Result<Option<Once>, Failure> {
     let at = sources.precedence("once-at");
     let per = sources.precedence("once-per");
-    if at.is_some() && at == per {
-        sources.refuse(
-            "once-per",
-            "cannot be combined with once-at; give one of them",
-        )?;
-    }
+    sources.refuse_both("once-per", "once-at")?;
     let zone = sources.optional("time-zone", Zone::parse)?;
     if at.is_none()
         && sources.is_from_command_line("time-zone")
@@ -218,11 +212,8 @@ fn once(sources: &mut Sources, name: &Name) -> Result<Option<Once>, Failure> {
         let read = |text: &str| Schedule::parse(text, zone.clone(), &name.to_string());
         return Ok(sources.optional("once-at", read)?.map(Once::At));
     }
-    let read = |text: &str| match value::duration(text)? {
-        Duration::ZERO => Err("must be longer than 0".to_owned()),
-        span => Ok(span),
-    };
-    Ok(sources.optional("once-per", read)?.map(Once::Per))
+    let per = sources.optional("once-per", value::longer_than_nothing)?;
+    Ok(per.map(Once::Per))
 }
 
 /// What to run at the end of a run.

@@ -1,6 +1,5 @@
 //! The source of a token: an argument, stdin for `-`, or `DBLOCK_TOKEN`.
 
-use std::env;
 use std::ffi::OsString;
 use std::io::Read;
 
@@ -34,12 +33,9 @@ pub fn read(argument: Option<OsString>) -> Result<Token, Failure> {
 /// [`Reason::Usage`]: it is not a token, or it belongs to another lock than the named one.
 pub fn of_run(sources: &mut Sources) -> Result<Option<Token>, Failure> {
     let named = sources.given("name").is_some();
-    let given = match sources.given("token").cloned() {
-        Some(given) => given,
-        None if named || env::var_os(TOKEN).is_none_or(|value| value.is_empty()) => {
-            return Ok(None);
-        }
-        None => Given::from_variable("token", TOKEN).expect("it is set"),
+    let of_variable = || Given::from_variable("token", TOKEN).filter(|_| !named);
+    let Some(given) = sources.given("token").cloned().or_else(of_variable) else {
+        return Ok(None);
     };
     let token = read_given(&given)?;
     if let Some(name) = super::name(sources)?

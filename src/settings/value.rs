@@ -2,7 +2,9 @@
 
 mod time_bound;
 
+use std::fmt::Display;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use super::IfUnreachable;
@@ -24,11 +26,8 @@ const LONGEST_TOKEN_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 const LONGEST_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 
-/// The most bytes of `acquire --owner`.
-const LONGEST_OWNER: usize = 200;
-
-/// The most bytes of a slot's name, as for a lock's name.
-const LONGEST_SLOT_NAME: usize = 200;
+/// The most bytes of `acquire --owner` and of a slot's name, as for a lock's name.
+const LONGEST_NAME: usize = 200;
 
 /// A value for display. It is hidden if it may be a URL with a password.
 pub fn without_password(text: String) -> String {
@@ -59,14 +58,29 @@ pub fn host(text: &str) -> Result<Host, String> {
     })
 }
 
-pub fn port_number(text: &str) -> Result<u16, String> {
+/// A number from `least` to `most`.
+pub fn number<T: FromStr + PartialOrd + Display + Copy>(
+    text: &str,
+    least: T,
+    most: T,
+) -> Result<T, String> {
     match text.parse() {
-        Ok(port) if port > 0 => Ok(port),
+        Ok(number) if (least..=most).contains(&number) => Ok(number),
         _ => Err(format!(
-            "{} is not a port from 1 to 65535",
+            "{} is not a number from {least} to {most}",
             shown_safely(text)
         )),
     }
+}
+
+pub fn port_number(text: &str) -> Result<u16, String> {
+    number(text, 1, u16::MAX)
+        .map_err(|_| format!("{} is not a port from 1 to 65535", shown_safely(text)))
+}
+
+/// How many commands run at once.
+pub fn commands(text: &str) -> Result<u32, String> {
+    number(text, 1, 1000)
 }
 
 /// A socket's path: `sun_path` holds 108 bytes, including the final NUL.
@@ -165,12 +179,17 @@ pub fn cursor(text: &str) -> Result<RunCursor, String> {
 }
 
 /// The most runs to show; `None`: all.
-pub fn limit(text: &str) -> Result<Option<usize>, String> {
+pub fn limit_of_runs(text: &str) -> Result<Option<usize>, String> {
+    limit(text, "runs")
+}
+
+/// The most `things` to show; `None`: all.
+pub fn limit(text: &str, things: &str) -> Result<Option<usize>, String> {
     match text.parse::<u32>() {
         Ok(0) => Ok(None),
         Ok(limit) => Ok(Some(limit as usize)),
         Err(_) => Err(format!(
-            "{} is not a number of runs; 0 is all",
+            "{} is not a number of {things}; 0 is all",
             shown_safely(text)
         )),
     }
@@ -212,12 +231,20 @@ pub fn token_ttl(text: &str) -> Result<Duration, String> {
 
 /// The value of `acquire --owner`.
 pub fn owner(text: &str) -> Result<String, String> {
+    match wrong_with_name(text) {
+        Some(wrong) => Err(wrong.to_owned()),
+        None => Ok(text.to_owned()),
+    }
+}
+
+/// What is wrong with a name that goes no further than dblock's tables and the command; `None`: nothing.
+fn wrong_with_name(text: &str) -> Option<&'static str> {
     match text {
-        "" => Err("is empty".to_owned()),
-        _ if text.len() > LONGEST_OWNER => Err("is longer than 200 bytes".to_owned()),
-        _ if text.contains(char::is_control) => Err("contains a control character".to_owned()),
-        _ if text.trim() != text => Err("begins or ends with white space".to_owned()),
-        _ => Ok(text.to_owned()),
+        "" => Some("is empty"),
+        _ if text.len() > LONGEST_NAME => Some("is longer than 200 bytes"),
+        _ if text.contains(char::is_control) => Some("contains a control character"),
+        _ if text.trim() != text => Some("begins or ends with white space"),
+        _ => None,
     }
 }
 
@@ -254,18 +281,13 @@ pub fn any(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-pub fn count(text: &str) -> Result<u8, String> {
-    text.parse()
-        .map_err(|_| format!("{} is not a number from 0 to 255", shown_safely(text)))
-}
-
 pub fn exit_code(text: &str) -> Result<u8, String> {
     text.parse()
         .map_err(|_| format!("{} is not an exit code from 0 to 255", shown_safely(text)))
 }
 
-/// The connect timeout: neither `forever` nor 0 is accepted.
-pub fn connect_timeout(text: &str) -> Result<Duration, String> {
+/// Neither `forever` nor 0 is accepted.
+pub fn longer_than_nothing(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("must be longer than 0".to_owned()),
         limit => Ok(limit),
@@ -273,27 +295,18 @@ pub fn connect_timeout(text: &str) -> Result<Duration, String> {
 }
 
 pub fn max_concurrency(text: &str) -> Result<u32, String> {
-    match text.parse() {
-        Ok(slots) if (1..=MOST_SLOTS).contains(&slots) => Ok(slots),
-        _ => Err(format!(
-            "{} is not a number from 1 to {MOST_SLOTS}",
-            shown_safely(text)
-        )),
-    }
+    number(text, 1, MOST_SLOTS)
 }
 
 /// The names of a pool's slots. They go into a variable of the command, and not to the server.
 pub fn slot_names(text: &str) -> Result<Vec<String>, String> {
     let mut names: Vec<String> = Vec::new();
     for name in text.split(',') {
-        let wrong = match name {
-            "" => "is empty",
-            _ if name.len() > LONGEST_SLOT_NAME => "is longer than 200 bytes",
-            _ if name.contains(char::is_control) => "contains a control character",
-            _ if name.trim() != name => "begins or ends with white space",
+        let wrong = match wrong_with_name(name) {
+            Some(wrong) => wrong,
             _ if names.len() == MOST_SLOTS as usize => "is one too many, 1000 are the most",
             _ if names.iter().any(|other| other == name) => "is given twice",
-            _ => {
+            None => {
                 names.push(name.to_owned());
                 continue;
             }

@@ -777,14 +777,33 @@ fn config_shows_the_port_in_force() {
     for (url, variables, port, from) in [
         ("postgres://h/d", &[][..], "5432", "default"),
         ("postgres://h:7/d", &[], "7", "DBLOCK_URL"),
-        ("postgres://a:7,b/d", &[("PGPORT", "8")], "7,5432", "DBLOCK_URL"),
+        (
+            "postgres://a:7,b/d",
+            &[("PGPORT", "8")],
+            "7,5432",
+            "DBLOCK_URL",
+        ),
         ("postgres://h/d", &[("PGPORT", "8")], "8", "PGPORT"),
-        ("postgres://h:7/d", &[("DBLOCK_PORT", "9")], "9", "DBLOCK_PORT"),
-        ("", &[("PGHOST", "h"), ("PGDATABASE", "d"), ("PGPORT", "8")], "8", "PGPORT"),
+        (
+            "postgres://h:7/d",
+            &[("DBLOCK_PORT", "9")],
+            "9",
+            "DBLOCK_PORT",
+        ),
+        (
+            "",
+            &[("PGHOST", "h"), ("PGDATABASE", "d"), ("PGPORT", "8")],
+            "8",
+            "PGPORT",
+        ),
     ] {
         let output = config(home.path(), url, variables).output();
         output.expect_code(0);
-        assert_eq!(setting(&output, "port"), with(port, from), "{url} {variables:?}");
+        assert_eq!(
+            setting(&output, "port"),
+            with(port, from),
+            "{url} {variables:?}"
+        );
     }
 }
 

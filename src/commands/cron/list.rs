@@ -35,7 +35,7 @@ pub struct CronStatus {
 /// # Errors
 /// Why the server could not be asked.
 pub fn list(command_line: CommandLine) -> anyhow::Result<Ending> {
-    let common = settings::cron::list(command_line)?;
+    let common = settings::common(command_line)?;
     let question = question("dblock cron list", false, &common);
     let work = |asker: &mut Asker<Listed>| {
         let session = &mut asker.inspector.session;

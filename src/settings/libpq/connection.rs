@@ -28,29 +28,19 @@ pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
     if let Err(failure) = complete(sources) {
         sources.stop_unless_lenient(failure)?;
     }
-    let malformed: Vec<_> = sources
-        .strongest_first()
-        .filter_map(|(_, source)| check_source(source).err())
-        .collect();
-    for failure in malformed {
-        sources.stop_unless_lenient(failure)?;
-    }
+    sources.check_each(check_source)?;
     for name in OF_MYSQL {
         if sources.is_from_command_line(name) {
             sources.refuse(name, "is not for PostgreSQL")?;
         }
     }
-    let connect_timeout = sources.value("connect-timeout", value::connect_timeout)?;
+    let connect_timeout = sources.value("connect-timeout", value::longer_than_nothing)?;
     let user = sources.optional("user", value::any)?;
     let database = database(sources)?;
     let schema = sources.value("schema", value::schema)?;
     record_service(sources);
     let postgres = PostgresOptions {
-        channel_binding: sources
-            .given("channel_binding")
-            .is_some()
-            .then(|| sources.value_or("channel_binding", channel_binding, "prefer"))
-            .transpose()?
+        channel_binding: given_only(sources, "channel_binding", channel_binding)?
             .unwrap_or_default(),
         options: given_only(sources, "options", value::any)?,
         has_pooler: given_only(sources, "pooler", pooler)?.is_some(),
@@ -67,8 +57,7 @@ pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
     if postgres.channel_binding == ChannelBinding::Require {
         refuse_unbound(sources, &tls, &targets)?;
     }
-    let shown: Vec<_> = targets.iter().map(Target::to_string).collect();
-    sources.record("servers", Some(&shown.join(", ")), "host, port, socket");
+    sources.record_servers(&targets);
     Ok(ConnectOptions {
         kind: Kind::Postgres,
         postgres,
@@ -157,12 +146,9 @@ fn add_service(sources: &mut Sources, name: &Given) -> Result<(), Failure> {
 
 /// Checks a source for errors, even if a stronger one overrides it.
 fn check_source(source: &Source) -> Result<(), Failure> {
-    hosts::check(|name| source.get(name))?;
-    for name in ["user", "password"] {
-        let given = source.get(name);
-        given.map_or(Ok(()), |given| given.text().map(drop))?;
-    }
-    Ok(())
+    hosts::check(source)?;
+    source.check("user", value::any)?;
+    source.check("password", value::any)
 }
 
 /// The database. It has no default, as its advisory locks are its own: two roles would lock in two databases.

@@ -1,17 +1,11 @@
 //! Where libpq looks for its files.
 
-use std::env;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use crate::base::user::local_home;
-
-/// The folder in a variable.
-pub fn folder(variable: &str) -> Option<PathBuf> {
-    let folder = env::var_os(variable).filter(|folder| !folder.is_empty())?;
-    Some(PathBuf::from(folder))
-}
+use crate::settings::option_file::folder;
 
 /// The path of this file in the home folder, which is that of `HOME`, or else the OS user's.
 pub fn at_home(name: &str) -> Option<PathBuf> {

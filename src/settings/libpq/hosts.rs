@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use super::files::is_socket;
 use crate::base::exit::{Failure, Reason};
 use crate::db::Target;
-use crate::settings::host::{Host, shown};
-use crate::settings::named::Named;
+use crate::settings::host::{Host, Named, shown};
 use crate::settings::server_url::hosts::{PORT, addresses, names, ports, with_ports};
-use crate::settings::sources::{Given, Precedence, Sources};
+use crate::settings::sources::{Precedence, Source, Sources};
 use crate::settings::value;
 
 /// What the name of a socket begins with; its port follows.
@@ -143,11 +142,11 @@ pub fn host_and_port(target: &Target) -> (String, u16) {
 ///
 /// # Errors
 /// The first one that is wrong.
-pub fn check<'a>(get: impl Fn(&str) -> Option<&'a Given>) -> Result<(), Failure> {
-    get("host").map_or(Ok(()), |given| given.read(names).map(drop))?;
-    get("hostaddr").map_or(Ok(()), |given| given.read(addresses).map(drop))?;
-    get("port").map_or(Ok(()), |given| given.read(ports).map(drop))?;
-    get("socket").map_or(Ok(()), |given| given.read(value::socket_path).map(drop))
+pub fn check(source: &Source) -> Result<(), Failure> {
+    source.check("host", names)?;
+    source.check("hostaddr", addresses)?;
+    source.check("port", ports)?;
+    source.check("socket", value::socket_path)
 }
 
 #[cfg(test)]

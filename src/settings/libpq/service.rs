@@ -11,7 +11,7 @@ use super::files;
 use crate::base::exit::{Failure, Reason};
 use crate::base::file;
 use crate::base::text::in_words;
-use crate::settings::option_file::{FileStatus, Place, error_at};
+use crate::settings::option_file::{FileStatus, Place, error_at, folder};
 use crate::settings::server_url::parameters::Parameter;
 use crate::settings::sources::{Given, Origin};
 use crate::settings::value::shown_safely;
@@ -39,7 +39,7 @@ impl Service {
     pub fn find(&mut self, name: &str, file: Option<&Path>) -> Result<(), Failure> {
         let usual = || files::at_home(".pg_service.conf");
         let own = file.map(Path::to_path_buf).or_else(usual);
-        let system = match files::folder("PGSYSCONFDIR") {
+        let system = match folder("PGSYSCONFDIR") {
             Some(folder) => vec![folder],
             None => SYSTEM_FOLDERS.map(PathBuf::from).to_vec(),
         };

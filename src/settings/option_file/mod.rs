@@ -110,7 +110,7 @@ impl fmt::Display for FileStatus {
 }
 
 /// The folder in a variable.
-fn folder(variable: &str) -> Option<PathBuf> {
+pub fn folder(variable: &str) -> Option<PathBuf> {
     let folder = env::var_os(variable).filter(|folder| !folder.is_empty())?;
     Some(PathBuf::from(folder))
 }

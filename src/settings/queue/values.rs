@@ -7,34 +7,16 @@ use crate::base::exit::CONFLICT;
 use crate::lock::Name;
 use crate::queue::{Claim, JobState};
 
-/// The most commands that a worker runs at once.
-pub(super) const MOST_COMMANDS: u32 = 1000;
-
 /// The most jobs for one command.
 pub(super) const LARGEST_BATCH: u32 = 10_000;
 
-const MOST_SHARDS: u32 = 1024;
+pub(super) const MOST_SHARDS: u16 = 1024;
 pub(super) const MOST_ATTEMPTS: u32 = 1_000_000;
 
 /// A name by the rules of locks.
 pub(super) fn name(text: &str, what: &str) -> Result<String, String> {
     let name = Name::parse(text).map_err(|wrong| format!("{what} {wrong}"))?;
     Ok(name.to_string())
-}
-
-pub(super) fn number(text: &str, most: u32) -> Result<u32, String> {
-    match text.parse() {
-        Ok(number) if (1..=most).contains(&number) => Ok(number),
-        _ => Err(format!(
-            "{} is not a number from 1 to {most}",
-            value::shown_safely(text)
-        )),
-    }
-}
-
-pub(super) fn shards(text: &str) -> Result<u16, String> {
-    let shards = number(text, MOST_SHARDS)?;
-    Ok(u16::try_from(shards).expect("1024 at most"))
 }
 
 pub(super) fn claim(text: &str) -> Result<Claim, String> {
@@ -57,24 +39,13 @@ pub(super) fn whole_seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// To the microsecond, as servers keep it.
-pub(super) fn longer_than_nothing(text: &str) -> Result<Duration, String> {
+/// Longer than nothing, to the microsecond, as servers keep it.
+pub(super) fn period(text: &str) -> Result<Duration, String> {
     let span = value::duration(text)?;
     if span < Duration::from_micros(1) {
         return Err("must be longer than 0".to_owned());
     }
     Ok(span)
-}
-
-pub(super) fn priority(text: &str) -> Result<i32, String> {
-    text.parse().map_err(|_| {
-        format!(
-            "{} is not a number from {} to {}",
-            value::shown_safely(text),
-            i32::MIN,
-            i32::MAX
-        )
-    })
 }
 
 /// A job's id.
@@ -83,18 +54,6 @@ pub fn id(text: &str) -> Result<u64, String> {
         Ok(id @ 1..) => Ok(id),
         _ => Err(format!(
             "{} is not the id of a job, as dblock queue put prints it",
-            value::shown_safely(text)
-        )),
-    }
-}
-
-/// The most jobs to show; `None`: all.
-pub(super) fn limit(text: &str) -> Result<Option<usize>, String> {
-    match text.parse::<u32>() {
-        Ok(0) => Ok(None),
-        Ok(limit) => Ok(Some(limit as usize)),
-        Err(_) => Err(format!(
-            "{} is not a number of jobs; 0 is all",
             value::shown_safely(text)
         )),
     }

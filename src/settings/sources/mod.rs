@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 pub use given::{Given, Origin};
+use serde::Serialize;
 pub use source::Source;
 
 use super::cli;
@@ -76,9 +77,10 @@ impl Precedence {
 }
 
 /// A setting in force.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct InForce {
     /// The setting.
+    #[serde(rename = "setting")]
     pub name: String,
     /// The value, `***` for a secret; `None`: it has no value.
     pub value: Option<String>,
@@ -210,6 +212,20 @@ impl Sources {
     pub fn strongest_first(&self) -> impl Iterator<Item = (Precedence, &Source)> {
         let order = Precedence::STRONGEST_FIRST.into_iter();
         order.map(|precedence| (precedence, self.source(precedence)))
+    }
+
+    /// Checks each source.
+    ///
+    /// # Errors
+    /// The first failure, unless reading continues after errors.
+    pub fn check_each(
+        &mut self,
+        check: impl Fn(&Source) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let checked = self.strongest_first().map(|(_, source)| check(source));
+        let malformed: Vec<_> = checked.filter_map(Result::err).collect();
+        let mut malformed = malformed.into_iter();
+        malformed.try_for_each(|failure| self.stop_unless_lenient(failure))
     }
 
     /// The value of a setting from the strongest source that has it.
@@ -345,6 +361,12 @@ impl Sources {
         }
     }
 
+    /// Records the servers that are meant.
+    pub fn record_servers(&mut self, targets: &[Target]) {
+        let shown: Vec<_> = targets.iter().map(Target::to_string).collect();
+        self.record("servers", Some(&shown.join(", ")), "host, port, socket");
+    }
+
     /// Corrects the recorded port: the servers have others, which are given at this `place`, or are the default.
     pub fn correct_port(&mut self, targets: &[Target], place: Option<&str>) {
         let port = |target: &Target| match target {
@@ -373,6 +395,19 @@ impl Sources {
             });
         let failure = Failure::new(Reason::Configuration, format!("{place} {why}"));
         self.stop_unless_lenient(failure)
+    }
+
+    /// Refuses a setting that the same source gives besides another one.
+    ///
+    /// # Errors
+    /// As [`Sources::refuse`].
+    pub fn refuse_both(&mut self, name: &str, other: &str) -> Result<(), Failure> {
+        let precedence = self.precedence(name);
+        if precedence.is_none() || precedence != self.precedence(other) {
+            return Ok(());
+        }
+        let why = format!("cannot be combined with {other}; give one of them");
+        self.refuse(name, &why)
     }
 
     /// Fails, or keeps the failure if reading continues after errors.

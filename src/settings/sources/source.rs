@@ -41,6 +41,19 @@ impl Source {
         self.settings.get(name)
     }
 
+    /// Checks the value that the source gives for a setting, even if a stronger source overrides it.
+    ///
+    /// # Errors
+    /// It is wrong.
+    pub fn check<T>(
+        &self,
+        name: &str,
+        reader: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Result<(), Failure> {
+        let given = self.get(name);
+        given.map_or(Ok(()), |given| given.read(reader).map(drop))
+    }
+
     /// Sets a value, in place of an earlier one.
     pub fn insert(&mut self, given: Given) {
         // If a password is given in two ways, the later one counts.
