@@ -68,7 +68,7 @@ impl Session {
     fn send<T>(&mut self, ask: &Ask<T>) -> Result<Result<Reply, (Fault, Code)>, Fault> {
         self.begin(ask.sql())?;
         let mut replies = Vec::new();
-        let sent = self.wire.send(ask.sql(), ask.most_rows(), &mut replies);
+        let sent = self.wire.send(&[ask.sql()], ask.most_rows(), &mut replies);
         if let Err(failed) = sent {
             return self.refused(failed).map(Err);
         }
@@ -140,16 +140,17 @@ impl Session {
     /// # Errors
     /// As [`Session::run`].
     pub fn run_batch<T>(&mut self, batch: &Batch<T>) -> Result<T, Fault> {
-        let packets = if self.is_one_by_one {
-            batch.statements().to_vec()
+        let all: Vec<&str> = batch.statements().iter().map(String::as_str).collect();
+        let in_packet = if self.is_one_by_one {
+            1
         } else {
-            vec![batch.statements().join("; ")]
+            all.len().max(1)
         };
         let mut replies = Vec::new();
         let mut fault = None;
-        for packet in packets {
-            let sent = self.begin(&packet).and_then(|()| {
-                let sent = self.wire.send(&packet, usize::MAX, &mut replies);
+        for packet in all.chunks(in_packet) {
+            let sent = self.begin(&packet.join("; ")).and_then(|()| {
+                let sent = self.wire.send(packet, usize::MAX, &mut replies);
                 sent.or_else(|failed| Err(self.refused(failed)?.0))
             });
             if let Err(failed) = sent {

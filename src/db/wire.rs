@@ -24,7 +24,7 @@ pub trait Wire: AsFd {
     /// The first statement that failed.
     fn send(
         &mut self,
-        statements: &str,
+        statements: &[&str],
         most_rows: usize,
         replies: &mut Vec<Reply>,
     ) -> Result<(), Failed>;

@@ -2,7 +2,9 @@
 
 use std::process::Stdio;
 
-use crate::harness::{Dblock, Kind, Running, SOON, Server, eventually, unique};
+use crate::harness::crontab::{end, job};
+use crate::harness::postgres::Postgres;
+use crate::harness::{Crontab, Dblock, Kind, PgBouncer, Running, SOON, Server, eventually, unique};
 
 /// A holder that logs in with this account.
 #[track_caller]
@@ -154,18 +156,16 @@ fn an_end_that_came_by_itself_is_not_that_of_a_kill_that_reached_nobody() {
     );
 }
 
-#[test]
-fn an_operator_that_another_role_has_made_is_not_called() {
-    let server = &Server::private(Kind::Postgres);
-    server.make_tables();
+/// Makes operators of another role that fit better than those of PostgreSQL itself, wherever dblock would leave the choice.
+fn set_traps(server: &Server) {
     let mut admin = server.postgres();
-    // They fit better than those of PostgreSQL itself, wherever dblock would leave the choice.
     for (operator, left, right) in [
         ("||", "bigint", "bigint"),
         ("||", "text", "int"),
         ("&", "bigint", "int"),
         ("*", "int", "interval"),
         ("*", "numeric", "int"),
+        ("=", "varchar", "varchar"),
     ] {
         let trap = unique("trap").replace('-', "_");
         admin.run(&format!(
@@ -177,6 +177,20 @@ fn an_operator_that_another_role_has_made_is_not_called() {
         ));
     }
     assert!(admin.try_query("SELECT 1::bigint || '/'").is_err());
+}
+
+/// `dblock check` finds nothing against a server at this URL.
+fn is_checked(url: &str) {
+    let check = Dblock::bare().arg("check").env("DBLOCK_URL", url);
+    let check = check.env("DBLOCK_PASSWORD", crate::harness::PASSWORD);
+    check.output().expect_code(0);
+}
+
+#[test]
+fn an_operator_that_another_role_has_made_is_not_called() {
+    let server = &Server::private(Kind::Postgres);
+    server.make_tables();
+    set_traps(server);
     for options in [&[][..], &["--durable"], &["--record"]] {
         let name = unique("trapped");
         let run = || Dblock::run(server, &name).args(options);
@@ -191,10 +205,46 @@ fn an_operator_that_another_role_has_made_is_not_called() {
         first.wait().expect_code(3).expect_silence();
         second.wait().expect_code(0).expect_silence();
     }
-    Dblock::bare()
-        .arg("check")
-        .env("DBLOCK_URL", server.url())
-        .env("DBLOCK_PASSWORD", crate::harness::PASSWORD)
-        .output()
-        .expect_code(0);
+    is_checked(&server.url());
+}
+
+#[test]
+fn behind_a_pooler_no_operator_of_another_role_is_called_and_nothing_stays_for_its_next_client() {
+    let server = &Server::private(Kind::Postgres);
+    server.make_tables();
+    let crontab = Crontab::alone(server, &job("", "echo ran >>{}"));
+    set_traps(server);
+    let url = |pooler: &PgBouncer| format!("{}?pooler=session", pooler.url());
+    for (mode, lines) in [("session", 1), ("transaction", 2)] {
+        for options in [&[][..], &["--durable"], &["--record"]] {
+            // In transaction mode the server's session keeps the locks of who is gone, and nobody else is let in.
+            let pooler = PgBouncer::start(server, mode);
+            let run = Dblock::run_at(&url(&pooler), &unique("trapped")).args(options);
+            let run = run.command(["true"]).output();
+            run.expect_code(0).expect_silence();
+            let address = ("127.0.0.1", pooler.port);
+            let account = ("dblock", crate::harness::PASSWORD);
+            let mut next = Postgres::connect(address, account, "app").unwrap();
+            assert!(
+                next.is("(SELECT count(*) FROM pg_stat_activity WHERE usename = 'dblock') = 1")
+            );
+            let path: Option<String> = next.value("SHOW search_path");
+            assert_eq!(path.as_deref(), Some("\"$user\", public"), "{mode}");
+        }
+        let pooler = PgBouncer::start(server, mode);
+        let mut daemon = crontab.daemon(&[]).env("DBLOCK_URL", url(&pooler)).spawn();
+        daemon.wait_stderr("dblock: ready: ", SOON);
+        crontab.due("job");
+        crontab.eventually_lines(lines);
+        crontab.eventually_idle();
+        end(daemon);
+    }
+    is_checked(&url(&PgBouncer::start(server, "session")));
+    // One that drops the setting of the login, and is not said to be there, is found out before.
+    let pooler = PgBouncer::start_with(server, "transaction", "search_path");
+    let run = Dblock::run_at(&pooler.url(), &unique("trapped")).command(["true"]);
+    let output = run.output();
+    output
+        .expect_code(78)
+        .expect_one_line("a pooler is in between");
 }

@@ -28,11 +28,11 @@ pub struct MySqlWire {
 impl Wire for MySqlWire {
     fn send(
         &mut self,
-        statements: &str,
+        statements: &[&str],
         most_rows: usize,
         replies: &mut Vec<Reply>,
     ) -> Result<(), Failed> {
-        self.read_replies(statements, most_rows, replies)
+        self.read_replies(&statements.join("; "), most_rows, replies)
             .map_err(failed)
     }
 

@@ -30,11 +30,12 @@ pub fn comment(attributes: &HashMap<&'static str, String>) -> String {
     said.collect::<Vec<_>>().join(" ")
 }
 
-/// A statement with this comment.
-pub fn commented(statements: &str, comment: &str) -> String {
-    match statements.split_once(" */ ") {
-        Some((name, rest)) if !comment.is_empty() => format!("{name}; {comment} */ {rest}"),
-        _ => statements.to_owned(),
+/// A statement with this comment, and after that something that comes `before` it.
+pub fn commented(statement: &str, comment: &str, before: &str) -> String {
+    let separator = if comment.is_empty() { "" } else { "; " };
+    match statement.split_once(" */ ") {
+        Some((name, rest)) => format!("{name}{separator}{comment} */ {before}{rest}"),
+        None => format!("{before}{statement}"),
     }
 }
 
@@ -101,7 +102,7 @@ mod tests {
     fn what_a_session_says_is_read_by_its_own_role() {
         for lock in ["nightly", "a */ b; c=d %", "naïve ☃"] {
             let attributes = attributes(lock);
-            let statement = commented("/* dblock renew */ SELECT 1", &comment(&attributes));
+            let statement = commented("/* dblock renew */ SELECT 1", &comment(&attributes), "");
             assert!(statement.ends_with(" */ SELECT 1") && statement.matches("*/").count() == 1);
             let claims = claims(&application_name(&attributes), &statement).unwrap();
             assert!(claims.is_dblock() && claims.waits);

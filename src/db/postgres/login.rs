@@ -39,6 +39,9 @@ const NOT_BOUND: &str = "channel_binding=require, and the server does not bind t
 /// How often a server may ask for the password in clear.
 const MOST_REQUESTS: u32 = 3;
 
+/// The largest number of a process on Linux. A larger one is a pooler's, which makes it up.
+const LARGEST_PID: u32 = 4 * 1024 * 1024;
+
 impl Account {
     /// Connects to the server at this address, which is shown so, and logs in. `limit` is for each answer. Each step is told.
     ///
@@ -139,7 +142,7 @@ impl Account {
         let options = self.settings.options.as_deref();
         let options = options.map(|options| ("options", options));
         // In another schema any role may have put an operator, which would run with the rights of dblock's. PgBouncer takes no such setting,
-        // and it would stay with a session that a pooler gives to somebody else.
+        // and it would stay with a session that a pooler gives to somebody else: there each transaction sets it.
         let path = (!self.settings.has_pooler).then_some(("search_path", "pg_catalog"));
         let mut startup = BytesMut::new();
         let parameters = parameters.into_iter().chain(options).chain(path);
@@ -298,10 +301,13 @@ impl Account {
 
     /// Reads what the server says of itself after the login.
     fn become_ready(&self, wire: &mut PostgresWire, server: &str) -> Result<(), Fault> {
+        wire.may_be_pooled = self.settings.has_pooler;
         loop {
             match wire.receive()? {
                 Message::BackendKeyData(body) if !self.settings.has_pooler => {
                     wire.pid = body.process_id().cast_unsigned();
+                    // It may have dropped the setting of the login.
+                    wire.may_be_pooled = wire.pid > LARGEST_PID;
                 }
                 // The pooler's number is of no use.
                 Message::BackendKeyData(_) => {}

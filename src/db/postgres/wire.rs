@@ -13,6 +13,7 @@ use postgres_protocol::message::frontend;
 
 use super::fault::Refusal;
 use super::introduction::commented;
+use super::sql::TRUSTED;
 use super::stream::Stream;
 use crate::base::exit::{Failure, Reason};
 use crate::db::ask::Reply;
@@ -29,6 +30,9 @@ const MOST_REPLIES: usize = 10_000;
 
 /// How long to wait for the rest of a message that has begun.
 const REST_OF_A_MESSAGE: Duration = Duration::from_millis(100);
+
+/// A server's word for a session that is in no transaction.
+const OUTSIDE: u8 = b'I';
 
 /// How much is read at once.
 const PART: usize = 8 * 1024;
@@ -54,6 +58,11 @@ pub struct PostgresWire {
     is_notified: bool,
     /// What a comment in each statement says of the session.
     comment: String,
+    /// Whether a pooler may give each transaction another session of the server's. Then each transaction sets [`TRUSTED`] for itself: in
+    /// the session it would stay for the pooler's next client, and not be there in dblock's next transaction.
+    pub(super) may_be_pooled: bool,
+    /// Whether the next statement begins a transaction.
+    is_outside: bool,
     pub(super) encryption: Option<String>,
     /// Why the server has ended TLS: with TLS 1.3 it judges the certificate that it was shown only after the handshake.
     pub(super) alert: Option<rustls::Error>,
@@ -69,6 +78,8 @@ impl PostgresWire {
             parameters: HashMap::new(),
             is_notified: false,
             comment,
+            may_be_pooled: false,
+            is_outside: true,
             encryption,
             alert: None,
         }
@@ -164,14 +175,37 @@ impl PostgresWire {
         }
     }
 
+    /// The text of statements that are sent at once, and how often it sets [`TRUSTED`]. Those after a COMMIT are another transaction.
+    fn text(&self, statements: &[&str]) -> (String, usize) {
+        let (mut text, mut settings) = (String::new(), 0);
+        let mut begins = self.is_outside;
+        for statement in statements {
+            let setting = if self.may_be_pooled && begins {
+                settings += 1;
+                TRUSTED
+            } else {
+                ""
+            };
+            if text.is_empty() {
+                text = commented(statement, &self.comment, setting);
+            } else {
+                text += "; ";
+                text += setting;
+                text += statement;
+            }
+            begins = statement.ends_with("COMMIT");
+        }
+        (text, settings)
+    }
+
     fn run(
         &mut self,
-        statements: &str,
+        statements: &[&str],
         most_rows: usize,
         replies: &mut Vec<Reply>,
     ) -> Result<(), Failed> {
         let mut query = BytesMut::new();
-        let statements = commented(statements, &self.comment);
+        let (statements, mut settings) = self.text(statements);
         frontend::query(&statements, &mut query).map_err(|error| gone(garbled(&error)))?;
         self.write(&query).map_err(gone)?;
         let (mut columns, mut rows): (Rc<[String]>, Vec<Row>) = (Rc::new([]), Vec::new());
@@ -194,6 +228,10 @@ impl PostgresWire {
                 }
                 Message::CommandComplete(body) => {
                     let tag = body.tag().map_err(|error| gone(garbled(&error)))?;
+                    if tag == "SET" && settings > 0 {
+                        settings -= 1;
+                        continue;
+                    }
                     replies.push(Reply {
                         rows: std::mem::take(&mut rows),
                         changed: changed(tag),
@@ -208,7 +246,8 @@ impl PostgresWire {
                     }
                     refusal = Some(refused);
                 }
-                Message::ReadyForQuery(_) => {
+                Message::ReadyForQuery(body) => {
+                    self.is_outside = body.status() == OUTSIDE;
                     return refusal.map_or(Ok(()), |refusal| {
                         Err(Failed {
                             fault: refusal.of_statement(),
@@ -225,7 +264,7 @@ impl PostgresWire {
 impl Wire for PostgresWire {
     fn send(
         &mut self,
-        statements: &str,
+        statements: &[&str],
         most_rows: usize,
         replies: &mut Vec<Reply>,
     ) -> Result<(), Failed> {
@@ -234,7 +273,7 @@ impl Wire for PostgresWire {
 
     fn send_both(&mut self, statements: &str) -> Result<Option<Row>, Failed> {
         let mut replies = Vec::new();
-        self.run(statements, 1, &mut replies)?;
+        self.run(&[statements], 1, &mut replies)?;
         Ok(replies.pop().and_then(|mut reply| reply.rows.pop()))
     }
 
