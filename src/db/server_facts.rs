@@ -185,6 +185,18 @@ impl Shown {
 /// Why a read-only server is passed over.
 pub const READ_ONLY: &str = "is read-only, as a replica is; name the server that takes writes";
 
+/// Why a PostgreSQL is passed over that is no replica, and takes no writes either.
+pub const READ_ONLY_BY_DEFAULT: &str = "is read-only, though it is no replica: default_transaction_read_only is on; set it off, or name \
+     the server that takes writes";
+
+/// Why this server, which is read-only, is passed over.
+pub fn why_read_only(session: &Session) -> &'static str {
+    match session.parameter("in_hot_standby") {
+        Some("off") => READ_ONLY_BY_DEFAULT,
+        _ => READ_ONLY,
+    }
+}
+
 /// Whether a server takes no writes.
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 
 use super::queues::ask_is_deleting;
 use crate::base::exit::{Failure, Reason};
-use crate::db::server_facts::{READ_ONLY, is_read_only};
+use crate::db::server_facts::{is_read_only, why_read_only};
 use crate::db::{Connector, Fault, Session, command};
 use crate::schema::{self, Tables};
 
@@ -37,7 +37,7 @@ pub fn open(
     }
     // A single server reports this when it is written to.
     if what_for == For::Writing && servers > 1 && is_read_only(session)? {
-        return Err(Fault::ReadOnly(READ_ONLY.to_owned()));
+        return Err(Fault::ReadOnly(why_read_only(session).to_owned()));
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use super::{
 use crate::base::clock::{Moment, by_chance};
 use crate::base::exit::{Failure, Reason};
 use crate::db::cluster::{NOT_JOINED, ask_has_not_joined, ask_multi_primary};
-use crate::db::server_facts::{READ_ONLY, ask_session_info, is_read_only};
+use crate::db::server_facts::{ask_session_info, is_read_only, why_read_only};
 use crate::db::{Connector, Fault, Kind, Session, command, postgres_sql};
 
 /// How long to wait for another init on the same tables, in seconds.
@@ -131,7 +131,7 @@ impl Installer {
             session.run(&limit)?;
             if is_read_only(session)? {
                 // Checking does no harm on a read-only server.
-                let refused = || Fault::ReadOnly(READ_ONLY.to_owned());
+                let refused = || Fault::ReadOnly(why_read_only(session).to_owned());
                 return accepts_read_only.get().then_some(()).ok_or_else(refused);
             }
             if self.only_checks || session.kind() == Kind::Postgres {

@@ -53,7 +53,9 @@ fn a_standby_is_passed_over_and_after_its_promotion_it_is_the_one() {
     // Alone, it is waited for as long as a server may take to begin, as its promotion may be under way.
     let run = Dblock::run_at(&standby.url(), &name).args(["--connect-timeout", "1"]);
     let output = run.sh("echo ran").output();
-    output.expect_stdout("").expect_one_line("");
+    output
+        .expect_stdout("")
+        .expect_one_line("is read-only, as a replica is");
     assert!([Some(69), Some(78)].contains(&output.code), "{output:#?}");
 
     // The primary is gone while a command runs, and the standby takes its place.
@@ -145,9 +147,17 @@ fn a_server_that_is_read_only_by_default_is_refused() {
     let name = unique("read-only");
     let run = || Dblock::run(server, &name).args(["--connect-timeout", "1"]);
     server.set_read_only(true);
+    let why = "is read-only, though it is no replica: default_transaction_read_only is on";
     let output = run().sh("echo ran").output();
-    output.expect_stdout("").expect_one_line("read-only");
+    output.expect_stdout("").expect_one_line(why);
     assert!([Some(69), Some(78)].contains(&output.code), "{output:#?}");
+    let at = |command| Dblock::at(server, command).args(["--connect-timeout", "1"]);
+    at("init").output().expect_code(78).expect_one_line(why);
+    let check = at("check").output();
+    assert!(
+        check.stdout.contains("default_transaction_read_only is on"),
+        "{check:#?}"
+    );
     server.set_read_only(false);
     run()
         .command(["true"])

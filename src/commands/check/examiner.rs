@@ -171,11 +171,10 @@ impl Examiner<'_> {
         let tables = self.survey.rows.find_tables(&mut self.session)?;
         let is_replica = replica == Some(true);
         let tried = self.survey.try_rows(&tables, &mut assessment, is_replica);
-        let login = self.session.handshake_id();
         self.report_all(match (opening, &exclusion) {
-            _ if kind == Kind::Postgres => postgres::exclusion(opening, login),
+            _ if kind == Kind::Postgres => postgres::exclusion(opening, &self.session),
             (Ok(opening), Some(exclusion)) => {
-                words::exclusion(opening, exclusion, login, &assessment.rows)
+                words::exclusion(opening, exclusion, &self.session, &assessment.rows)
             }
             (Err(failure), _) => vec![words::no_locks(failure, &assessment.rows)],
             (Ok(_), None) => Vec::new(),

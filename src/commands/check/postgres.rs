@@ -56,13 +56,13 @@ pub fn tls(session: &Session, mode: SslMode) -> Finding {
     encrypted(how, mode, is_local, unchecked)
 }
 
-/// Whether locks would exclude. `login` is the session's number from the login.
-pub fn exclusion(opening: &Result<Opening, Failure>, login: u64) -> Vec<Finding> {
+/// Whether locks would exclude on the server of this session.
+pub fn exclusion(opening: &Result<Opening, Failure>, session: &Session) -> Vec<Finding> {
     let opening = match opening {
         Ok(opening) => opening,
         Err(failure) => return vec![Finding::ok("locks", "none").unfit(&failure.line)],
     };
-    let pooler = match login {
+    let pooler = match session.handshake_id() {
         0 => Finding::ok("pooler", "in session mode, as the settings say"),
         login if login == opening.connection_id() => Finding::ok("pooler", "none seen"),
         _ => Finding::ok("pooler", "seen").unfit(&Unfit::Pooler),
@@ -70,7 +70,7 @@ pub fn exclusion(opening: &Result<Opening, Failure>, login: u64) -> Vec<Finding>
     let others = opening.fitness.unfit.iter();
     let others = others.filter(|why| **why != Unfit::Pooler);
     let unfit = others.map(|why| Finding::ok("advisory_locks", "do not exclude").unfit(why));
-    let first = [takes_writes(opening), pooler];
+    let first = [takes_writes(opening, session), pooler];
     first.into_iter().chain(unfit).collect()
 }
 

@@ -7,8 +7,8 @@ use super::durable::Rows;
 use super::finding::{Finding, SLOW};
 use crate::base::exit::Failure;
 use crate::db::server_facts::{
-    Login, Product, READ_ONLY, Usage, ask_keeps_attributes, ask_sees_all, usage_of_account,
-    usage_of_server,
+    Login, Product, Usage, ask_keeps_attributes, ask_sees_all, usage_of_account, usage_of_server,
+    why_read_only,
 };
 use crate::db::{Fault, Kind, PassedOver, Session, SslMode};
 use crate::lock::DEFAULT_TTL;
@@ -128,15 +128,15 @@ fn without_named_locks(found: Finding, why: &impl ToString, rows: &Rows) -> Find
     }
 }
 
-/// Whether locks would exclude. `handshake` is the connection id in the handshake.
+/// Whether locks would exclude on the server of this session.
 pub fn exclusion(
     opening: &Opening,
     exclusion: &Exclusion,
-    handshake: u64,
+    session: &Session,
     rows: &Rows,
 ) -> Vec<Finding> {
     let unfit = &exclusion.unfit;
-    let mut all = vec![takes_writes(opening)];
+    let mut all = vec![takes_writes(opening, session)];
     let finding = |check, value: &str, wrong: fn(&Unfit) -> bool, otherwise: &str| match unfit
         .iter()
         .find(|why| wrong(why))
@@ -162,7 +162,7 @@ pub fn exclusion(
         |why| *why == Unfit::MultiPrimary,
         group,
     ));
-    all.push(proxy(opening, unfit, handshake));
+    all.push(proxy(opening, unfit, session.handshake_id()));
     all.push(finding(
         "locks_per_session",
         "one",
@@ -191,9 +191,9 @@ pub fn exclusion(
 }
 
 /// Whether the server takes writes.
-pub fn takes_writes(opening: &Opening) -> Finding {
+pub fn takes_writes(opening: &Opening, session: &Session) -> Finding {
     if opening.read_only {
-        Finding::ok("takes_writes", "no").unfit(&READ_ONLY)
+        Finding::ok("takes_writes", "no").unfit(&why_read_only(session))
     } else {
         Finding::ok("takes_writes", "yes")
     }

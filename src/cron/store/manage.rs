@@ -10,7 +10,7 @@ use super::publish::read_job;
 use super::reasons::ticks;
 use super::statements::text;
 use crate::base::exit::{Failure, Reason};
-use crate::db::server_facts::{READ_ONLY, is_read_only};
+use crate::db::server_facts::{is_read_only, why_read_only};
 use crate::db::{Ask, Connector, Fault, Session, ask, command};
 use crate::history::Deed;
 use crate::schema::{self, Tables};
@@ -30,7 +30,7 @@ pub fn reach(
         schema::prepare_for_transactions(session)?;
         tables.check_cron(session).map_err(Fault::of_tables)?;
         if writes && is_read_only(session)? {
-            return Err(Fault::ReadOnly(READ_ONLY.to_owned()));
+            return Err(Fault::ReadOnly(why_read_only(session).to_owned()));
         }
         Ok(())
     };

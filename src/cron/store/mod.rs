@@ -24,7 +24,7 @@ pub use publish::{ask_jobs, goes_on_after, latest_next, touch};
 pub use settle::Settle;
 
 use crate::base::exit::{Failure, Reason};
-use crate::db::server_facts::{READ_ONLY, is_read_only};
+use crate::db::server_facts::{is_read_only, why_read_only};
 use crate::db::{Ask, Fault, Kind, Session, ask, command, quoted_identifier};
 use crate::schema::{self, Tables, postgres_end_when_idle};
 
@@ -36,7 +36,7 @@ use crate::schema::{self, Tables, postgres_end_when_idle};
 pub fn open(tables: &Tables, idle_seconds: u64, session: &mut Session) -> Result<(), Fault> {
     schema::prepare(session)?;
     if is_read_only(session)? {
-        return Err(Fault::ReadOnly(READ_ONLY.to_owned()));
+        return Err(Fault::ReadOnly(why_read_only(session).to_owned()));
     }
     tables.check_cron(session)?;
     match session.kind() {

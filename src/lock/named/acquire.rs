@@ -440,7 +440,7 @@ impl Request {
         };
         match reply {
             Ok(Some(asked)) => {
-                self.check_writes(asked.is_read_only)?;
+                self.check_writes(asked.is_read_only, session)?;
                 Ok(asked.answer)
             }
             Ok(None) | Err(Fault::Interrupted(_) | Fault::Conflict(_)) => Ok(None),

@@ -18,7 +18,7 @@ impl Request {
                 Ok(asked) => {
                     let asked = asked.ok_or_else(no_answer)?;
                     if self.wants_fit() {
-                        self.check_writes(asked.is_read_only)?;
+                        self.check_writes(asked.is_read_only, session)?;
                     }
                     return Ok(asked.answer.is_some_and(|answer| answer.holds(slot)));
                 }

@@ -9,7 +9,7 @@ use super::statements::{Line, ask_owners};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
-use crate::db::server_facts::{READ_ONLY, role};
+use crate::db::server_facts::{role, why_read_only};
 use crate::db::{Ask, Batch, Connector, Fault, Kind, Session, roll_back};
 use crate::lock::Name;
 
@@ -51,7 +51,8 @@ impl Inspector {
     pub fn warn_of_read_only(&self) {
         if self.is_read_only {
             let session = &self.session;
-            session.tell(Level::Warning, &format!("{session} {READ_ONLY}"));
+            let line = format!("{session} {}", why_read_only(session));
+            session.tell(Level::Warning, &line);
         }
     }
 
@@ -61,7 +62,7 @@ impl Inspector {
     /// [`Reason::Configuration`] if the server is read-only.
     pub fn refuse_read_only(&self) -> Result<(), Fault> {
         if self.is_read_only {
-            let line = format!("{} {READ_ONLY}", self.session);
+            let line = format!("{} {}", self.session, why_read_only(&self.session));
             return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
         }
         Ok(())
@@ -165,7 +166,7 @@ pub fn reach(connector: &Connector, patience: Duration) -> Result<Inspector, Fai
     let open = |session: &mut Session| {
         let role = role(session)?;
         if role.is_read_only && !accepts.get() {
-            return Err(Fault::ReadOnly(READ_ONLY.to_owned()));
+            return Err(Fault::ReadOnly(why_read_only(session).to_owned()));
         }
         Ok(role)
     };

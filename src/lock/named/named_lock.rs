@@ -12,7 +12,7 @@ use super::request::{PAUSE, Request, Verbosity, carry_out};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
-use crate::db::server_facts::{READ_ONLY, is_read_only};
+use crate::db::server_facts::{is_read_only, why_read_only};
 use crate::db::{Ask, Client, Connector, Fault, Kind, Session};
 use crate::lock::{
     Attempt, Backend, Caller, Grant, Lease, LockSpec, Name, Reattempt, Refusal, Release, Renewal,
@@ -175,7 +175,7 @@ impl NamedLock {
             follow(&mut timeline, session)?;
             schema::prepare(session)?;
             if is_read_only(session)? {
-                return Err(Fault::ReadOnly(READ_ONLY.to_owned()));
+                return Err(Fault::ReadOnly(why_read_only(session).to_owned()));
             }
             carry_out_all(statements, session)
         });

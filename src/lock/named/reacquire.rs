@@ -229,7 +229,7 @@ impl Request {
                 holder: reply.holder,
             };
             if !look.acquired {
-                self.check_writes(read_only)?;
+                self.check_writes(read_only, session)?;
                 return Ok((look, None));
             }
             let fitness = self.judge(
@@ -276,7 +276,7 @@ impl Request {
         let Some(killing) = session.run(&marker)? else {
             return Ok(None);
         };
-        self.check_writes(killing.is_read_only)?;
+        self.check_writes(killing.is_read_only, session)?;
         Ok(killing.killer)
     }
 

@@ -14,7 +14,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
-use crate::db::server_facts::READ_ONLY;
+use crate::db::server_facts::why_read_only;
 use crate::db::{Ask, Client, Fault, Kind, OWN_ATTRIBUTES, Session, Timeline, claims, client};
 use crate::lock::{Caller, Holder, Holders, Lease, LockSpec, MOST_NAMED, Name, Wait};
 
@@ -261,7 +261,8 @@ impl Request {
         }
         refuse_postgres(session)?;
         let is_on = |name| session.parameter(name) == Some("on");
-        self.check_writes(is_on("in_hot_standby") || is_on("default_transaction_read_only"))
+        let is_read_only = is_on("in_hot_standby") || is_on("default_transaction_read_only");
+        self.check_writes(is_read_only, session)
     }
 
     pub(super) fn plan(&self) -> Plan {
@@ -287,9 +288,9 @@ impl Request {
     ///
     /// # Errors
     /// [`Fault::ReadOnly`].
-    pub(super) fn check_writes(&self, is_read_only: bool) -> Result<(), Fault> {
+    pub(super) fn check_writes(&self, is_read_only: bool, session: &Session) -> Result<(), Fault> {
         if is_read_only && self.accepts != Accepts::ReadOnly {
-            return Err(Fault::ReadOnly(READ_ONLY.to_owned()));
+            return Err(Fault::ReadOnly(why_read_only(session).to_owned()));
         }
         Ok(())
     }
@@ -304,7 +305,7 @@ impl Request {
         (answer, run_id_owner, is_read_only): (Answer, Option<u64>, bool),
         session: &mut Session,
     ) -> Result<Fitness, Fault> {
-        self.check_writes(is_read_only)?;
+        self.check_writes(is_read_only, session)?;
         advance(&mut self.timeline, traits.timeline)?;
         if self.kind == Kind::Postgres && traits.may_be_one_of_several() {
             traits.is_one_of_several = session.run(&ask_is_one_of_several())?;
@@ -337,7 +338,8 @@ impl Request {
             }
             None => {
                 if is_read_only {
-                    let line = format!("{session} {READ_ONLY}; locking there anyway");
+                    let why = why_read_only(session);
+                    let line = format!("{session} {why}; locking there anyway");
                     session.tell(Level::Warning, &line);
                 }
                 if idle_limit < self.ttl {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::statements::{Prepare, Prepared};
 use crate::base::exit::Reason;
-use crate::db::server_facts::{READ_ONLY, is_read_only};
+use crate::db::server_facts::{is_read_only, why_read_only};
 use crate::db::{Fault, Session};
 use crate::lock::named::{First, FirstAnswer};
 use crate::schema::{Node, Tables, catch_up, or_without};
@@ -89,7 +89,7 @@ pub fn fit_for_lock(
         Err(_) => false,
     };
     let refusal = match &prepared {
-        _ if is_about_tables => is_read_only(session)?.then_some(READ_ONLY),
+        _ if is_about_tables => is_read_only(session)?.then(|| why_read_only(session)),
         Ok(prepared) => prepared.refusal,
         Err(_) => None,
     };

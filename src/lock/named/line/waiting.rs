@@ -160,7 +160,7 @@ impl Request {
                 }
                 reply => reply?.ok_or_else(no_answer)?,
             };
-            self.check_writes(asked.is_read_only)?;
+            self.check_writes(asked.is_read_only, session)?;
             return Ok(asked.answer.ok_or_else(no_answer)?.slot);
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::mysql::CLOCK;
 use super::postgres;
 use crate::db::cluster::{HAS_NOT_JOINED, IS_MULTI_PRIMARY, NOT_JOINED};
-use crate::db::server_facts::READ_ONLY;
+use crate::db::server_facts::{READ_ONLY, READ_ONLY_BY_DEFAULT};
 use crate::db::{Batch, Fault, Kind, Reply, Row, named, no_answer};
 use crate::lock::named::{First, FirstAnswer};
 use crate::schema::{
@@ -59,7 +59,8 @@ impl Prepare<'_> {
     /// that a row excludes nobody.
     fn of_postgres(&self) -> [String; 2] {
         let version = format!(
-            "SELECT version, usable_from, {}, (pg_is_in_recovery() OR current_setting('default_transaction_read_only') = 'on')::int, \
+            "SELECT version, usable_from, {}, CASE WHEN pg_is_in_recovery() THEN 1 \
+             WHEN current_setting('default_transaction_read_only') = 'on' THEN 2 END, \
              (SELECT min(extname) FROM pg_extension WHERE extname IN ('bdr', 'spock', 'pgactive')) FROM {} WHERE id = 1",
             postgres::clock(),
             self.tables.meta()
@@ -192,6 +193,7 @@ impl Prepared {
             };
         let refusal = match (is_read_only, extension) {
             (Some(1), _) => Some(READ_ONLY),
+            (Some(_), _) => Some(READ_ONLY_BY_DEFAULT),
             (_, Some(_)) => Some(MERGES_WRITES),
             _ => None,
         };
