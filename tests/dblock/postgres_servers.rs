@@ -7,7 +7,8 @@ use crate::harness::crontab::{end, job};
 use crate::harness::fake_postgres::{FakePostgres, error, row, welcome};
 use crate::harness::postgres::Postgres;
 use crate::harness::{
-    Crontab, Dblock, Kind, PgBouncer, SOON, Server, Setup, Watcher, eventually, unique, within,
+    Crontab, Dblock, Kind, PgBouncer, SOON, Server, Setup, Watcher, eventually, slack, unique,
+    within,
 };
 
 /// A standby that follows this server.
@@ -363,6 +364,21 @@ fn granting(version: &str, granted: Granted) -> FakePostgres {
             others
         }
     })
+}
+
+#[test]
+fn a_server_without_room_is_tried_again_until_the_time_to_connect_is_over() {
+    for state in ["53000", "53200", "53300"] {
+        let refuses = move |_: &str| error("ERROR", state, b"there is no room");
+        let fake = FakePostgres::start(welcome(7, "15.4", &[]), refuses);
+        let run = Dblock::run_at(&fake.url(), &unique("full")).args(["--connect-timeout", "1"]);
+        let output = run.sh("echo ran").output();
+        output
+            .expect_code(69)
+            .expect_stdout("")
+            .expect_one_line(state);
+        output.expect_took(Duration::from_millis(900), Duration::from_secs(1) + slack());
+    }
 }
 
 #[test]

@@ -85,8 +85,8 @@ impl Refusal {
     /// The fault of a login to `server` as `user`.
     pub fn of_login(&self, server: &str, user: &str) -> Fault {
         match &*self.state {
-            // Too many connections: of the server, or of a role or a database.
-            "53300" => Fault::Full(self.to_string()),
+            // Too many connections, of the server, a role or a database; or no memory for another one.
+            _ if self.is_of("53") => Fault::Full(self.to_string()),
             _ if self.is_about_the_account() => {
                 let line = format!("{server} refused the account {user}: {self}");
                 Fault::Final(Failure::new(Reason::AccountRefused, line))
@@ -129,8 +129,6 @@ impl Refusal {
             // A commit whose outcome is unknown.
             "40003" => Fault::Gone(self.to_string()),
             "25006" => Fault::ReadOnly(format!("takes no writes: {self}")),
-            // The disk is full; out of memory, also of the memory that sessions share for their locks.
-            "53100" | "53200" | "53400" => Fault::NoRoom(self.to_string()),
             state if NO_TABLE.iter().any(|one| *one == state.as_bytes()) => {
                 Fault::NoSuchTable(self.to_string())
             }
@@ -138,6 +136,8 @@ impl Refusal {
             "42P07" | "42P06" | "42701" | "42710" | "23505" => Fault::Exists(self.to_string()),
             // A subquery returned two rows where one is allowed: that is how a conditional statement fails.
             "21000" => Fault::Unmet(self.to_string()),
+            // The disk is full; out of memory, also of the memory that sessions share for their locks; another limit is reached.
+            _ if self.is_of("53") => Fault::NoRoom(self.to_string()),
             // The server ends the session, or a pooler has lost its server.
             _ if self.is_of("08") || self.is_of("57P") => Fault::Gone(self.to_string()),
             _ if self.is_about_the_account() => {
@@ -178,6 +178,9 @@ mod tests {
         }
         for state in ["57P01", "57P02", "57P03", "57P05", "08006", "40003"] {
             assert!(matches!(fault(state), Fault::Gone(_)), "{state}");
+        }
+        for state in ["53000", "53100", "53200", "53300", "53400"] {
+            assert!(matches!(fault(state), Fault::NoRoom(_)), "{state}");
         }
         assert!(matches!(fault("25006"), Fault::ReadOnly(_)));
         assert!(matches!(fault("42P01"), Fault::NoSuchTable(_)));
