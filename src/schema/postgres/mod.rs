@@ -170,3 +170,16 @@ pub fn version_row(tables: &Tables, keep: Option<Keep>, upgrades: bool) -> Strin
         kept[1]
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tables_are_these() {
+        let tables = TABLES
+            .each_ref()
+            .map(|table| create(table, "\"dblock\"") + ";\n");
+        assert_eq!(tables.concat(), include_str!("tables.sql"));
+    }
+}
