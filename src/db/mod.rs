@@ -42,4 +42,3 @@ pub use target::{
     Protocol, SslMode, Target, TlsOptions,
 };
 pub use wire::Code;
-pub use words::Words;

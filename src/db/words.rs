@@ -1,78 +1,153 @@
-//! The words in which the kinds of servers differ, for statements that are otherwise the same.
+//! The words in which the kinds of servers differ, for statements that are the same otherwise. Where more than words differs, each kind has a
+//! statement of its own.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use super::target::Kind;
-use super::{postgres_sql as postgres, sql as mysql};
+use super::{postgres_sql, sql};
 
-/// The words of servers of this kind. A moment is an SQL expression.
-#[derive(Debug, Clone, Copy)]
-pub struct Words(pub Kind);
-
-impl Words {
-    fn choose<T>(self, of_mysql: T, of_postgres: T) -> T {
-        match self.0 {
-            Kind::MySql => of_mysql,
-            Kind::Postgres => of_postgres,
+impl Kind {
+    /// The server's time.
+    pub fn now(self) -> &'static str {
+        match self {
+            Self::MySql => "UTC_TIMESTAMP(6)",
+            Self::Postgres => postgres_sql::NOW,
         }
     }
 
-    /// The server's time.
-    pub fn now(self) -> &'static str {
-        self.choose("UTC_TIMESTAMP(6)", postgres::NOW)
-    }
-
-    /// A column `user`.
+    /// The column `user`, which is a word of PostgreSQL's language if it is not quoted.
     pub fn user(self) -> &'static str {
-        self.choose("user", "\"user\"")
+        match self {
+            Self::MySql => "user",
+            Self::Postgres => "\"user\"",
+        }
     }
 
-    /// A text.
+    /// A text as a literal that no setting of the server changes.
     pub fn literal(self, text: &str) -> String {
-        self.choose::<fn(&str) -> String>(mysql::text_literal, postgres::text_literal)(text)
+        match self {
+            Self::MySql => sql::text_literal(text),
+            Self::Postgres => postgres_sql::text_literal(text),
+        }
     }
 
-    /// The moment so many microseconds after the start of 1970.
+    /// As [`Kind::literal`]; `None`: NULL.
+    pub fn optional_literal(self, text: Option<&str>) -> String {
+        text.map_or_else(|| "NULL".to_owned(), |text| self.literal(text))
+    }
+
+    /// Literals of texts, separated by commas.
+    pub fn literals<T: AsRef<str>>(self, texts: impl IntoIterator<Item = T>) -> String {
+        let literals = texts.into_iter().map(|text| self.literal(text.as_ref()));
+        literals.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Bytes as a literal.
+    pub fn bytes(self, bytes: &[u8]) -> String {
+        match self {
+            Self::MySql => {
+                let mut literal = String::new();
+                sql::write_bytes(&mut literal, bytes);
+                literal
+            }
+            Self::Postgres => postgres_sql::bytes_literal(bytes),
+        }
+    }
+
+    /// The moment this many microseconds after the start of 1970.
     pub fn moment(self, micros: i64) -> String {
-        self.choose::<fn(i64) -> String>(mysql::moment, postgres::moment)(micros)
+        match self {
+            Self::MySql => sql::moment(micros),
+            Self::Postgres => postgres_sql::moment(micros),
+        }
     }
 
-    /// As [`Words::moment`]; `None`: NULL.
+    /// As [`Kind::moment`]; `None`: NULL.
     pub fn optional_moment(self, micros: Option<i64>) -> String {
-        self.choose::<fn(Option<i64>) -> String>(mysql::optional_moment, postgres::optional_moment)(
-            micros,
-        )
+        match self {
+            Self::MySql => sql::optional_moment(micros),
+            Self::Postgres => postgres_sql::optional_moment(micros),
+        }
     }
 
     /// The microseconds from the start of 1970 to a moment.
     pub fn micros(self, moment: &str) -> String {
-        self.choose::<fn(&str) -> String>(mysql::micros, postgres::micros)(moment)
+        match self {
+            Self::MySql => sql::micros(moment),
+            Self::Postgres => postgres_sql::micros(moment),
+        }
     }
 
-    /// The moment so many seconds ago.
-    pub fn seconds_ago(self, seconds: u64) -> String {
-        self.choose::<fn(u64) -> String>(mysql::seconds_ago, postgres::seconds_ago)(seconds)
+    /// The microseconds from one moment to another.
+    pub fn micros_between(self, from: &str, to: &str) -> String {
+        match self {
+            Self::MySql => format!("TIMESTAMPDIFF(MICROSECOND, {from}, {to})"),
+            Self::Postgres => postgres_sql::micros_between(from, to),
+        }
     }
 
-    /// The moment in so many seconds.
-    pub fn after_seconds(self, seconds: u64) -> String {
-        self.choose::<fn(u64) -> String>(mysql::after_seconds, postgres::after_seconds)(seconds)
+    /// The moment this long before now, by the server's clock.
+    pub fn ago(self, span: Duration) -> String {
+        match self {
+            Self::MySql => sql::ago(span),
+            Self::Postgres => postgres_sql::ago(span),
+        }
     }
 
-    /// The moment this long from now.
+    /// The moment this long after now.
     pub fn after(self, span: Duration) -> String {
-        self.choose::<fn(Duration) -> String>(mysql::after, postgres::after)(span)
+        match self {
+            Self::MySql => sql::after(span),
+            Self::Postgres => postgres_sql::after(span),
+        }
     }
 
-    /// The condition that a column is this value, or NULL if that is.
-    pub fn is_same(self, column: &str, value: &str) -> String {
-        let is = self.choose("<=>", "IS NOT DISTINCT FROM");
-        format!("{column} {is} {value}")
+    /// The moment this many seconds before now.
+    pub fn seconds_ago(self, seconds: impl Display) -> String {
+        match self {
+            Self::MySql => sql::seconds_ago(seconds),
+            Self::Postgres => postgres_sql::seconds_ago(seconds),
+        }
     }
 
-    /// What in an INSERT stands before the assignments for a row whose `key` is there already.
-    pub fn or_update(self, key: &str) -> String {
-        let conflict = format!("ON CONFLICT ({key}) DO UPDATE SET");
-        self.choose("ON DUPLICATE KEY UPDATE".to_owned(), conflict)
+    /// The moment this many seconds after now.
+    pub fn after_seconds(self, seconds: impl Display) -> String {
+        match self {
+            Self::MySql => sql::after_seconds(seconds),
+            Self::Postgres => postgres_sql::after_seconds(seconds),
+        }
+    }
+
+    /// The condition that two values are the same, or both NULL.
+    pub fn is_same(self, one: &str, other: &str) -> String {
+        match self {
+            Self::MySql => format!("{one} <=> {other}"),
+            Self::Postgres => format!("{one} IS NOT DISTINCT FROM {other}"),
+        }
+    }
+
+    /// What begins the changes of an INSERT to a row that is there with this key.
+    pub fn if_there(self, key: &str) -> String {
+        match self {
+            Self::MySql => "ON DUPLICATE KEY UPDATE".to_owned(),
+            Self::Postgres => format!("ON CONFLICT ({key}) DO UPDATE SET"),
+        }
+    }
+
+    /// In such a change: the value that was to be inserted.
+    pub fn inserted(self, column: &str) -> String {
+        match self {
+            Self::MySql => format!("VALUES({column})"),
+            Self::Postgres => format!("excluded.{column}"),
+        }
+    }
+
+    /// Something of one kind alone, such as the key that a server is to use.
+    pub fn only_mysql(self, words: &'static str) -> &'static str {
+        match self {
+            Self::MySql => words,
+            Self::Postgres => "",
+        }
     }
 }

@@ -10,10 +10,8 @@ use super::kept::{BATCH, delete_rows};
 use super::prune::ask_keep;
 use crate::base::log::Level;
 use crate::base::user::local_user;
-use crate::db::sql::{self, micros, time};
-use crate::db::{
-    Ask, Fault, Kind, LIST, Session, ask, ask_values, command, named, postgres_sql, text_literal,
-};
+use crate::db::sql::time;
+use crate::db::{Ask, Fault, Kind, LIST, Session, ask, ask_values, command, named};
 use crate::lock::own_host;
 use crate::schema::{AUDIT, Tables};
 
@@ -99,17 +97,14 @@ impl Deed {
     }
 
     fn insertion(&self, tables: &Tables) -> Ask<'static, ()> {
-        let (literal, now): (fn(&str) -> String, _) = match tables.kind() {
-            Kind::MySql => (text_literal, "UTC_TIMESTAMP(6)"),
-            Kind::Postgres => (postgres_sql::text_literal, postgres_sql::NOW),
-        };
+        let kind = tables.kind();
         let value = |column, text: Option<&str>| {
-            let text = text.map(|text| literal(&AUDIT.cut(column, text)));
+            let text = text.map(|text| kind.literal(&AUDIT.cut(column, text)));
             text.unwrap_or_else(|| "NULL".to_owned())
         };
         let via = env::var(VIA).ok().filter(|via| via == WEB);
         let values = [
-            now.to_owned(),
+            kind.now().to_owned(),
             value("action", Some(self.action)),
             value("object", Some(&self.object)),
             value("detail", self.detail.as_deref()),
@@ -139,10 +134,7 @@ pub fn prune_deeds(tables: &Tables, session: &mut Session, added: usize) -> Resu
     let Some(keep) = session.run(&ask_keep(tables))? else {
         return Ok(());
     };
-    let limit = match tables.kind() {
-        Kind::MySql => sql::seconds_ago(keep.seconds),
-        Kind::Postgres => postgres_sql::seconds_ago(keep.seconds),
-    };
+    let limit = tables.kind().seconds_ago(keep.seconds);
     let table = tables.of(&AUDIT);
     let old = format!("SELECT id FROM {table} WHERE at < {limit} ORDER BY at LIMIT {BATCH}");
     let old = ask_values("old deeds", old).up_to(BATCH);
@@ -177,10 +169,7 @@ pub struct RecordedDeed {
 /// Asks for the latest deeds, the newest first; without a limit for as many as a list may have.
 pub fn ask_deeds(tables: &Tables, limit: Option<usize>) -> Ask<'static, Vec<RecordedDeed>> {
     let limit = limit.unwrap_or(LIST).min(LIST);
-    let at = match tables.kind() {
-        Kind::MySql => micros("at"),
-        Kind::Postgres => postgres_sql::micros("at"),
-    };
+    let at = tables.kind().micros("at");
     let sql = format!(
         "SELECT {at} AS at_us, action, object, detail, by_user, via FROM {} ORDER BY id DESC LIMIT {limit}",
         tables.of(&AUDIT)

@@ -1,73 +1,67 @@
 //! The records of a run: its grant, its end, or why it did not run. Each statement may be sent again if its answer was lost: the second
 //! time it changes nothing.
+//!
+//! MySQL assigns one column after the other, and PostgreSQL all at once. So what a change depends on comes last, and a column of the row that is there has
+//! the table's name in front.
 
-use super::{DIED, Journal, Outcome, RunEnd, postgres, recorder_of_token_ends};
-use crate::db::sql::{ago, optional_moment, optional_number};
-use crate::db::{Kind, postgres_sql, text_literal};
+use super::{DIED, Journal, Outcome, RunEnd, recorder_of_token_ends};
+use crate::db::Kind;
+use crate::db::sql::optional_number;
 use crate::lock::rows::RecordTokenEnd;
 use crate::schema::RUNS;
-
-/// The columns of a run's facts.
-const FACTS: &str =
-    "run, name, slot, slot_name, tick, attempt, host, pid, user, program, connection, requested_at";
 
 impl Journal {
     /// The statement that records the grant of this slot on this session. With an `owner` it records the grant only if the slot's row
     /// belongs to that owner: it belongs in the transaction of the grant, after the statement that takes the row. If a run is granted the
     /// lock again after a lost answer, the latest grant counts.
     pub fn start(&self, slot: u32, connection: u64, owner: Option<&str>) -> String {
-        if self.tables.kind() == Kind::Postgres {
-            return postgres::start(self, slot, connection, owner);
-        }
+        let (kind, runs) = (self.kind(), self.tables.runs());
         let facts = self.facts(Some(slot), Some(connection));
-        let runs = self.tables.runs();
-        let insert =
-            format!("/* dblock record start */ INSERT INTO {runs} ({FACTS}, acquired_at, fence)");
+        let now = kind.now();
         // The fence identifies a row's grant; the session identifies any other.
-        let (source, grant) = match owner {
+        let (source, identity) = match owner {
             Some(owner) => (
                 format!(
-                    "SELECT {facts}, UTC_TIMESTAMP(6), l.fence FROM {} l WHERE l.name = {} AND l.slot = {slot} AND l.owner = {}",
+                    "SELECT {facts}, {now}, l.fence FROM {} l WHERE l.name = {} AND l.slot = {slot} AND l.owner = {}",
                     self.tables.locks(),
-                    text_literal(&self.facts.name),
-                    text_literal(owner)
+                    kind.literal(&self.facts.name),
+                    kind.literal(owner)
                 ),
-                [("slot", slot.to_string()), ("fence", "l.fence".to_owned())],
+                ["slot", "fence"],
             ),
             None => (
-                format!("VALUES ({facts}, UTC_TIMESTAMP(6), NULL)"),
-                [
-                    ("slot", slot.to_string()),
-                    ("connection", connection.to_string()),
-                ],
+                format!("VALUES ({facts}, {now}, NULL)"),
+                ["slot", "connection"],
             ),
         };
-        let is_same = grant
-            .iter()
-            .map(|(column, value)| format!("{runs}.{column} <=> {value}"));
-        let is_same = is_same.collect::<Vec<_>>().join(" AND ");
-        let slot_name = text("slot_name", self.facts.slot_name.as_deref());
-        let connection = connection.to_string();
-        let again = [
-            ("slot_name", &*slot_name),
-            ("connection", &connection),
-            ("acquired_at", "UTC_TIMESTAMP(6)"),
-            ("started_at", "NULL"),
-            ("ended_at", "NULL"),
-            ("outcome", "NULL"),
-            ("message", "NULL"),
-        ]
-        .into_iter()
-        .filter(|(column, _)| grant.iter().all(|(of_grant, _)| of_grant != column))
-        .map(|(column, value)| {
-            format!("{runs}.{column} = IF({is_same}, {runs}.{column}, {value})")
+        let is_same = identity.map(|column| {
+            let before = format!("{runs}.{column}");
+            kind.is_same(&before, &kind.inserted(column))
         });
-        // The columns that identify the grant come last, as the server may assign one column after the other.
-        let last = grant
-            .iter()
-            .map(|(column, value)| format!("{runs}.{column} = {value}"));
+        let is_same = is_same.join(" AND ");
+        let again = ["slot_name", "connection", "acquired_at", "fence"]
+            .into_iter()
+            .filter(|column| !identity.contains(column))
+            .map(|column| (column, kind.inserted(column)));
+        let again = again.chain(
+            ["started_at", "ended_at", "outcome", "message"]
+                .map(|column| (column, "NULL".to_owned())),
+        );
+        // MySQL would take these for columns of the locks.
+        let table = match kind {
+            Kind::MySql => format!("{runs}."),
+            Kind::Postgres => String::new(),
+        };
+        let again = again.map(|(column, value)| {
+            format!("{table}{column} = CASE WHEN {is_same} THEN {runs}.{column} ELSE {value} END")
+        });
+        let last = identity.map(|column| format!("{table}{column} = {}", kind.inserted(column)));
         let again = again.chain(last).collect::<Vec<_>>().join(", ");
-        format!("{insert} {source} ON DUPLICATE KEY UPDATE {again}")
+        format!(
+            "/* dblock record start */ INSERT INTO {runs} ({}, acquired_at, fence) {source} {} {again}",
+            self.columns(),
+            kind.if_there("run")
+        )
     }
 
     /// The statement that removes the record of a run that never started. It belongs in the transaction that frees the row.
@@ -75,7 +69,7 @@ impl Journal {
         format!(
             "/* dblock forget start */ DELETE FROM {} WHERE run = {} AND ended_at IS NULL",
             self.tables.runs(),
-            id_text(self.tables.kind(), &self.facts.run)
+            self.kind().literal(&self.facts.run)
         )
     }
 
@@ -102,12 +96,11 @@ impl Journal {
 
     /// The statements that record how the run ended. They may be sent one by one, in this order.
     pub fn end(&self, end: &RunEnd) -> Vec<String> {
-        if self.tables.kind() == Kind::Postgres {
-            return postgres::end(self, end);
-        }
-        let run = text_literal(&self.facts.run);
-        let ended = ago(end.ended_ago);
-        let started = end.ran.map(|ran| ago(end.ended_ago.saturating_add(ran)));
+        let kind = self.kind();
+        let ended = kind.ago(end.ended_ago);
+        let started = end
+            .ran
+            .map(|ran| kind.ago(end.ended_ago.saturating_add(ran)));
         // The clocks of host and server may run at different speeds; the start is never shown before the grant.
         let shown_start = started
             .as_ref()
@@ -116,18 +109,19 @@ impl Journal {
         // If a host was only stopped, its own record replaces that of whoever took it for dead.
         let is_open = format!(
             "(ended_at IS NULL OR message = {})",
-            text("message", Some(&format!("{name}: {DIED}")))
+            self.text("message", Some(&format!("{name}: {DIED}")))
         );
         let update = format!(
             "/* dblock record end */ UPDATE {} SET outcome = {}, exit_code = {}, signal_name = {}, message = {}, \
-             tick = {}, started_at = {}, ended_at = {ended} WHERE run = {run} AND {is_open}",
+             tick = {}, started_at = {}, ended_at = {ended} WHERE run = {} AND {is_open}",
             self.tables.runs(),
-            text_literal(end.outcome.word()),
+            kind.literal(end.outcome.word()),
             optional_number(end.exit_code),
-            text("signal_name", end.signal.as_deref()),
-            text("message", end.message.as_deref()),
-            optional_moment(self.facts.tick),
+            self.text("signal_name", end.signal.as_deref()),
+            self.text("message", end.message.as_deref()),
+            kind.optional_moment(self.facts.tick),
             shown_start.as_deref().unwrap_or("NULL"),
+            kind.literal(&self.facts.run)
         );
         let success = end
             .succeeded
@@ -138,43 +132,47 @@ impl Journal {
     /// The statement that records the release of this slot by a script, if the row still belongs to the script. It belongs in the
     /// transaction that frees the row, before the statement that does.
     pub fn released(&self, slot: u32) -> String {
-        if self.tables.kind() == Kind::Postgres {
-            return postgres::released(self, slot);
-        }
-        let run = text_literal(&self.facts.run);
+        let kind = self.kind();
+        let run = kind.literal(&self.facts.run);
         format!(
-            "/* dblock record release */ UPDATE {} SET outcome = {}, ended_at = UTC_TIMESTAMP(6) WHERE run = {run} \
+            "/* dblock record release */ UPDATE {} SET outcome = {}, ended_at = {} WHERE run = {run} \
              AND ended_at IS NULL AND EXISTS (SELECT 1 FROM {} WHERE name = {} AND slot = {slot} AND owner = {run})",
             self.tables.runs(),
-            text_literal(Outcome::Released.word()),
+            kind.literal(Outcome::Released.word()),
+            kind.now(),
             self.tables.locks(),
-            text_literal(&self.facts.name)
+            kind.literal(&self.facts.name)
         )
     }
 
     /// The statement that records a run that did not start, and why. It may have been granted the lock before, on a lost session.
     pub fn skip(&self, message: &str, outcome: Outcome) -> String {
-        if self.tables.kind() == Kind::Postgres {
-            return postgres::skip(self, message, outcome);
-        }
-        let (outcome, message) = (text_literal(outcome.word()), text("message", Some(message)));
+        let (kind, runs) = (self.kind(), self.tables.runs());
+        let null = |column| (column, "NULL".to_owned());
+        let inserted = |column| (column, kind.inserted(column));
         let again = [
-            ("slot", "NULL"),
-            ("slot_name", "NULL"),
-            ("fence", "NULL"),
-            ("connection", "NULL"),
-            ("acquired_at", "NULL"),
-            ("outcome", &*outcome),
-            ("message", &*message),
-            // Last, as the server may assign one column after the other.
-            ("ended_at", "UTC_TIMESTAMP(6)"),
+            null("slot"),
+            null("slot_name"),
+            null("fence"),
+            null("connection"),
+            null("acquired_at"),
+            inserted("outcome"),
+            inserted("message"),
+            inserted("ended_at"),
         ]
-        .map(|(column, value)| format!("{column} = IF(ended_at IS NULL, {value}, {column})"));
+        .map(|(column, value)| {
+            format!(
+                "{column} = CASE WHEN {runs}.ended_at IS NULL THEN {value} ELSE {runs}.{column} END"
+            )
+        });
         format!(
-            "/* dblock record skip */ INSERT INTO {} ({FACTS}, ended_at, outcome, message) \
-             VALUES ({}, UTC_TIMESTAMP(6), {outcome}, {message}) ON DUPLICATE KEY UPDATE {}",
-            self.tables.runs(),
+            "/* dblock record skip */ INSERT INTO {runs} ({}, ended_at, outcome, message) VALUES ({}, {}, {}, {}) {} {}",
+            self.columns(),
             self.facts(self.facts.slot, self.facts.connection),
+            kind.now(),
+            kind.literal(outcome.word()),
+            self.text("message", Some(message)),
+            kind.if_there("run"),
             again.join(", ")
         )
     }
@@ -182,72 +180,87 @@ impl Journal {
     /// The statement that makes this the last success of its name, if it began later than the recorded one. The recorded tick never goes
     /// back, although a run for an earlier tick may end later.
     ///
-    /// It works whether the server assigns one column after the other or all at once: `run` comes last, and the conditions give the same
-    /// result with the old `started_at` and the new one, which is no later than this start.
+    /// Where one column is assigned after the other, `run` comes last, and the conditions give the same result with the old `started_at` and
+    /// the new one, which is no later than this start.
     fn success(&self, started: &str, ended: &str) -> String {
-        let facts = &self.facts;
-        let run = text_literal(&facts.run);
-        let tick = optional_moment(facts.tick);
-        let (host, program) = (
-            text("host", Some(&facts.host)),
-            text("program", Some(&facts.program)),
-        );
-        let pid = facts.pid;
-        let later = format!("NOT (run <=> {run}) AND started_at <= {started}");
-        let set = |column: &str, value: &str| format!("{column} = IF({later}, {value}, {column})");
+        let (kind, successes, facts) = (self.kind(), self.tables.successes(), &self.facts);
+        let inserted = |column| kind.inserted(column);
+        let starts_later = format!("{successes}.started_at <= {}", inserted("started_at"));
+        let is_same = kind.is_same(&format!("{successes}.run"), &inserted("run"));
+        let later = format!("NOT ({is_same}) AND {starts_later}");
+        let set = ["host", "pid", "program", "ended_at", "started_at", "run"].map(|column| {
+            let later = if column == "run" {
+                &starts_later
+            } else {
+                &later
+            };
+            let new = inserted(column);
+            format!("{column} = CASE WHEN {later} THEN {new} ELSE {successes}.{column} END")
+        });
         let [column, value, longer] = match self.needed {
             Some(needed) if self.tables.has_floor() => {
                 let needed = needed.as_secs().min(u32::MAX.into());
-                let longer = format!("needed_seconds = GREATEST(needed_seconds, {needed}), ");
+                let longer =
+                    format!("needed_seconds = GREATEST({successes}.needed_seconds, {needed}), ");
                 [", needed_seconds".to_owned(), format!(", {needed}"), longer]
             }
             _ => [const { String::new() }; 3],
         };
+        let (old_tick, tick) = (format!("{successes}.tick"), inserted("tick"));
         format!(
-            "/* dblock record success */ INSERT INTO {} (name, tick, run, host, pid, program, started_at, ended_at{column}) \
-             VALUES ({}, {tick}, {run}, {host}, {pid}, {program}, {started}, {ended}{value}) ON DUPLICATE KEY UPDATE \
-             tick = COALESCE(GREATEST(tick, {tick}), tick, {tick}), {longer}{}, {}, {}, {}, {}, \
-             run = IF(started_at <= {started}, {run}, run)",
-            self.tables.successes(),
-            text("name", Some(&facts.name)),
-            set("host", &host),
-            set("pid", &pid.to_string()),
-            set("program", &program),
-            set("ended_at", ended),
-            set("started_at", started),
+            "/* dblock record success */ INSERT INTO {successes} (name, tick, run, host, pid, program, started_at, ended_at{column}) \
+             VALUES ({}, {}, {}, {}, {}, {}, {started}, {ended}{value}) {} \
+             tick = COALESCE(GREATEST({old_tick}, {tick}), {old_tick}, {tick}), {longer}{}",
+            self.text("name", Some(&facts.name)),
+            kind.optional_moment(facts.tick),
+            kind.literal(&facts.run),
+            self.text("host", Some(&facts.host)),
+            facts.pid,
+            self.text("program", Some(&facts.program)),
+            kind.if_there("name"),
+            set.join(", ")
         )
     }
 
-    /// The values of [`FACTS`].
+    /// The columns of a run's facts.
+    fn columns(&self) -> String {
+        format!(
+            "run, name, slot, slot_name, tick, attempt, host, pid, {}, program, connection, requested_at",
+            self.kind().user()
+        )
+    }
+
+    /// The values of these columns.
     fn facts(&self, slot: Option<u32>, connection: Option<u64>) -> String {
-        let facts = &self.facts;
+        let (kind, facts) = (self.kind(), &self.facts);
         [
-            text_literal(&facts.run),
-            text("name", Some(&facts.name)),
+            kind.literal(&facts.run),
+            self.text("name", Some(&facts.name)),
             optional_number(slot),
-            text("slot_name", facts.slot_name.as_deref()),
-            optional_moment(facts.tick),
+            self.text("slot_name", facts.slot_name.as_deref()),
+            kind.optional_moment(facts.tick),
             facts.attempt.to_string(),
-            text("host", Some(&facts.host)),
+            self.text("host", Some(&facts.host)),
             facts.pid.to_string(),
-            text("user", Some(&facts.user)),
-            text("program", Some(&facts.program)),
+            self.text("user", Some(&facts.user)),
+            self.text("program", Some(&facts.program)),
             optional_number(connection),
-            ago(self.requested.elapsed()),
+            kind.ago(self.requested.elapsed()),
         ]
         .join(", ")
     }
-}
 
-/// The id of a run, as a literal for servers of this kind.
-fn id_text(kind: Kind, run: &str) -> String {
-    match kind {
-        Kind::MySql => text_literal(run),
-        Kind::Postgres => postgres_sql::text_literal(run),
+    fn kind(&self) -> Kind {
+        self.tables.kind()
+    }
+
+    fn text(&self, column: &str, value: Option<&str>) -> String {
+        text(self.kind(), column, value)
     }
 }
 
 /// A text for a column of the history, cut to the column's width.
-pub(super) fn text(column: &str, text: Option<&str>) -> String {
-    text.map_or_else(|| "NULL".to_owned(), |text| RUNS.literal(column, text))
+pub(super) fn text(kind: Kind, column: &str, text: Option<&str>) -> String {
+    let cut = text.map(|text| kind.literal(&RUNS.cut(column, text)));
+    cut.unwrap_or_else(|| "NULL".to_owned())
 }

@@ -1,7 +1,6 @@
 //! How long the history and the rows of unused names are kept, and how and how much one pruning run deletes.
 
-use crate::db::sql::seconds_ago;
-use crate::db::{Batch, Fault, Session, command, named};
+use crate::db::{Batch, Fault, Kind, Session, command, named};
 
 /// How long the history is kept.
 #[derive(Debug, Clone, Copy)]
@@ -23,8 +22,8 @@ pub(super) const WINDOW: usize = 200;
 pub(super) const BY_KEY: &str = "FORCE INDEX (PRIMARY)";
 
 /// The start of the time that is kept: rows that were not used since then are deleted.
-pub(super) fn limit_of_age(keep: Kept) -> String {
-    seconds_ago(keep.seconds)
+pub(super) fn limit_of_age(kind: Kind, keep: Kept) -> String {
+    kind.seconds_ago(keep.seconds)
 }
 
 /// Runs statements that delete a row each, by its primary key, in one transaction. One statement with all these keys would read and lock

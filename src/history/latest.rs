@@ -1,8 +1,7 @@
 //! When a name last succeeded, by its runs: also where no `--once-at` and no `--once-per` has that recorded.
 
 use super::Outcome;
-use crate::db::sql::{micros, text_literal};
-use crate::db::{Ask, Fault, Kind, Session, ask, postgres_sql};
+use crate::db::{Ask, Fault, Session, ask};
 use crate::schema::Tables;
 
 /// How many of a name's latest runs are looked at: ten times those that are kept of each name, however old they are.
@@ -33,17 +32,14 @@ pub fn latest_successes(
 
 /// For each name its place in the list, and the end of its latest success.
 fn ask_latest(names: &[String], tables: &Tables) -> Ask<'static, Vec<(usize, Option<i64>)>> {
-    let (literal, ended): (fn(&str) -> String, _) = match tables.kind() {
-        Kind::MySql => (text_literal, micros("ended_at")),
-        Kind::Postgres => (postgres_sql::text_literal, postgres_sql::micros("ended_at")),
-    };
-    let ran = literal(Outcome::Ran.word());
+    let kind = tables.kind();
+    let (ran, ended) = (kind.literal(Outcome::Ran.word()), kind.micros("ended_at"));
     let of_each = names.iter().enumerate().map(|(number, name)| {
         format!(
             "SELECT {number} AS number, MAX({ended}) AS ended FROM (SELECT ended_at, outcome, exit_code, signal_name FROM {} WHERE name = {} \
              ORDER BY requested_at DESC LIMIT {LOOKED_AT}) latest WHERE outcome = {ran} AND exit_code = 0 AND signal_name IS NULL",
             tables.runs(),
-            literal(name)
+            kind.literal(name)
         )
     });
     let sql = of_each.collect::<Vec<_>>().join(" UNION ALL ");

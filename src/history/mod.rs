@@ -10,7 +10,6 @@ mod latest;
 mod list;
 mod output;
 mod page;
-mod postgres;
 mod prune;
 mod success;
 #[cfg(test)]

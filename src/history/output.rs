@@ -3,18 +3,13 @@
 
 use std::borrow::Borrow;
 use std::collections::{HashMap, VecDeque};
-use std::fmt::Write;
 use std::hash::Hash;
 
 use serde::{Deserialize, Serialize};
 
 use super::kept::{BATCH, BY_KEY, WINDOW, delete_rows};
-use super::postgres;
 use crate::base::value::{one_of, shown_safely};
-use crate::db::sql::{text_literals, write_bytes};
-use crate::db::{
-    Ask, Fault, Kind, Session, ask, ask_value, ask_values, named, postgres_sql, text_literal,
-};
+use crate::db::{Ask, Fault, Kind, Session, ask, ask_value, ask_values, named};
 use crate::schema::{JOBS, OUTPUTS, QUEUES, Tables};
 
 /// How many bytes of the beginning are kept.
@@ -181,63 +176,51 @@ impl KeptOutput {
 
     /// The statement that records it as that of a run, unless the history has no such run.
     pub fn of_run(&self, tables: &Tables, run: &str) -> String {
-        if tables.kind() == Kind::Postgres {
-            let tail: Vec<u8> = self.tail.iter().copied().collect();
-            return postgres::keep_output(tables, run, (&self.head, self.omitted, &tail));
-        }
-        Self::insert(
-            tables,
-            &format!(
-                "SELECT r.run, r.name, NULL, {} FROM {} r WHERE r.run = {}",
-                self.values(),
-                tables.runs(),
-                text_literal(run)
-            ),
-        )
+        let kind = tables.kind();
+        let source = format!(
+            "SELECT r.run, r.name, NULL, {} FROM {} r WHERE r.run = {}",
+            self.values(kind),
+            tables.runs(),
+            kind.literal(run)
+        );
+        Self::insert(tables, &source)
     }
 
     /// The statement that records it as that of the last attempt of a job, unless the job is deleted.
     pub fn of_job(&self, tables: &Tables, job: u64) -> String {
+        let kind = tables.kind();
+        let key = kind.literal(&job.to_string());
         if self.is_empty() {
             let outputs = tables.of(&OUTPUTS);
-            return named(
-                "record output",
-                format!(
-                    "DELETE FROM {outputs} WHERE run = {}",
-                    text_literal(&job.to_string())
-                ),
-            );
+            let delete = format!("DELETE FROM {outputs} WHERE run = {key}");
+            return named("record output", delete);
         }
-        Self::insert(
-            tables,
-            &format!(
-                "SELECT {}, q.name, j.id, {} FROM {} j JOIN {} q ON q.id = j.queue WHERE j.id = {job}",
-                text_literal(&job.to_string()),
-                self.values(),
-                tables.of(&JOBS),
-                tables.of(&QUEUES)
-            ),
-        )
+        let source = format!(
+            "SELECT {key}, q.name, j.id, {} FROM {} j JOIN {} q ON q.id = j.queue WHERE j.id = {job}",
+            self.values(kind),
+            tables.of(&JOBS),
+            tables.of(&QUEUES)
+        );
+        Self::insert(tables, &source)
     }
 
     fn insert(tables: &Tables, source: &str) -> String {
+        let kind = tables.kind();
         let again = ["kept_at", "head", "omitted", "tail"];
-        let again = again.map(|column| format!("{column} = VALUES({column})"));
+        let again = again.map(|column| format!("{column} = {}", kind.inserted(column)));
         let sql = format!(
-            "INSERT INTO {} (run, name, job, kept_at, head, omitted, tail) {source} ON DUPLICATE KEY UPDATE {}",
+            "INSERT INTO {} (run, name, job, kept_at, head, omitted, tail) {source} {} {}",
             tables.of(&OUTPUTS),
+            kind.if_there("run"),
             again.join(", ")
         );
         named("record output", sql)
     }
 
-    fn values(&self) -> String {
-        let mut values = "UTC_TIMESTAMP(6), ".to_owned();
-        write_bytes(&mut values, &self.head);
-        let _ = write!(values, ", {}, ", self.omitted);
+    fn values(&self, kind: Kind) -> String {
         let tail: Vec<u8> = self.tail.iter().copied().collect();
-        write_bytes(&mut values, &tail);
-        values
+        let (head, tail) = (kind.bytes(&self.head), kind.bytes(&tail));
+        format!("{}, {head}, {}, {tail}", kind.now(), self.omitted)
     }
 }
 
@@ -312,7 +295,7 @@ pub enum WhoseOutput {
 
 /// Looks for an output.
 pub fn ask_output(tables: &Tables, whose: &WhoseOutput) -> Ask<'static, Option<KeptOutput>> {
-    let literal = |text: &str| literal(tables, text);
+    let literal = |text: &str| tables.kind().literal(text);
     let hex = match tables.kind() {
         Kind::MySql => ["HEX(o.head)", "HEX(o.tail)"],
         Kind::Postgres => ["encode(o.head, 'hex')", "encode(o.tail, 'hex')"],
@@ -355,16 +338,12 @@ fn of_hex(digits: &[u8]) -> Vec<u8> {
         .collect()
 }
 
-/// Whether there is an output of the run in the row `r`, as a value.
+/// The condition that there is an output of the run in the row `r`.
 pub(super) fn has_output(tables: &Tables) -> String {
-    let exists = format!(
+    format!(
         "EXISTS (SELECT 1 FROM {} o WHERE o.run = r.run)",
         tables.of(&OUTPUTS)
-    );
-    match tables.kind() {
-        Kind::MySql => exists,
-        Kind::Postgres => format!("({exists})::int"),
-    }
+    )
 }
 
 /// Deletes the outputs of these runs or jobs, a few at a time. An account that may not use the table, which is newer than the others,
@@ -394,15 +373,8 @@ pub(super) fn delete_outputs(
 /// The statement that deletes the output of a run or job.
 fn deletion(tables: &Tables, run: &str) -> String {
     let outputs = tables.of(&OUTPUTS);
-    let run = literal(tables, run);
+    let run = tables.kind().literal(run);
     named("prune", format!("DELETE FROM {outputs} WHERE run = {run}"))
-}
-
-fn literal(tables: &Tables, text: &str) -> String {
-    match tables.kind() {
-        Kind::MySql => text_literal(text),
-        Kind::Postgres => postgres_sql::text_literal(text),
-    }
 }
 
 /// Deletes some outputs whose run or job is gone: an older dblock has deleted it, or an account that may not use their table, or a person.
@@ -425,7 +397,7 @@ pub fn prune_outputs(tables: &Tables, session: &mut Session) -> Result<(), Fault
         }
         _ => format!("{chance:016x}"),
     };
-    let which = format!("run >= {}", literal(tables, &start));
+    let which = format!("run >= {}", tables.kind().literal(&start));
     delete_lost(tables, &which, (WINDOW, BATCH), session)
 }
 
@@ -442,7 +414,7 @@ pub fn delete_outputs_of_jobs(
     if keys.is_empty() || !tables.has_outputs() {
         return Ok(());
     }
-    let which = format!("run IN ({})", text_literals(&keys));
+    let which = format!("run IN ({})", tables.kind().literals(&keys));
     delete_lost(tables, &which, (keys.len(), keys.len()), session)
 }
 

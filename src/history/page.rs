@@ -1,12 +1,11 @@
 //! A page of the history: which runs a statement selects, by which key, and how a row is read.
 
-use std::time::Duration;
-
 use super::entry::{Entry, FAILURES, Filter, PAGE, RUNNING, RunStatus, TimeBound, UNKNOWN};
 use super::output::has_output;
-use super::{Outcome, RunCursor, postgres};
-use crate::db::sql::{ago, micros, moment, text_literals, time};
-use crate::db::{Ask, Fault, Kind, Row, ask, postgres_sql};
+use super::{Outcome, RunCursor};
+use crate::db::sql::time;
+use crate::db::{Ask, Fault, Kind, Row, ask};
+use crate::lock::named::postgres_held_keys;
 use crate::lock::{HolderKind, Name};
 use crate::schema::{RUNS, Tables};
 
@@ -32,8 +31,8 @@ impl Page<'_> {
         }
         for (bound, compared) in [(self.filter.since, ">="), (self.filter.until, "<")] {
             let at = match bound {
-                Some(TimeBound::Ago(span)) => self.ago(span),
-                Some(TimeBound::At(at)) => self.moment(at),
+                Some(TimeBound::Ago(span)) => self.kind().ago(span),
+                Some(TimeBound::At(at)) => self.kind().moment(at),
                 None => continue,
             };
             all.push(format!("r.requested_at {compared} {at}"));
@@ -55,7 +54,7 @@ impl Page<'_> {
             all.push(format!("r.run = {}", self.literals(&[run])));
         }
         if let Some(RunCursor { requested, run }) = &self.before {
-            let at = self.moment(*requested);
+            let at = self.kind().moment(*requested);
             all.push(format!(
                 "r.requested_at <= {at} AND (r.requested_at < {at} OR r.run < {})",
                 self.literals(&[run])
@@ -85,24 +84,11 @@ impl Page<'_> {
     }
 
     fn literals<T: AsRef<str>>(&self, texts: &[T]) -> String {
-        match self.tables.kind() {
-            Kind::MySql => text_literals(texts),
-            Kind::Postgres => postgres_sql::text_literals(texts),
-        }
+        self.kind().literals(texts)
     }
 
-    fn ago(&self, span: Duration) -> String {
-        match self.tables.kind() {
-            Kind::MySql => ago(span),
-            Kind::Postgres => postgres_sql::ago(span),
-        }
-    }
-
-    fn moment(&self, micros: i64) -> String {
-        match self.tables.kind() {
-            Kind::MySql => moment(micros),
-            Kind::Postgres => postgres_sql::moment(micros),
-        }
+    fn kind(&self) -> Kind {
+        self.tables.kind()
     }
 }
 
@@ -122,46 +108,40 @@ fn where_all(conditions: &[String]) -> String {
 impl Page<'_> {
     /// Asks for its runs.
     pub(super) fn ask(&self) -> Ask<'_, Vec<Entry>> {
-        let sql = match self.tables.kind() {
-            Kind::MySql => self.mysql(),
-            Kind::Postgres => postgres::page(
-                self.tables,
-                &self.selected(),
-                &self.has_output(),
-                self.limit,
-            ),
-        };
+        let sql = self.sql();
         ask("history", sql, move |rows| rows.all(|row| self.entry(row))).up_to(PAGE)
     }
 
-    fn has_output(&self) -> String {
-        if self.sees_outputs {
-            has_output(self.tables)
-        } else {
-            "0".to_owned()
-        }
-    }
-
-    fn mysql(&self) -> String {
+    fn sql(&self) -> String {
+        let kind = self.kind();
         let [tick, requested, acquired, started, ended, now] = [
             "r.tick",
             "r.requested_at",
             "r.acquired_at",
             "r.started_at",
             "r.ended_at",
-            "UTC_TIMESTAMP(6)",
+            kind.now(),
         ]
-        .map(micros);
-        let locks = self.tables.locks();
+        .map(|moment| kind.micros(moment));
+        let has_expired = format!(
+            "r.ended_at IS NULL AND EXISTS (SELECT 1 FROM {} l WHERE l.name = r.name AND l.slot = r.slot AND l.owner = r.run \
+             AND l.kind <> '{}' AND l.expires_at <= {})",
+            self.tables.locks(),
+            HolderKind::Run.name(),
+            kind.now()
+        );
+        let has_output = self.sees_outputs.then(|| has_output(self.tables));
+        let [has_output, is_running, has_expired] = [
+            has_output.as_deref().unwrap_or("FALSE"),
+            &is_running("r", self.tables),
+            &has_expired,
+        ]
+        .map(|condition| format!("CASE WHEN {condition} THEN 1 ELSE 0 END"));
         format!(
             "SELECT {requested} AS requested, {now} AS server_time, r.run, r.name, r.slot, r.slot_name, r.fence, {tick} AS tick, r.attempt, r.host, \
-             r.pid, r.user, r.program, r.connection, {acquired} AS acquired, {started} AS started, {ended} AS ended, r.outcome, r.exit_code, r.signal_name, \
-             r.message, {} AS has_output, {} AS is_running, \
-             r.ended_at IS NULL AND EXISTS (SELECT 1 FROM {locks} l WHERE l.name = r.name AND l.slot = r.slot AND l.owner = r.run \
-             AND l.kind <> '{}' AND l.expires_at <= UTC_TIMESTAMP(6)) AS has_expired FROM {} {NEWEST_FIRST} LIMIT {}",
-            self.has_output(),
-            is_running("r", self.tables),
-            HolderKind::Run.name(),
+             r.pid, r.{}, r.program, r.connection, {acquired} AS acquired, {started} AS started, {ended} AS ended, r.outcome, r.exit_code, r.signal_name, \
+             r.message, {has_output} AS has_output, {is_running} AS is_running, {has_expired} AS has_expired FROM {} {NEWEST_FIRST} LIMIT {}",
+            kind.user(),
             self.source(),
             self.limit
         )
@@ -174,7 +154,7 @@ impl Page<'_> {
             || !filter.names.is_empty()
             || filter.host.is_some()
             || filter.result.is_some();
-        if !filter.only_failed || has_other || !self.tables.has_run_keys() {
+        if !filter.only_failed || has_other || !self.has_keys() {
             return format!("{runs} r {}{}", self.key(), self.selected());
         }
         // Most runs succeed: the failures are read by the key of the outcomes, which has all that tells them, each kind for itself.
@@ -197,7 +177,7 @@ impl Page<'_> {
     /// The key that is meant for the conditions. By itself MySQL may read all runs in the order of their time, down to the first that fit.
     fn key(&self) -> &'static str {
         let filter = self.filter;
-        if filter.run.is_some() || !filter.names.is_empty() || !self.tables.has_run_keys() {
+        if filter.run.is_some() || !filter.names.is_empty() || !self.has_keys() {
             return "";
         }
         match (&filter.host, filter.result) {
@@ -205,6 +185,11 @@ impl Page<'_> {
             (None, Some(_)) => BY_OUTCOME,
             (None, None) => "",
         }
+    }
+
+    /// Whether there are keys to be named: PostgreSQL chooses them itself.
+    fn has_keys(&self) -> bool {
+        self.kind() == Kind::MySql && self.tables.has_run_keys()
     }
 
     fn entry(&self, row: &Row) -> Result<Entry, Fault> {
@@ -250,10 +235,18 @@ impl Page<'_> {
 
 /// The condition that the run in the row with this alias has no end, and still has its session on this server, or its row.
 pub(super) fn is_running(run: &str, tables: &Tables) -> String {
+    let (kind, now) = (tables.kind(), tables.kind().now());
+    let has_session = match kind {
+        Kind::MySql => format!("IS_USED_LOCK(CONCAT('#', {run}.run)) IS NOT NULL"),
+        Kind::Postgres => format!(
+            "('x' || left(encode(sha256(convert_to('#' || {run}.run, 'UTF8')), 'hex'), 16))::bit(64)::bigint IN ({})",
+            postgres_held_keys()
+        ),
+    };
     format!(
-        "({run}.ended_at IS NULL AND (IS_USED_LOCK(CONCAT('#', {run}.run)) IS NOT NULL OR EXISTS (SELECT 1 FROM {} l \
-         WHERE l.name = {run}.name AND l.slot = {run}.slot AND (l.owner = {run}.run AND l.expires_at > UTC_TIMESTAMP(6) \
-         OR l.command_run = {run}.run AND l.command_until > UTC_TIMESTAMP(6)))))",
+        "({run}.ended_at IS NULL AND ({has_session} OR EXISTS (SELECT 1 FROM {} l \
+         WHERE l.name = {run}.name AND l.slot = {run}.slot AND (l.owner = {run}.run AND l.expires_at > {now} \
+         OR l.command_run = {run}.run AND l.command_until > {now}))))",
         tables.locks()
     )
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::Journal;
 use super::kept::{BATCH, BY_KEY, Kept, WINDOW, delete_rows, limit_of_age};
 use super::page::is_running;
-use super::{output, postgres, unused};
+use super::{output, unused};
 use crate::base::clock::Moment;
-use crate::db::{Ask, Fault, Kind, Session, ask, ask_value, ask_values, named, text_literal};
+use crate::db::{Ask, Fault, Kind, Session, ask, ask_value, ask_values, named};
 use crate::schema::{CRON_JOBS, Tables};
 
 /// The limit for all of it: no run waits long to prune.
@@ -75,11 +75,8 @@ impl Journal {
         output::delete_outputs(&self.tables, &runs, session)?;
         let table = self.tables.runs();
         let delete = runs.iter().map(|run| {
-            let delete = match self.tables.kind() {
-                Kind::MySql => format!("DELETE FROM {table} WHERE run = {}", text_literal(run)),
-                Kind::Postgres => postgres::delete_run(&self.tables, run),
-            };
-            named("prune", delete)
+            let run = self.tables.kind().literal(run);
+            named("prune", format!("DELETE FROM {table} WHERE run = {run}"))
         });
         delete_rows(delete.collect(), session)
     }
@@ -114,13 +111,11 @@ pub(super) fn ask_keep(tables: &Tables) -> Ask<'_, Option<Kept>> {
 
 /// Asks for the name of a random run. A name with many runs comes up often, and names that never run again come up, too.
 fn ask_any_name(tables: &Tables, chance: u64) -> Ask<'static, Option<String>> {
-    if tables.kind() == Kind::Postgres {
-        return ask_value("any name", postgres::any_name(tables, chance));
-    }
     // Run ids are random.
     let sql = format!(
-        "SELECT name FROM {} {BY_KEY} WHERE run >= '{chance:016x}' ORDER BY run LIMIT 1",
-        tables.runs()
+        "SELECT name FROM {} {} WHERE run >= '{chance:016x}' ORDER BY run LIMIT 1",
+        tables.runs(),
+        tables.kind().only_mysql(BY_KEY)
     );
     ask_value("any name", sql)
 }
@@ -128,18 +123,25 @@ fn ask_any_name(tables: &Tables, chance: u64) -> Ask<'static, Option<String>> {
 /// Otherwise MySQL may search the newest run of a name among those of all names.
 const BY_NAME: &str = "FORCE INDEX (by_name)";
 
+/// The start of the time that is kept, as runs are compared with it: PostgreSQL finds them by their key if it reads its clock once.
+fn limit_of_runs(kind: Kind, keep: Kept) -> String {
+    let age = limit_of_age(kind, keep);
+    match kind {
+        Kind::MySql => age,
+        Kind::Postgres => format!("(SELECT {age})"),
+    }
+}
+
 /// The ids of the oldest runs that need not be kept. It locks none of them, as a searching `DELETE` would.
 fn ask_old(tables: &Tables, name: &str, keep: Kept) -> Ask<'static, Vec<String>> {
-    if tables.kind() == Kind::Postgres {
-        return ask_values("old runs", postgres::old(tables, name, keep)).up_to(BATCH);
-    }
-    let (runs, name) = (tables.runs(), text_literal(name));
-    let (age, least) = (limit_of_age(keep), keep.runs);
+    let (kind, runs) = (tables.kind(), tables.runs());
+    let (name, by_name) = (kind.literal(name), kind.only_mysql(BY_NAME));
     let sql = format!(
-        "SELECT r.run FROM {runs} r {BY_NAME} WHERE r.name = {name} AND r.requested_at < {age} \
-         AND r.requested_at < (SELECT requested_at FROM {runs} {BY_NAME} WHERE name = {name} ORDER BY requested_at DESC LIMIT 1 OFFSET {}) \
+        "SELECT r.run FROM {runs} r {by_name} WHERE r.name = {name} AND r.requested_at < {} \
+         AND r.requested_at < (SELECT requested_at FROM {runs} {by_name} WHERE name = {name} ORDER BY requested_at DESC LIMIT 1 OFFSET {}) \
          AND {} ORDER BY r.requested_at LIMIT {BATCH}",
-        least.saturating_sub(1),
+        limit_of_runs(kind, keep),
+        keep.runs.saturating_sub(1),
         is_over("r", tables)
     );
     ask_values("old runs", sql).up_to(BATCH)
@@ -149,21 +151,25 @@ fn ask_old(tables: &Tables, name: &str, keep: Kept) -> Ask<'static, Vec<String>>
 /// that. If a lock or a success of the name has a row, the newest run stays, so that the row is found later. A job of the crontab is not
 /// unused, however rarely it is due.
 fn ask_idle(tables: &Tables, chance: u64, keep: Kept) -> Ask<'static, Vec<String>> {
-    if tables.kind() == Kind::Postgres {
-        return ask_values("idle names", postgres::idle(tables, chance, keep)).up_to(BATCH);
-    }
-    let (runs, age) = (tables.runs(), limit_of_age(keep));
-    // With the order by both columns MySQL reads only the newest run, from the end of the index. EXISTS must not become a join,
-    // either.
+    let (kind, runs) = (tables.kind(), tables.runs());
+    let age = limit_of_runs(kind, keep);
+    // With the order by both columns MySQL reads only the newest run, from the end of the index. With `=` PostgreSQL may go through the runs
+    // of all names in the order of their times.
+    let is_of_name = match kind {
+        Kind::MySql => "n.name = r.name",
+        Kind::Postgres => "n.name BETWEEN r.name AND r.name",
+    };
     let of_newest = |what: &str| {
         format!(
-            "(SELECT {what} FROM {runs} n {BY_NAME} WHERE n.name = r.name ORDER BY n.name DESC, n.requested_at DESC LIMIT 1)"
+            "(SELECT {what} FROM {runs} n {} WHERE {is_of_name} ORDER BY n.name DESC, n.requested_at DESC LIMIT 1)",
+            kind.only_mysql(BY_NAME)
         )
     };
     let is_unused = format!(
         "n.requested_at < {age} AND COALESCE(n.ended_at < {age}, NOT {})",
         is_running("n", tables)
     );
+    // EXISTS must not become a join.
     let has_none =
         |table: &str| format!("(SELECT 1 FROM {table} o WHERE o.name = r.name LIMIT 1) IS NULL");
     // Version 3 added the crontab.
@@ -173,9 +179,10 @@ fn ask_idle(tables: &Tables, chance: u64, keep: Kept) -> Ask<'static, Vec<String
         "TRUE".to_owned()
     };
     let sql = format!(
-        "SELECT r.run FROM (SELECT run, name, slot, requested_at, ended_at FROM {runs} {BY_KEY} \
+        "SELECT r.run FROM (SELECT run, name, slot, requested_at, ended_at FROM {runs} {} \
          WHERE run >= '{chance:016x}' ORDER BY run LIMIT {WINDOW}) r WHERE r.requested_at < {age} AND {} AND {} \
          AND {is_no_job} AND ({} OR {} AND {}) LIMIT {BATCH}",
+        kind.only_mysql(BY_KEY),
         is_over("r", tables),
         of_newest(&is_unused),
         of_newest("n.requested_at > r.requested_at"),
@@ -188,7 +195,8 @@ fn ask_idle(tables: &Tables, chance: u64, keep: Kept) -> Ask<'static, Vec<String
 /// The condition that the run in the row with this alias has ended, or died without a record.
 fn is_over(run: &str, tables: &Tables) -> String {
     format!(
-        "({run}.ended_at IS NOT NULL OR {run}.requested_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY AND NOT {})",
+        "({run}.ended_at IS NOT NULL OR {run}.requested_at < {} AND NOT {})",
+        tables.kind().ago(Duration::from_secs(24 * 3600)),
         is_running(run, tables)
     )
 }

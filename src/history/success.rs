@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use super::postgres;
-use crate::db::sql::{micros, micros_since, now_micros, span};
-use crate::db::{Ask, Kind, ask, text_literal};
+use crate::db::sql::span;
+use crate::db::{Ask, ask};
 use crate::schema::Tables;
 
 /// The last success of a name, and the server's time of reading.
@@ -34,10 +33,18 @@ pub struct LastSuccess {
 
 /// Asks for the last success of a name, and for the server's time.
 pub fn ask_last_success(tables: &Tables, name: &str) -> Ask<'static, Successes> {
-    let sql = match tables.kind() {
-        Kind::MySql => last_success(tables, name),
-        Kind::Postgres => postgres::last_success(tables, name),
-    };
+    let kind = tables.kind();
+    let sql = format!(
+        "SELECT {} AS server_time, {} AS started_ago, {} AS ended_ago, {} AS tick, host, pid, program \
+         FROM (SELECT {} AS read_at) t LEFT JOIN {} last ON last.name = {}",
+        kind.micros("t.read_at"),
+        kind.micros_between("started_at", "t.read_at"),
+        kind.micros_between("ended_at", "t.read_at"),
+        kind.micros("tick"),
+        kind.now(),
+        tables.successes(),
+        kind.literal(name)
+    );
     ask("last success", sql, |rows| {
         let row = rows.one()?;
         let last = match (row.get("started_ago")?, row.get("ended_ago")?) {
@@ -56,17 +63,4 @@ pub fn ask_last_success(tables: &Tables, name: &str) -> Ask<'static, Successes> 
             last,
         })
     })
-}
-
-fn last_success(tables: &Tables, name: &str) -> String {
-    format!(
-        "SELECT {} AS server_time, {} AS started_ago, {} AS ended_ago, {} AS tick, host, pid, program FROM (SELECT 1) one \
-         LEFT JOIN {} last ON last.name = {}",
-        now_micros(),
-        micros_since("started_at"),
-        micros_since("ended_at"),
-        micros("tick"),
-        tables.successes(),
-        text_literal(name)
-    )
 }

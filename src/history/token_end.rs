@@ -1,8 +1,7 @@
 //! The end of a run that somebody else ends: a script that has lost its lock, or a run whose lock `dblock kill --force` takes.
 
+use super::Outcome;
 use super::journal::text;
-use super::{Outcome, postgres};
-use crate::db::{Kind, text_literal};
 use crate::lock::rows::{RecordTokenEnd, TokenEnd};
 use crate::schema::Tables;
 
@@ -21,16 +20,15 @@ pub fn recorder_of_token_ends(tables: &Tables, by: String) -> RecordTokenEnd {
             TokenEnd::Expired => EXPIRED.to_owned(),
             TokenEnd::Killed(killer) => format!("{KILLED}{killer}"),
         };
-        if tables.kind() == Kind::Postgres {
-            return postgres::token_end(&tables, owner, &message);
-        }
+        let kind = tables.kind();
         format!(
-            "/* dblock record token end */ UPDATE {} SET outcome = {}, message = {}, ended_at = UTC_TIMESTAMP(6) \
+            "/* dblock record token end */ UPDATE {} SET outcome = {}, message = {}, ended_at = {} \
              WHERE run = {} AND ended_at IS NULL",
             tables.runs(),
-            text_literal(Outcome::Lost.word()),
-            text("message", Some(&message)),
-            text_literal(owner)
+            kind.literal(Outcome::Lost.word()),
+            text(kind, "message", Some(&message)),
+            kind.now(),
+            kind.literal(owner)
         )
     })
 }

@@ -2,8 +2,7 @@
 //! each name that was ever used.
 
 use super::kept::{BATCH, BY_KEY, Kept, WINDOW, delete_rows, limit_of_age};
-use super::postgres;
-use crate::db::{Ask, Fault, Kind, Row, Session, ask, ask_values, named, text_literal};
+use crate::db::{Ask, Fault, Kind, Row, Session, ask, ask_values, named};
 use crate::schema::{OLDER_FENCE, Tables};
 
 /// Deletes some of the unused rows from this name on, in the order of names.
@@ -31,33 +30,29 @@ struct Unused {
 
 /// The condition that a slot's row has no owner, or one that died long ago, and that nobody has used it or asked to kill its holder
 /// since. A row from an older dblock is kept: if it were deleted, that dblock would begin its fences there again.
-fn is_unused(keep: Kept) -> String {
-    let age = limit_of_age(keep);
+fn is_unused(kind: Kind, keep: Kept) -> String {
+    let age = limit_of_age(kind, keep);
     let moments = [
         "renewed_at",
         "expires_at",
         "command_until",
         "kill_requested_at",
     ];
-    let are_old = moments.map(|moment| format!("IFNULL({moment} < {age}, TRUE)"));
+    let are_old = moments.map(|moment| format!("COALESCE({moment} < {age}, TRUE)"));
     format!("fence < {OLDER_FENCE} AND {}", are_old.join(" AND "))
 }
 
 /// Reads the unused rows. It locks none of them, as a searching `DELETE` would.
 fn ask_rows(tables: &Tables, start: &str, keep: Kept) -> Ask<'static, Vec<Unused>> {
-    let mysql = || {
-        format!(
-            "SELECT name, slot, fence FROM (SELECT name, slot, fence, renewed_at, expires_at, command_until, \
-         kill_requested_at FROM {} {BY_KEY} WHERE name >= {} ORDER BY name, slot LIMIT {WINDOW}) l WHERE {} LIMIT {BATCH}",
-            tables.locks(),
-            text_literal(start),
-            is_unused(keep)
-        )
-    };
-    let sql = match tables.kind() {
-        Kind::MySql => mysql(),
-        Kind::Postgres => postgres::unused_rows(tables, start, keep),
-    };
+    let kind = tables.kind();
+    let sql = format!(
+        "SELECT name, slot, fence FROM (SELECT name, slot, fence, renewed_at, expires_at, command_until, \
+         kill_requested_at FROM {} {} WHERE name >= {} ORDER BY name, slot LIMIT {WINDOW}) l WHERE {} LIMIT {BATCH}",
+        tables.locks(),
+        kind.only_mysql(BY_KEY),
+        kind.literal(start),
+        is_unused(kind, keep)
+    );
     let unused = |row: &Row| {
         Ok(Unused {
             name: row.get("name")?,
@@ -78,13 +73,11 @@ fn statements_for_rows(tables: &Tables, rows: &[Unused], keep: Kept) -> Vec<Stri
         "UPDATE {} SET fence_floor = GREATEST(fence_floor, {highest}) WHERE id = 1",
         tables.meta()
     );
-    let (locks, is_unused) = (tables.locks(), is_unused(keep));
+    let kind = tables.kind();
+    let (locks, is_unused) = (tables.locks(), is_unused(kind, keep));
     let delete = rows.iter().map(|row| {
         let Unused { name, slot, fence } = row;
-        if tables.kind() == Kind::Postgres {
-            return postgres::delete_unused_row(tables, (name, *slot, *fence), keep);
-        }
-        let name = text_literal(name);
+        let name = kind.literal(name);
         format!(
             "DELETE FROM {locks} WHERE name = {name} AND slot = {slot} AND fence = {fence} AND {is_unused}"
         )
@@ -94,40 +87,39 @@ fn statements_for_rows(tables: &Tables, rows: &[Unused], keep: Kept) -> Vec<Stri
 }
 
 /// The condition that nobody needs a success any more.
-fn is_unneeded(keep: Kept) -> String {
+fn is_unneeded(kind: Kind, keep: Kept) -> String {
+    let needed_until = match kind {
+        Kind::MySql => "started_at + INTERVAL needed_seconds SECOND",
+        Kind::Postgres => "started_at + needed_seconds * interval '1 second'",
+    };
     format!(
-        "ended_at < {} AND started_at + INTERVAL needed_seconds SECOND < UTC_TIMESTAMP(6)",
-        limit_of_age(keep)
+        "ended_at < {} AND {needed_until} < {}",
+        limit_of_age(kind, keep),
+        kind.now()
     )
 }
 
 /// Reads the names with such a success.
 fn ask_successes(tables: &Tables, start: &str, keep: Kept) -> Ask<'static, Vec<String>> {
-    if tables.kind() == Kind::Postgres {
-        let sql = postgres::unneeded_successes(tables, start, keep);
-        return ask_values("unneeded successes", sql).up_to(BATCH);
-    }
+    let kind = tables.kind();
     let sql = format!(
-        "SELECT name FROM (SELECT name, started_at, ended_at, needed_seconds FROM {} {BY_KEY} \
+        "SELECT name FROM (SELECT name, started_at, ended_at, needed_seconds FROM {} {} \
          WHERE name >= {} ORDER BY name LIMIT {WINDOW}) s WHERE {} LIMIT {BATCH}",
         tables.successes(),
-        text_literal(start),
-        is_unneeded(keep)
+        kind.only_mysql(BY_KEY),
+        kind.literal(start),
+        is_unneeded(kind, keep)
     );
     ask_values("unneeded successes", sql).up_to(BATCH)
 }
 
 /// Deletes these successes, unless a newer one was recorded.
 fn statements_for_successes(tables: &Tables, names: &[String], keep: Kept) -> Vec<String> {
-    let (successes, is_unneeded) = (tables.successes(), is_unneeded(keep));
+    let kind = tables.kind();
+    let (successes, is_unneeded) = (tables.successes(), is_unneeded(kind, keep));
     let delete = names.iter().map(|name| {
-        let delete = match tables.kind() {
-            Kind::MySql => {
-                let name = text_literal(name);
-                format!("DELETE FROM {successes} WHERE name = {name} AND {is_unneeded}")
-            }
-            Kind::Postgres => postgres::delete_success(tables, name, keep),
-        };
+        let name = kind.literal(name);
+        let delete = format!("DELETE FROM {successes} WHERE name = {name} AND {is_unneeded}");
         named("prune", delete)
     });
     delete.collect()

@@ -72,7 +72,8 @@ impl Tables {
     /// Whether rows of unused names are deleted, so that new rows must begin above the floor. If that is not known yet, rows are written
     /// as an older dblock does, which is right in both cases.
     pub fn has_floor(&self) -> bool {
-        self.version.get() >= WITH_FLOOR
+        // On PostgreSQL they always were.
+        self.kind == Kind::Postgres || self.version.get() >= WITH_FLOOR
     }
 
     /// Whether running jobs have a key by the turn in which they were claimed. Where that is not known yet, they have none.

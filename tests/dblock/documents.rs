@@ -1036,7 +1036,7 @@ const OTHER_TEXTS: [&str; 46] = [
     "lock/rows/statements/mod.rs",
     "lock/rows/statements/mysql.rs",
     "lock/rows/statements/postgres.rs",
-    "history/postgres.rs",
+    "db/words.rs",
     "db/postgres/sql.rs",
     "db/words.rs",
     "db/postgres/sessions.rs",

@@ -14,7 +14,7 @@ use super::entry::{
 use super::reasons::IN_NO_FILE;
 use crate::base::text::printable;
 use crate::cron::rules::{AttemptEnd, Fate, LARGEST_LAG, micros};
-use crate::db::{Kind, Words};
+use crate::db::Kind;
 use crate::history::{DIED, KILLED, Outcome};
 use crate::schema::{CRON_DAEMONS, CRON_JOBS, CRON_TICKS, RUNS, Tables};
 use mysql::MySqlCron;
@@ -31,7 +31,7 @@ pub fn text(tables: &Tables) -> Box<dyn CronText> {
 
 /// The names of the tables, and the words of their server.
 pub struct Names {
-    words: Words,
+    words: Kind,
     jobs: String,
     ticks: String,
     daemons: String,
@@ -42,7 +42,7 @@ pub struct Names {
 impl Names {
     fn of(tables: &Tables) -> Self {
         Self {
-            words: Words(tables.kind()),
+            words: tables.kind(),
             jobs: tables.of(&CRON_JOBS),
             ticks: tables.of(&CRON_TICKS),
             daemons: tables.of(&CRON_DAEMONS),
@@ -89,7 +89,7 @@ pub trait CronText {
     fn listed_jobs(&self) -> String;
 
     /// The server's words.
-    fn words(&self) -> Words {
+    fn words(&self) -> Kind {
         self.names().words
     }
 
@@ -115,7 +115,7 @@ pub trait CronText {
             facts.pid,
             cut("user", &facts.user),
             facts.slots,
-            words.or_update("daemon"),
+            words.if_there("daemon"),
             // Before `expires_at` is assigned.
             self.alive_since(&format!("{}.", CRON_DAEMONS.name)),
             expires = words.after_seconds(register.lease)
