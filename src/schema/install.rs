@@ -78,37 +78,51 @@ impl Installer {
 
     /// The script that does the same on a server without the tables, for this account, named as in a GRANT statement.
     pub fn script(&self, account: &str) -> String {
-        if self.tables.kind() == Kind::Postgres {
-            return self.postgres_script(account);
+        let (name, place) = (self.tables.name(), self.tables.quoted_name());
+        let tables = self.all_tables().iter();
+        let tables: String = tables.map(|table| self.create(table) + ";\n").collect();
+        let (create, version) = (self.create_place(), self.version_row(""));
+        match self.tables.kind() {
+            Kind::MySql => format!(
+                "{create};\n{tables}{version};\n\n\
+                 -- For the account of --user, and once more for each other one that uses the tables:\n\
+                 {};\n\
+                 -- For an account that is to run dblock init, besides:\n\
+                 -- GRANT CREATE, ALTER ON {place}.* TO {account};\n",
+                self.tables.grant(account)
+            ),
+            Kind::Postgres => format!(
+                "{create};\n{tables}{version};\n\n\
+                 -- For the role of --user, and once more for each other one that uses the tables:\n\
+                 {};\n\
+                 -- For a role that is to run dblock init, besides, as only the owner may change a table:\n\
+                 -- GRANT USAGE, CREATE ON SCHEMA {place} TO {account}; and make it the owner of the tables\n",
+                postgres::grants(name, account).join(";\n")
+            ),
         }
-        let database = self.tables.quoted_name();
-        let tables = TABLES.map(|table| table.create(&database) + ";\n");
-        format!(
-            "CREATE DATABASE IF NOT EXISTS {database};\n{}{};\n\n\
-             -- For the account of --user, and once more for each other one that uses the tables:\n\
-             {};\n\
-             -- For an account that is to run dblock init, besides:\n\
-             -- GRANT CREATE, ALTER ON {database}.* TO {account};\n",
-            tables.concat(),
-            self.version_row(""),
-            self.tables.grant(account)
-        )
     }
 
-    fn postgres_script(&self, role: &str) -> String {
-        let (name, schema) = (self.tables.name(), self.tables.quoted_name());
-        let tables = postgres::TABLES.map(|table| postgres::create(&table, &schema) + ";\n");
-        format!(
-            "{};\n{}{};\n\n\
-             -- For the role of --user, and once more for each other one that uses the tables:\n\
-             {};\n\
-             -- For a role that is to run dblock init, besides, as only the owner may change a table:\n\
-             -- GRANT USAGE, CREATE ON SCHEMA {schema} TO {role}; and make it the owner of the tables\n",
-            postgres::create_schema(name),
-            tables.concat(),
-            postgres::version_row(&self.tables, self.keep, false),
-            postgres::grants(name, role).join(";\n")
-        )
+    /// The tables that there are on servers of this kind.
+    fn all_tables(&self) -> &'static [Table] {
+        match self.tables.kind() {
+            Kind::MySql => &TABLES,
+            Kind::Postgres => &postgres::TABLES,
+        }
+    }
+
+    /// The statement that creates the database, or the schema.
+    fn create_place(&self) -> String {
+        let what = self.tables.word().to_uppercase();
+        format!("CREATE {what} IF NOT EXISTS {}", self.tables.quoted_name())
+    }
+
+    /// The statement that creates a table.
+    fn create(&self, table: &Table) -> String {
+        let place = self.tables.quoted_name();
+        match self.tables.kind() {
+            Kind::MySql => table.create(&place),
+            Kind::Postgres => postgres::create(table, &place),
+        }
     }
 
     /// Connects, within the `patience`, to the server through which tables are created: one that takes writes, and in a multi-primary
@@ -186,22 +200,13 @@ impl Installer {
             return Err(Fault::Final(Failure::new(Reason::Unreachable, line)));
         }
         let mut changes = Vec::new();
-        let (exists, create) = match self.tables.kind() {
-            Kind::MySql => (
-                ask_database(self.tables.name()),
-                format!(
-                    "CREATE DATABASE IF NOT EXISTS {}",
-                    self.tables.quoted_name()
-                ),
-            ),
-            Kind::Postgres => (
-                postgres::ask_schema(self.tables.name()),
-                postgres::create_schema(self.tables.name()),
-            ),
+        let exists = match self.tables.kind() {
+            Kind::MySql => ask_database(self.tables.name()),
+            Kind::Postgres => postgres::ask_schema(self.tables.name()),
         };
         if !session.run(&exists)? {
             let what = self.tables.place();
-            self.change(session, &create, &what, &mut changes)?;
+            self.change(session, &self.create_place(), &what, &mut changes)?;
             if self.only_checks {
                 return Ok(installed(session, VERSION, changes));
             }
@@ -219,11 +224,7 @@ impl Installer {
                 }
                 _ => format!("version {VERSION}"),
             };
-            let upgrade = match self.tables.kind() {
-                Kind::MySql => self.upgrade(),
-                Kind::Postgres => postgres::version_row(&self.tables, self.keep, true),
-            };
-            self.change(session, &upgrade, &what, &mut changes)?;
+            self.change(session, &self.upgrade(), &what, &mut changes)?;
         }
         if !self.only_checks {
             self.check_privileges(session)?;
@@ -305,21 +306,19 @@ impl Installer {
 
     /// Creates missing tables, columns, defaults and keys.
     fn complete(&self, session: &mut Session, changes: &mut Vec<String>) -> Result<(), Fault> {
-        let name = self.tables.name();
-        let (tables, found, engines) = match self.tables.kind() {
+        let (kind, name, tables) = (self.tables.kind(), self.tables.name(), self.all_tables());
+        let (found, engines) = match kind {
             Kind::MySql => (
-                &TABLES[..],
-                session.run(&ask_columns(name, &TABLES))?,
-                session.run(&ask_other_engines(name, &TABLES))?,
+                session.run(&ask_columns(name, tables))?,
+                session.run(&ask_other_engines(name, tables))?,
             ),
             Kind::Postgres => (
-                &postgres::TABLES[..],
-                session.run(&postgres::ask_columns(name, &postgres::TABLES))?,
+                session.run(&postgres::ask_columns(name, tables))?,
                 Vec::new(),
             ),
         };
         let has = |table: &Table, column: &str| {
-            let wanted = column.replace('"', "").to_lowercase();
+            let wanted = column.to_lowercase();
             let mut columns = found.iter();
             columns.any(|(of, found)| of == table.name && *found == wanted)
         };
@@ -346,11 +345,7 @@ impl Installer {
         for table in tables {
             if !exists(table) {
                 let what = format!("table {}", table.name);
-                let create = match self.tables.kind() {
-                    Kind::MySql => table.create(&database),
-                    Kind::Postgres => postgres::create(table, &database),
-                };
-                self.change(session, &create, &what, changes)?;
+                self.change(session, &self.create(table), &what, changes)?;
                 continue;
             }
             if engines.iter().any(|other| other == table.name) {
@@ -359,9 +354,13 @@ impl Installer {
                 self.change(session, &alter, &what, changes)?;
             }
             let columns = table.columns.iter();
-            for (column, kind) in columns.filter(|(column, _)| !has(table, column)) {
+            for (column, of) in columns.filter(|(column, _)| !has(table, column)) {
+                let definition = match kind {
+                    Kind::MySql => format!("{column} {of}"),
+                    Kind::Postgres => postgres::definition(table, (column, of)),
+                };
                 let add = format!(
-                    "ALTER TABLE {database}.{} ADD COLUMN {column} {kind}",
+                    "ALTER TABLE {database}.{} ADD COLUMN {definition}",
                     table.name
                 );
                 let what = format!("column {}.{column}", table.name);
@@ -382,7 +381,7 @@ impl Installer {
             }
             let keys = table.keys.iter();
             for (key, columns) in keys.filter(|(key, _)| !has(table, &format!("key {key}"))) {
-                let add = match self.tables.kind() {
+                let add = match kind {
                     Kind::MySql => format!(
                         "ALTER TABLE {database}.{} ADD KEY {key} ({columns})",
                         table.name
@@ -479,24 +478,28 @@ impl Installer {
 
     /// Notes the version of tables that are complete. A newer dblock may have upgraded them meanwhile.
     fn upgrade(&self) -> String {
+        let meta = self.tables.meta();
         self.version_row(&format!(
-            "usable_from = GREATEST(usable_from, {USABLE_FROM}), version = GREATEST(version, {VERSION}), \
-             upgraded_at = UTC_TIMESTAMP(6), "
+            "usable_from = GREATEST({meta}.usable_from, {USABLE_FROM}), version = GREATEST({meta}.version, {VERSION}), \
+             upgraded_at = {}, ",
+            self.tables.kind().now()
         ))
     }
 
     /// Inserts the row of new tables. If it is there, this changes how long the history is kept, and `besides`.
     fn version_row(&self, besides: &str) -> String {
-        let meta = self.tables.meta();
-        let keep = self.keep;
-        let numbers = keep.map(|keep| [keep.time.as_secs().to_string(), keep.runs.to_string()]);
+        let (kind, meta) = (self.tables.kind(), self.tables.meta());
+        let numbers = self.keep;
+        let numbers = numbers.map(|keep| [keep.time.as_secs().to_string(), keep.runs.to_string()]);
         let [seconds, runs] = numbers.clone().unwrap_or(["DEFAULT"; 2].map(str::to_owned));
-        let kept = numbers.unwrap_or(["keep_seconds", "keep_runs"].map(str::to_owned));
+        let [kept_seconds, kept_runs] = numbers
+            .unwrap_or(["keep_seconds", "keep_runs"].map(|column| format!("{meta}.{column}")));
         format!(
             "INSERT INTO {meta} (id, version, usable_from, keep_seconds, keep_runs, created_at) \
-             VALUES (1, {VERSION}, {USABLE_FROM}, {seconds}, {runs}, UTC_TIMESTAMP(6)) \
-             ON DUPLICATE KEY UPDATE {besides}keep_seconds = {}, keep_runs = {}",
-            kept[0], kept[1]
+             VALUES (1, {VERSION}, {USABLE_FROM}, {seconds}, {runs}, {}) \
+             {} {besides}keep_seconds = {kept_seconds}, keep_runs = {kept_runs}",
+            kind.now(),
+            kind.if_there("id")
         )
     }
 }

@@ -1100,7 +1100,7 @@ const NO_LINES: [&str; 43] = [
     "AND PROCESSLIST_ID",
     "l.name ",
     "l.owner ",
-    "CREATE DATABASE",
+    "CREATE {what}",
     "ALTER TABLE",
     "INSERT INTO",
     "UPDATE {",
@@ -1114,7 +1114,7 @@ const NO_LINES: [&str; 43] = [
     "l.slot, ",
     ", SESSION lock_wait_timeout",
     "classid = ",
-    "{};\\n{}{};",
+    "{create};\\n{tables}",
     // The names of statements.
     "stand in line",
     "queue is deleting",

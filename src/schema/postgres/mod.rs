@@ -5,13 +5,13 @@ mod tables;
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::tables::{Table, USABLE_FROM, VERSION};
-use super::{Keep, Tables};
+use super::tables::{LOCKS, Table};
 use crate::db::postgres_sql::{
-    NOW, idle_timeout, quoted_identifier, tcp_patience, text_literal, text_literals,
+    idle_timeout, quoted_identifier, tcp_patience, text_literal, text_literals,
 };
 use crate::db::{Ask, LIST, ask, ask_value, command};
-pub use tables::TABLES;
+use tables::of_key;
+pub use tables::{TABLES, definition};
 
 /// The columns that prepare a session for the tables, whatever the settings of the server, the database or the role. A conditional write
 /// waits for another one of the same row, and then decides by what that has left, which only READ COMMITTED does. A write that was
@@ -65,11 +65,6 @@ pub fn ask_may_create(schema: &str) -> Ask<'static, Option<bool>> {
     ask_value("schema privileges", sql).map(|may: Option<u8>| may.map(|may| may == 1))
 }
 
-/// The statement that creates the schema.
-pub fn create_schema(name: &str) -> String {
-    format!("CREATE SCHEMA IF NOT EXISTS {}", quoted_identifier(name))
-}
-
 /// The columns that there are of these tables in a schema, as `table` and `column`. An index is listed as `key ` and its name in place of
 /// the column, and the default of a column as `default `, its name and the default.
 pub fn ask_columns(schema: &str, tables: &[Table]) -> Ask<'static, Vec<(String, String)>> {
@@ -97,11 +92,11 @@ pub fn ask_columns(schema: &str, tables: &[Table]) -> Ask<'static, Vec<(String, 
 /// The statements that create a table and its indexes in this schema, whose name is quoted.
 pub fn create(table: &Table, schema: &str) -> String {
     let mut sql = format!("CREATE TABLE IF NOT EXISTS {schema}.{} (\n", table.name);
-    for (column, kind) in table.columns {
-        let _ = writeln!(sql, "  {column} {kind},");
+    for column in table.columns {
+        let _ = writeln!(sql, "  {},", definition(table, *column));
     }
     let _ = write!(sql, "  PRIMARY KEY ({})\n)", table.primary_key);
-    if table.name == tables::LOCKS.name {
+    if table.name == LOCKS.name {
         // A row is updated again and again: its next version has room in the same page, and the index stays as it is.
         sql += " WITH (fillfactor = 50)";
     }
@@ -115,8 +110,9 @@ pub fn create(table: &Table, schema: &str) -> String {
 /// The statement that creates an index of a table.
 pub fn create_index(table: &Table, (key, columns): (&str, &str), schema: &str) -> String {
     format!(
-        "CREATE INDEX IF NOT EXISTS {0}_{key} ON {schema}.{0} ({columns})",
-        table.name
+        "CREATE INDEX IF NOT EXISTS {0}_{key} ON {schema}.{0} ({1})",
+        table.name,
+        of_key(columns)
     )
 }
 
@@ -146,29 +142,6 @@ pub fn grants(schema: &str, role: &str) -> [String; 3] {
             "ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {role}"
         ),
     ]
-}
-
-/// Inserts the row of new tables. If it is there, this changes how long the history is kept, and with `upgrades` notes the version of
-/// tables that are complete. A newer dblock may have upgraded them meanwhile.
-pub fn version_row(tables: &Tables, keep: Option<Keep>, upgrades: bool) -> String {
-    let numbers = keep.map(|keep| [keep.time.as_secs().to_string(), keep.runs.to_string()]);
-    let [seconds, runs] = numbers.clone().unwrap_or(["DEFAULT"; 2].map(str::to_owned));
-    let kept = numbers.unwrap_or(["m.keep_seconds", "m.keep_runs"].map(str::to_owned));
-    let besides = if upgrades {
-        format!(
-            "usable_from = greatest(m.usable_from, {USABLE_FROM}), version = greatest(m.version, {VERSION}), upgraded_at = {NOW}, "
-        )
-    } else {
-        String::new()
-    };
-    format!(
-        "INSERT INTO {} AS m (id, version, usable_from, keep_seconds, keep_runs, created_at) \
-         VALUES (1, {VERSION}, {USABLE_FROM}, {seconds}, {runs}, {NOW}) \
-         ON CONFLICT (id) DO UPDATE SET {besides}keep_seconds = {}, keep_runs = {}",
-        tables.meta(),
-        kept[0],
-        kept[1]
-    )
 }
 
 #[cfg(test)]
