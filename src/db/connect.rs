@@ -10,7 +10,7 @@ use super::address::Address;
 use super::fault::Fault;
 use super::session::Session;
 use super::target::{ConnectOptions, Kind, Target};
-use super::wire::Wire;
+use super::wire::LogIn;
 use super::{mysql, postgres};
 use crate::base::clock::by_chance;
 use crate::base::exit::{Failure, Reason};
@@ -23,64 +23,11 @@ const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const PART_OF_LIMIT: u32 = 8;
 
-/// The account on servers of one kind.
-enum Account {
-    MySql(mysql::Account),
-    Postgres(postgres::Account),
-}
-
-impl Account {
-    fn new(
-        settings: &ConnectOptions,
-        attributes: HashMap<&'static str, String>,
-        idle_limit: Duration,
-        listener: &Listener,
-    ) -> Result<Self, Failure> {
-        Ok(match settings.kind {
-            Kind::MySql => {
-                let account = mysql::Account::new(settings, attributes, idle_limit, listener)?;
-                Self::MySql(account)
-            }
-            Kind::Postgres => {
-                let account = postgres::Account::new(settings, &attributes, idle_limit, listener)?;
-                Self::Postgres(account)
-            }
-        })
-    }
-
-    fn kind(&self) -> Kind {
-        match self {
-            Self::MySql(_) => Kind::MySql,
-            Self::Postgres(_) => Kind::Postgres,
-        }
-    }
-
-    fn log_in(
-        &self,
-        target: &Target,
-        address: (&Address, &str),
-        limit: Duration,
-        tell: &dyn Fn(&str),
-    ) -> Result<Box<dyn Wire>, Fault> {
-        match self {
-            Self::MySql(account) => account.log_in(target, address, limit, tell),
-            Self::Postgres(account) => account.log_in(target, address, limit, tell),
-        }
-    }
-
-    /// Whether an answer may have come in clear text before TLS.
-    fn doubts_answers(&self) -> bool {
-        match self {
-            Self::MySql(account) => account.doubts_answers(),
-            Self::Postgres(_) => false,
-        }
-    }
-}
-
 /// The servers and the account to connect with.
 pub struct Connector {
+    kind: Kind,
     targets: Vec<Target>,
-    account: Account,
+    account: Box<dyn LogIn>,
     listener: Listener,
     attempt_limit: Cell<Duration>,
     /// Whether a server has been reached.
@@ -119,9 +66,20 @@ impl Connector {
         listener: Listener,
     ) -> Result<Self, Failure> {
         let servers = u32::try_from(settings.targets.len()).unwrap_or(u32::MAX);
+        let account: Box<dyn LogIn> = match settings.kind {
+            Kind::MySql => {
+                let account = mysql::Account::new(settings, attributes, idle_limit, &listener)?;
+                Box::new(account)
+            }
+            Kind::Postgres => {
+                let account = postgres::Account::new(settings, &attributes, idle_limit, &listener)?;
+                Box::new(account)
+            }
+        };
         Ok(Self {
+            kind: settings.kind,
             targets: settings.targets.clone(),
-            account: Account::new(settings, attributes, idle_limit, &listener)?,
+            account,
             listener,
             // A little less than its share, so that there is time to report the cause of a failure.
             attempt_limit: Cell::new(settings.connect_timeout.mul_f64(0.95) / servers),
@@ -337,7 +295,7 @@ impl Connector {
 
     /// The kind of all servers.
     pub fn kind(&self) -> Kind {
-        self.account.kind()
+        self.kind
     }
 
     /// All servers, in order.

@@ -9,10 +9,33 @@ use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use nix::sys::time::{TimeVal, TimeValLike};
 use serde::{Deserialize, Serialize};
 
+use super::address::Address;
 use super::ask::Reply;
 use super::fault::Fault;
 use super::row::Row;
+use super::target::Target;
 use super::{mysql, postgres};
+
+/// The account on servers of one kind.
+pub trait LogIn {
+    /// Connects to the server at this address, which is shown so, and logs in. `limit` is for each answer. Each step is told.
+    ///
+    /// # Errors
+    /// Any fault of connecting.
+    fn log_in(
+        &self,
+        target: &Target,
+        address: (&Address, &str),
+        limit: Duration,
+        tell: &dyn Fn(&str),
+    ) -> Result<Box<dyn Wire>, Fault>;
+
+    /// Whether it is to be proved that the first answers are those of the server that has proved who it is: an answer may have come in clear
+    /// text before TLS.
+    fn doubts_answers(&self) -> bool {
+        false
+    }
+}
 
 /// A connection to a server, after the login. Dropping it logs out. Between statements its descriptor becomes readable only when the server
 /// has ended the session.

@@ -15,17 +15,13 @@ use crate::db::address::Address;
 use crate::db::fault::Fault;
 use crate::db::target::Target;
 use crate::db::tls;
-use crate::db::wire::Wire;
+use crate::db::wire::{LogIn, Wire};
 
 /// The server's error for a wrong password, or an unknown account.
 const WRONG_PASSWORD: u16 = 1045;
 
-impl Account {
-    /// Connects to the server at this address, which is shown so, and logs in. `limit` is for each answer. Each step is told.
-    ///
-    /// # Errors
-    /// Any fault of connecting.
-    pub fn log_in(
+impl LogIn for Account {
+    fn log_in(
         &self,
         target: &Target,
         (address, server): (&Address, &str),
@@ -58,11 +54,13 @@ impl Account {
         }))
     }
 
-    /// Whether it is to be proved that the first answers are those of the server that has proved who it is: the crate does not see to it.
-    pub fn doubts_answers(&self) -> bool {
+    /// The crate does not see to it.
+    fn doubts_answers(&self) -> bool {
         self.tls.is_verified()
     }
+}
 
+impl Account {
     /// Connects with TLS, or without it if that is allowed and the server has none. After a TLS failure it never connects without: an
     /// attacker in between could cause the failure.
     fn open(

@@ -25,7 +25,7 @@ use crate::db::address::Address;
 use crate::db::fault::Fault;
 use crate::db::target::{ChannelBinding as Setting, Target};
 use crate::db::tls;
-use crate::db::wire::Wire;
+use crate::db::wire::{LogIn, Wire};
 
 /// The server's answer to the request for TLS: yes, no.
 const WITH_TLS: u8 = b'S';
@@ -42,12 +42,8 @@ const MOST_REQUESTS: u32 = 3;
 /// The largest number of a process on Linux. A larger one is a pooler's, which makes it up.
 const LARGEST_PID: u32 = 4 * 1024 * 1024;
 
-impl Account {
-    /// Connects to the server at this address, which is shown so, and logs in. `limit` is for each answer. Each step is told.
-    ///
-    /// # Errors
-    /// Any fault of connecting.
-    pub fn log_in(
+impl LogIn for Account {
+    fn log_in(
         &self,
         target: &Target,
         (address, server): (&Address, &str),
@@ -83,7 +79,9 @@ impl Account {
             (Err(fault), None) => Err(fault),
         }
     }
+}
 
+impl Account {
     /// Asks for TLS, and goes on without it if that is allowed and the server has none.
     fn encrypt(
         &self,
