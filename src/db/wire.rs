@@ -138,11 +138,19 @@ pub fn reading_limit(socket: BorrowedFd) -> io::Result<Duration> {
 
 /// Limits the wait for each answer; zero: no limit. A shorter limit than the kernel can count to is the shortest, and not none.
 pub fn limit_reading(socket: BorrowedFd, limit: Duration) -> io::Result<()> {
+    Ok(setsockopt(
+        &socket,
+        sockopt::ReceiveTimeout,
+        &time_limit(limit),
+    )?)
+}
+
+/// A limit as the kernel takes it.
+pub fn time_limit(limit: Duration) -> TimeVal {
     let limit = if limit.is_zero() {
         limit
     } else {
         limit.max(Duration::from_micros(1))
     };
-    let limit = TimeVal::microseconds(i64::try_from(limit.as_micros()).unwrap_or(i64::MAX));
-    Ok(setsockopt(&socket, sockopt::ReceiveTimeout, &limit)?)
+    TimeVal::microseconds(i64::try_from(limit.as_micros()).unwrap_or(i64::MAX))
 }

@@ -1,7 +1,7 @@
 //! One attempt at one address: TLS, and the login.
 
 use std::io::{Read, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::account::Account;
 use super::end_point::certificate_hash;
 use super::fault::Refusal;
 use super::scram::{Begun, Binding, MOST_ROUNDS, Unproven};
-use super::stream::{Socket, Stream};
+use super::stream::{Stream, tcp, unix};
 use super::wire::{PostgresWire, garbled, of_transport};
 use crate::base::exit::{Failure, Reason};
 use crate::base::random;
@@ -51,16 +51,12 @@ impl LogIn for Account {
         tell: &dyn Fn(&str),
     ) -> Result<Box<dyn Wire>, Fault> {
         let socket = match address {
-            Address::Tcp(ip, port) => Socket::tcp(*ip, *port, limit),
-            Address::Socket(path) => Socket::unix(path, limit),
+            Address::Tcp(ip, port) => tcp(*ip, *port, limit).and_then(|socket| {
+                self.keep_alive.set(&socket)?;
+                Ok(socket)
+            }),
+            Address::Socket(path) => unix(path, limit),
         };
-        let socket = socket.and_then(|socket| {
-            socket.limit(limit)?;
-            if let Socket::Tcp(stream) = &socket {
-                self.keep_alive.set(stream)?;
-            }
-            Ok(socket)
-        });
         let socket = socket.map_err(|error| of_transport(&error))?;
         let (stream, encryption) = match (target, address) {
             (Target::Tcp(host, _), Address::Tcp(ip, _)) if self.tls.is_used() => {
@@ -85,7 +81,7 @@ impl Account {
     /// Asks for TLS, and goes on without it if that is allowed and the server has none.
     fn encrypt(
         &self,
-        mut socket: Socket,
+        mut socket: TcpStream,
         (host, ip): (&str, IpAddr),
         server: &str,
         tell: &dyn Fn(&str),

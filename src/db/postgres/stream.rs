@@ -2,62 +2,49 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, UnixAddr, connect, setsockopt, socket, sockopt,
 };
-use nix::sys::time::TimeVal;
 use rustls::{ClientConnection, StreamOwned};
 
-use crate::db::wire::limit_reading;
+use crate::db::wire::{limit_reading, time_limit};
 
-/// A connected socket.
-pub enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
+/// Connects by TCP. `limit` is for this, for each answer, and for room to send.
+///
+/// # Errors
+/// As `connect(2)` and `setsockopt(2)`; no answer within the limit.
+pub fn tcp(ip: IpAddr, port: u16, limit: Duration) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&SocketAddr::new(ip, port), limit)?;
+    refuse_itself(&stream)?;
+    stream.set_nodelay(true)?;
+    limit_both(&stream, limit)?;
+    Ok(stream)
 }
 
-impl Socket {
-    /// Connects by TCP.
-    ///
-    /// # Errors
-    /// As `connect(2)`; no answer within the limit.
-    pub fn tcp(ip: IpAddr, port: u16, limit: Duration) -> io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&SocketAddr::new(ip, port), limit)?;
-        refuse_itself(&stream)?;
-        stream.set_nodelay(true)?;
-        Ok(Self::Tcp(stream))
-    }
+/// Connects to a local socket, which is read and written as one of TCP. A server whose queue of connections is full is waited for within
+/// the limit.
+///
+/// # Errors
+/// Likewise.
+pub fn unix(path: &Path, limit: Duration) -> io::Result<TcpStream> {
+    let (family, kind) = (AddressFamily::Unix, SockType::Stream);
+    let socket: OwnedFd = socket(family, kind, SockFlag::SOCK_CLOEXEC, None)?;
+    limit_both(&socket, limit)?;
+    connect(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
+    Ok(TcpStream::from(socket))
+}
 
-    /// Connects to a local socket. A server whose queue of connections is full is waited for within the limit.
-    ///
-    /// # Errors
-    /// Likewise.
-    pub fn unix(path: &Path, limit: Duration) -> io::Result<Self> {
-        let (family, kind) = (AddressFamily::Unix, SockType::Stream);
-        let socket: OwnedFd = socket(family, kind, SockFlag::SOCK_CLOEXEC, None)?;
-        let limit = TimeVal::from(libc_time(limit));
-        setsockopt(&socket, sockopt::SendTimeout, &limit)?;
-        connect(
-            std::os::fd::AsRawFd::as_raw_fd(&socket),
-            &UnixAddr::new(path)?,
-        )?;
-        Ok(Self::Unix(UnixStream::from(socket)))
-    }
-
-    /// Limits the wait for each answer, and for room to send.
-    ///
-    /// # Errors
-    /// As `setsockopt(2)`.
-    pub fn limit(&self, limit: Duration) -> io::Result<()> {
-        limit_reading(self.as_fd(), limit)?;
-        let limit = TimeVal::from(libc_time(limit));
-        Ok(setsockopt(&self.as_fd(), sockopt::SendTimeout, &limit)?)
-    }
+fn limit_both(socket: &impl AsFd, limit: Duration) -> io::Result<()> {
+    limit_reading(socket.as_fd(), limit)?;
+    Ok(setsockopt(
+        socket,
+        sockopt::SendTimeout,
+        &time_limit(limit),
+    )?)
 }
 
 /// Refuses a connection with itself. On a port where nobody listens, and which is in the range for outgoing connections, the system may take
@@ -69,57 +56,10 @@ fn refuse_itself(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-fn libc_time(span: Duration) -> libc::timeval {
-    libc::timeval {
-        tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
-        tv_usec: i64::from(span.subsec_micros()),
-    }
-}
-
-impl Read for Socket {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.read(buffer),
-            Self::Unix(stream) => stream.read(buffer),
-        }
-    }
-}
-
-impl Write for Socket {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.write(bytes),
-            Self::Unix(stream) => stream.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl AsFd for Socket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp(stream) => stream.as_fd(),
-            Self::Unix(stream) => stream.as_fd(),
-        }
-    }
-}
-
 /// A socket, with TLS or without it.
 pub enum Stream {
-    Plain(Socket),
-    Tls(Box<StreamOwned<ClientConnection, Socket>>),
-}
-
-impl Stream {
-    fn socket(&self) -> &Socket {
-        match self {
-            Self::Plain(socket) => socket,
-            Self::Tls(tls) => &tls.sock,
-        }
-    }
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
 impl Read for Stream {
@@ -149,14 +89,16 @@ impl Write for Stream {
 
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket().as_fd()
+        match self {
+            Self::Plain(socket) => socket.as_fd(),
+            Self::Tls(tls) => tls.sock.as_fd(),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use nix::sys::socket::{SockaddrIn, bind, getsockname};
-    use std::os::fd::AsRawFd;
 
     use super::*;
 
@@ -171,6 +113,6 @@ mod tests {
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        assert!(Socket::tcp(address.ip(), address.port(), Duration::from_secs(9)).is_ok());
+        assert!(tcp(address.ip(), address.port(), Duration::from_secs(9)).is_ok());
     }
 }
