@@ -209,8 +209,7 @@ impl Tables {
     /// # Errors
     /// [`Reason::Configuration`], with what to do; any other fault of a statement.
     pub fn check(&self, session: &mut Session) -> Result<(), Fault> {
-        let found = session.run(&ask_version(self));
-        self.judge(found, session)
+        self.check_since(OLDEST_USABLE, session)
     }
 
     /// As [`Tables::check`], and requires the tables of the queues, which version 2 added.
@@ -218,8 +217,7 @@ impl Tables {
     /// # Errors
     /// As [`Tables::check`].
     pub fn check_queues(&self, session: &mut Session) -> Result<(), Fault> {
-        let found = session.run(&ask_version(self));
-        self.judge_since(WITH_QUEUES, found, session)
+        self.check_since(WITH_QUEUES, session)
     }
 
     /// As [`Tables::check`], and requires the tables of the crontab, which version 3 added.
@@ -227,8 +225,7 @@ impl Tables {
     /// # Errors
     /// As [`Tables::check`].
     pub fn check_cron(&self, session: &mut Session) -> Result<(), Fault> {
-        let found = session.run(&ask_version(self));
-        self.judge_since(WITH_CRON, found, session)
+        self.check_since(WITH_CRON, session)
     }
 
     /// As [`Tables::check`], and requires the table of what people did, which version 6 added.
@@ -236,8 +233,7 @@ impl Tables {
     /// # Errors
     /// As [`Tables::check`].
     pub fn check_audit(&self, session: &mut Session) -> Result<(), Fault> {
-        let found = session.run(&ask_version(self));
-        self.judge_since(WITH_AUDIT, found, session)
+        self.check_since(WITH_AUDIT, session)
     }
 
     /// As [`Tables::check`], and requires the table of the outputs that are kept, which version 6 added.
@@ -245,8 +241,12 @@ impl Tables {
     /// # Errors
     /// As [`Tables::check`].
     pub fn check_outputs(&self, session: &mut Session) -> Result<(), Fault> {
+        self.check_since(WITH_OUTPUTS, session)
+    }
+
+    fn check_since(&self, oldest: u32, session: &mut Session) -> Result<(), Fault> {
         let found = session.run(&ask_version(self));
-        self.judge_since(WITH_OUTPUTS, found, session)
+        self.judge_since(oldest, found, session)
     }
 
     /// The tables whose engine is not `InnoDB`, as far as the account may see that: a crash may lose what was written to them.

@@ -36,6 +36,9 @@ const AN_ERROR: u8 = b'E';
 /// Why a login is refused that is to be bound to the TLS channel.
 const NOT_BOUND: &str = "channel_binding=require, and the server does not bind the login to TLS";
 
+/// Why a login is refused by another way than passwords.
+const UNKNOWN_WAY: &str = "it wants a way to log in that dblock does not have";
+
 /// How often a server may ask for the password in clear.
 const MOST_REQUESTS: u32 = 3;
 
@@ -157,7 +160,7 @@ impl Account {
         let mut asked = 0;
         loop {
             let mut answer = BytesMut::new();
-            let made = match wire.receive()? {
+            let made = match self.answer(wire, server)? {
                 // Only SCRAM can be bound, and proves that the server knows the password.
                 Message::AuthenticationOk
                 | Message::AuthenticationMd5Password(_)
@@ -167,9 +170,6 @@ impl Account {
                     return Err(self.refused(server, NOT_BOUND));
                 }
                 Message::AuthenticationOk => return Ok(()),
-                Message::ErrorResponse(body) => {
-                    return Err(Refusal::read(&body).of_login(server, &self.user));
-                }
                 // One that knows only what it keeps of the password would get the password itself so.
                 _ if has_proven => return Err(garbled(&"a second request for a password")),
                 Message::AuthenticationSasl(body) => {
@@ -200,9 +200,7 @@ impl Account {
                 | Message::AuthenticationSspi
                 | Message::AuthenticationKerberosV5
                 | Message::AuthenticationScmCredential => {
-                    return Err(
-                        self.refused(server, "it wants a way to log in that dblock does not have")
-                    );
+                    return Err(self.refused(server, UNKNOWN_WAY));
                 }
                 _ => return Err(garbled(&"an answer to the login")),
             };
@@ -245,9 +243,7 @@ impl Account {
             Some(_) if has_scram => (SCRAM_SHA_256, Binding::NotOffered),
             None if has_scram => (SCRAM_SHA_256, Binding::None),
             _ => {
-                return Err(
-                    self.refused(server, "it wants a way to log in that dblock does not have")
-                );
+                return Err(self.refused(server, UNKNOWN_WAY));
             }
         };
         let password = self.password_for(target, server)?;
@@ -256,27 +252,31 @@ impl Account {
         frontend::sasl_initial_response(mechanism, begun.message().as_bytes(), &mut first)
             .map_err(|error| garbled(&error))?;
         wire.write(&first)?;
-        let (message, proven) = match wire.receive()? {
+        let (message, proven) = match self.answer(wire, server)? {
             Message::AuthenticationSaslContinue(body) => {
                 let proof = begun.prove(password, body.data());
                 proof.map_err(|unproven| self.of_proof(server, &unproven))?
-            }
-            Message::ErrorResponse(body) => {
-                return Err(Refusal::read(&body).of_login(server, &self.user));
             }
             _ => return Err(garbled(&"an answer to the login")),
         };
         let mut proof = BytesMut::new();
         frontend::sasl_response(message.as_bytes(), &mut proof).map_err(|error| garbled(&error))?;
         wire.write(&proof)?;
-        match wire.receive()? {
+        match self.answer(wire, server)? {
             Message::AuthenticationSaslFinal(body) if proven.is_proven_by(body.data()) => Ok(()),
             Message::AuthenticationSaslFinal(_) => Err(self.refused(
                 server,
                 "it does not know the password itself: is it the right server?",
             )),
-            Message::ErrorResponse(body) => Err(Refusal::read(&body).of_login(server, &self.user)),
             _ => Err(garbled(&"an answer to the login")),
+        }
+    }
+
+    /// The next message of the server that is no refusal.
+    fn answer(&self, wire: &mut PostgresWire, server: &str) -> Result<Message, Fault> {
+        match wire.receive()? {
+            Message::ErrorResponse(body) => Err(Refusal::read(&body).of_login(server, &self.user)),
+            message => Ok(message),
         }
     }
 
@@ -297,7 +297,7 @@ impl Account {
     fn become_ready(&self, wire: &mut PostgresWire, server: &str) -> Result<(), Fault> {
         wire.may_be_pooled = self.settings.has_pooler;
         loop {
-            match wire.receive()? {
+            match self.answer(wire, server)? {
                 Message::BackendKeyData(body) if !self.settings.has_pooler => {
                     wire.pid = body.process_id().cast_unsigned();
                     // It may have dropped the setting of the login.
@@ -310,9 +310,6 @@ impl Account {
                     return Err(garbled(&"a login without the number of the session"));
                 }
                 Message::ReadyForQuery(_) => return Ok(()),
-                Message::ErrorResponse(body) => {
-                    return Err(Refusal::read(&body).of_login(server, &self.user));
-                }
                 _ => return Err(garbled(&"an answer to the login")),
             }
         }
