@@ -305,6 +305,24 @@ all_servers! {
         waits.wait().expect_code(74).expect_stdout("").expect_one_line("was ended by");
     }
 
+    fn a_waiter_that_loses_session_after_session_finds_the_killer_of_the_first(server on mariadb) {
+        let (name, proxy) = (unique("lost"), Proxy::to(server));
+        let _holder = server.hold(&name);
+        let waits = Dblock::run_at(&proxy.url(), &name).args(["--wait", "60"]).command(["echo", "ran"]).spawn();
+        eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+        let marker = format!("#kill{}", server.waiters(&name)[0]);
+        let _killer = server.hold(&marker);
+        let in_hex = marker.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let asks = |packet: &Packet| packet.statements().is_some_and(|asked| asked.to_lowercase().contains(&in_hex));
+        proxy.delay(Duration::from_millis(300));
+        for times in [1, 2] {
+            proxy.cut();
+            eventually("it asks for its killer", SOON, || proxy.packets().iter().filter(|packet| asks(packet)).count() >= times);
+        }
+        proxy.delay(Duration::ZERO);
+        waits.wait().expect_code(74).expect_stdout("").expect_one_line("was ended by");
+    }
+
     fn a_kill_during_a_run_time_limits_grace_is_heard_of(server on mariadb) {
         let name = unique("grace");
         let mut dblock = Dblock::run(server, &name)
@@ -525,6 +543,24 @@ both_servers! {
         let nobody = kill(server, &name).env("DBLOCK_URL", "mysql://dblock@127.0.0.1:1/").args(["--connect-timeout", "0.3"]);
         nobody.output().expect_code(69).expect_one_line("no server could be reached");
     }
+}
+
+#[test]
+fn a_marker_on_another_server_is_for_another_session() {
+    let [first, second] = [Kind::MariaDb, Kind::MySql].map(Server::shared);
+    let (name, proxy) = (unique("another"), Proxy::to(first));
+    let _holder = first.hold(&name);
+    let url = format!(
+        "mysql://dblock@127.0.0.1:{},127.0.0.1:{}/",
+        proxy.port, second.port
+    );
+    let waits = Dblock::run_at(&url, &name).args(["--wait", "60"]);
+    let waits = waits.command(["echo", "ran"]).spawn();
+    eventually("it waits", SOON, || first.waiters(&name).len() == 1);
+    let _marker = second.hold(&format!("#kill{}", first.waiters(&name)[0]));
+    proxy.refuse(true);
+    proxy.cut();
+    waits.wait().expect_code(0).expect_stdout("ran\n");
 }
 
 #[test]

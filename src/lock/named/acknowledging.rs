@@ -63,3 +63,26 @@ impl Acknowledging {
         self.asked
     }
 }
+
+/// The sessions that a waiter has lost. Somebody may have killed any of them: the server may have granted it the slot just before.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct LostSessions(pub(super) Vec<(String, u64)>);
+
+impl LostSessions {
+    /// The lock was requested on this session of a server, which may be lost from now on.
+    pub fn add(&mut self, server: &str, session: u64) {
+        self.0.push((server.to_owned(), session));
+    }
+
+    /// The next lost session to ask about on its server, where `own` is the current one. Another server has other sessions of the same
+    /// numbers.
+    pub fn next(&self, server: &str, own: u64) -> Option<u64> {
+        let mut lost = self.0.iter().filter(|(on, _)| on == server);
+        lost.find_map(|(_, lost)| (*lost != own).then_some(*lost))
+    }
+
+    /// Nobody has killed this session, or its killer knows.
+    pub fn settle(&mut self, server: &str, session: u64) {
+        self.0.retain(|(on, lost)| on != server || *lost != session);
+    }
+}

@@ -12,6 +12,7 @@ mod line;
 #[cfg(test)]
 mod model;
 mod named_lock;
+mod own_killers;
 mod probe;
 mod queue;
 mod reacquire;
@@ -27,6 +28,7 @@ pub use fitness::{Unfit, follow, number_of_shared};
 pub use inspect::{Inspector, reach};
 pub use kill::{KillOutcome, Killed, Killing, Victim};
 pub use named_lock::{HOLD_BACK, NamedLock};
+pub use own_killers::OwnKillers;
 pub use probe::{CHECKED, Exclusion, Probe, Reached, await_waiter, end_session, exclusion};
 pub use reacquire::Retake;
 pub use request::{Request, Verbosity};

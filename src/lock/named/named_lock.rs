@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use super::acquire::{Decision, Opening};
 use super::fitness::follow;
+use super::own_killers::OwnKillers;
 use super::reacquire::Retake;
 use super::request::{PAUSE, Request, Verbosity, carry_out};
 use crate::base::clock::Moment;
-use crate::base::exit::{Failure, Reason};
+use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::db::server_facts::{is_read_only, why_read_only};
 use crate::db::{Ask, Client, Connector, Fault, Kind, Session};
@@ -48,8 +49,8 @@ pub struct NamedLock {
     session: Option<Session>,
     /// The killer of this holder, and the session on which it was found.
     killed: Option<(Session, Client)>,
-    /// The session of the latest request, until the lock is acquired.
-    asked_on: Option<u64>,
+    /// Who has killed this caller while it had no lock.
+    killers: OwnKillers,
     /// The caller's latest notice that every server is read-only.
     only_read_only: Option<String>,
     /// How long the session that holds the slot may take for an answer; `None`: without limit.
@@ -66,7 +67,7 @@ impl NamedLock {
             grant: Grant::default(),
             session: None,
             killed: None,
-            asked_on: None,
+            killers: OwnKillers::default(),
             only_read_only: None,
             answer_limit: None,
         }
@@ -189,7 +190,7 @@ impl NamedLock {
 
     fn hold(&mut self, session: Session, grant: Grant) {
         self.grant = grant;
-        self.asked_on = None;
+        self.killers = OwnKillers::default();
         self.session = Some(session);
     }
 }
@@ -224,18 +225,10 @@ impl Backend for NamedLock {
             return Ok(Attempt::Retry(self.connector.pause()));
         };
         caller.on_server(&session.to_string());
-        // A killer may mean this waiter: the server may have granted it the slot just before the session was lost.
-        if let Some(lost) = self.asked_on
-            && let Ok(Some(killer)) = Request::killer_of_waiter(lost, &mut session)
-        {
-            let line = format!("{} was ended by {killer}", self.name);
-            return Err(Failure::new(Reason::LockLost, line));
-        }
-        self.asked_on = Some(opening.connection_id());
-        match self
-            .request
-            .take_first(&mut session, &opening, caller, None)
-        {
+        // A killer may mean this waiter: the server may have granted it the slot just before a session was lost.
+        let (killers, request) = (&mut self.killers, &mut self.request);
+        let is_meant = killers.ack_kills(&self.name, &opening, &mut session, &mut |_| Ok(()));
+        match is_meant.and_then(|()| request.take_first(&mut session, &opening, caller, None)) {
             Ok(Decision::Held(grant, lease)) => {
                 self.hold(session, grant);
                 Ok(Attempt::Acquired(grant, lease))

@@ -55,22 +55,23 @@ fn carry_out_ack(
     loop {
         let asked = acknowledging.asked();
         let answer = match asked {
-            acknowledging::Ask::Killer => Told::Killer(session.run(marker)?),
             acknowledging::Ask::Ack(killer) => {
                 ack(killer, session)?;
                 since = Moment::now();
                 Told::Done
             }
-            acknowledging::Ask::Await(_) => match session.run(marker) {
-                Ok(owner) => Told::Killer(owner),
-                Err(Fault::Interrupted(_) | Fault::Conflict(_)) => Told::Unclear,
-                Err(fault) => return Err(fault),
-            },
+            acknowledging::Ask::Killer | acknowledging::Ask::Await(_) => {
+                match session.run(marker) {
+                    Ok(owner) => Told::Killer(owner),
+                    Err(Fault::Interrupted(_) | Fault::Conflict(_)) => Told::Unclear,
+                    Err(fault) => return Err(fault),
+                }
+            }
             acknowledging::Ask::Over(killer) => return Ok(killer),
         };
         let next = acknowledging.next(answer, since.elapsed() >= LONGEST_END);
         match next {
-            acknowledging::Ask::Await(_) if next == asked => sleep(LOOK_AGAIN_AT_KILLER),
+            _ if next == asked => sleep(LOOK_AGAIN_AT_KILLER),
             // Another killer may wait for the same end, and needs time to see the acknowledgement.
             acknowledging::Ask::Over(Some(_)) => sleep(2 * LOOK_AGAIN_AT_KILLER),
             _ => {}
@@ -280,21 +281,30 @@ impl Request {
         Ok(killing.killer)
     }
 
-    /// Who killed this session, which was lost before it held the lock. Tells the killer that there is no command, and waits until it
-    /// knows.
+    /// Asks who killed this session of the same server, which was lost before it held the lock. Notes the `killer`, gives back what may be
+    /// held, tells the killer that there is no command, and waits until it knows.
     ///
     /// # Errors
-    /// Any fault of a statement.
-    pub fn killer_of_waiter(lost: u64, session: &mut Session) -> Result<Option<Client>, Fault> {
+    /// Any fault of a statement: the killer may not know.
+    pub(super) fn ack_kill_of_waiter(
+        lost: u64,
+        killer: &mut Option<Client>,
+        session: &mut Session,
+        give_back: &mut dyn FnMut(&mut Session) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
         let request =
             ask_owners(session.kind(), &[kill_request_lock(lost)]).map(|owners| owners[0]);
-        let mut client = None;
-        let ack = |killer, session: &mut Session| {
-            client = Some(named_client(killer, session)?);
-            carry_out(session, &ack_kill_of_waiter(session.kind(), killer)).map(drop)
+        let ack = |id, session: &mut Session| {
+            // Whatever follows, no command may start.
+            let noted = killer.insert(Client {
+                connection: id,
+                ..Client::default()
+            });
+            *noted = named_client(id, session)?;
+            give_back(session)?;
+            carry_out(session, &ack_kill_of_waiter(session.kind(), id)).map(drop)
         };
-        carry_out_ack(Acknowledging::of_waiter(), &request, session, ack)?;
-        Ok(client)
+        carry_out_ack(Acknowledging::of_waiter(), &request, session, ack).map(drop)
     }
 
     /// Tells the killer of this holder, the session `killer`, that the command has ended. Waits until the killer knows, up to a limit.

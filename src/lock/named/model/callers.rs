@@ -1,8 +1,8 @@
 //! Callers: the phase of each, and the progress of its statement.
 
-use super::locks::{KILLER, SessionId, caller_of, take};
+use super::locks::{KILLER, SERVER, SessionId, caller_of, take};
 use super::state::{At, Phase, Release, Server, Setting, Slot, World};
-use crate::lock::named::acknowledging::{self, Acknowledging};
+use crate::lock::named::acknowledging::{self, Acknowledging, LostSessions};
 use crate::lock::named::queue::{Acquiring, Answer, Ask, Outcome, Step};
 use crate::lock::named::releasing::{self, Releasing};
 use crate::lock::named::starting::{self, Reply, Starting};
@@ -30,7 +30,7 @@ impl World {
             Phase::NotYet => {
                 if setting.reopens {
                     self.markers.run_ids[number] = self.own(number);
-                    self.callers[number].asked_on = self.own(number);
+                    self.request_on_own(number);
                 }
                 self.ask(number, self.callers[number].acquiring.plan.first());
             }
@@ -45,6 +45,7 @@ impl World {
             Phase::Opened(_, answer, owner) => {
                 self.start(number, Reply::First(answer, owner.map(u64::from)));
             }
+            Phase::Recalls(step, answer) => self.recall(number, step, answer),
             Phase::Answered(_, None) if self.callers[number].starting.is_some() => {
                 self.start(number, Reply::Unclear);
             }
@@ -75,19 +76,33 @@ impl World {
                 self.start(number, Reply::Killed);
             }
             starting::Ask::Over(step, answer) => {
-                let killer = self.was_killed(number).then_some(KILLER.into());
-                let mut acknowledging = Acknowledging::of_waiter();
-                let ask = acknowledging.next(acknowledging::Answer::Killer(killer), false);
-                let caller = &mut self.callers[number];
-                caller.starting = None;
-                if ask != acknowledging::Ask::Over(None) {
-                    caller.phase = Phase::Acks(None, acknowledging);
-                    return;
-                }
-                caller.asked_on = Some(caller.session);
-                caller.acquiring = Acquiring::after(step, caller.acquiring.plan, false, false);
-                caller.phase = Phase::Answered(step, Some(answer));
+                self.callers[number].starting = None;
+                self.request_on_own(number);
+                self.callers[number].phase = Phase::Recalls(step, answer);
             }
+        }
+    }
+
+    fn request_on_own(&mut self, number: usize) {
+        let caller = &mut self.callers[number];
+        caller.lost.add(SERVER, caller.session.into());
+    }
+
+    /// It asks who has killed one of the sessions that it has lost.
+    fn recall(&mut self, number: usize, step: Step, answer: Answer) {
+        let caller = &self.callers[number];
+        let lost = caller.lost.next(SERVER, caller.session.into());
+        let killer = lost.and_then(|lost| self.killer_of_session(lost));
+        let caller = &mut self.callers[number];
+        let Some(lost) = lost else {
+            caller.acquiring = Acquiring::after(step, caller.acquiring.plan, false, false);
+            caller.phase = Phase::Answered(step, Some(answer));
+            return;
+        };
+        let mut acknowledging = Acknowledging::of_waiter();
+        match acknowledging.next(acknowledging::Answer::Killer(killer), false) {
+            acknowledging::Ask::Over(None) => caller.lost.settle(SERVER, lost),
+            _ => caller.phase = Phase::Acks(None, acknowledging),
         }
     }
 
@@ -115,6 +130,11 @@ impl World {
                     "the server keeps a holder's session for a moment only"
                 );
                 caller.forget_session();
+                caller.lost = LostSessions::default();
+                let was_killed = self
+                    .killed
+                    .is_some_and(|killed| caller_of(killed) == number);
+                assert!(!was_killed, "a waiter that was killed starts its command");
                 let slot = u8::try_from(grant.slot).unwrap();
                 self.check_start(number, usize::from(slot));
                 self.callers[number].phase = Phase::Runs(slot);

@@ -1,6 +1,6 @@
 //! Holders with a lost session, which reacquire the slot or end their command.
 
-use super::locks::{KILLER, MOST_CALLERS, SessionId, caller_of, owns, release, take};
+use super::locks::{KILLER, MOST_CALLERS, SERVER, SessionId, caller_of, owns, release, take};
 use super::state::{KillerPhase, OnLoss, Phase, Retake, Setting, World};
 use crate::lock::named::acknowledging::{Acknowledging, Answer as Acked, Ask as Ack};
 use crate::lock::named::queue;
@@ -15,7 +15,10 @@ impl World {
             || self.ending.contains(&session)
             || self.killer.victim() == Some(session)
             || self.markers.victim == Some(session)
-            || self.callers[number].asked_on == Some(session)
+            || self.callers[number]
+                .lost
+                .0
+                .contains(&(SERVER.to_owned(), session.into()))
             || self.callers[number].held_on == Some(session)
         {
             session += step;
@@ -23,8 +26,8 @@ impl World {
         self.callers[number].session = session;
     }
 
-    /// The server ends a session, and frees its locks a moment later.
-    pub fn end_on_server(&mut self, session: SessionId) {
+    /// The server ends a session, and frees its locks a moment later. Returns whether the session was still there.
+    pub fn end_on_server(&mut self, session: SessionId) -> bool {
         let number = caller_of(session);
         if let Some(at) = self.ghosts.iter().position(|&ghost| ghost == session) {
             self.ghosts.remove(at);
@@ -32,12 +35,13 @@ impl World {
             self.leave_queues(number);
             self.lose(number);
         } else {
-            return;
+            return false;
         }
         if self.locks_of(session) > 0 {
             self.ending.push(session);
             self.ending.sort_unstable();
         }
+        true
     }
 
     pub fn has_session(&self, number: usize) -> bool {
@@ -62,9 +66,11 @@ impl World {
         }
         caller.phase = match caller.phase {
             Phase::Runs(slot) | Phase::Retakes(slot, ..) => Phase::Lost(slot),
-            Phase::Asks(..) | Phase::Answered(..) | Phase::Opens | Phase::Opened(..) => {
-                Phase::Reopens
-            }
+            Phase::Asks(..)
+            | Phase::Answered(..)
+            | Phase::Opens
+            | Phase::Opened(..)
+            | Phase::Recalls(..) => Phase::Reopens,
             Phase::Releases(..) if acquires => Phase::Reopens,
             // Its command has ended.
             _ => Phase::Gone,
@@ -249,10 +255,10 @@ impl World {
             && victim == self.callers[number].held_on
     }
 
-    /// Whether a killer is still there that has killed the caller's previous session.
-    pub fn was_killed(&self, number: usize) -> bool {
-        let victim = self.markers.victim;
-        victim.is_some() && victim == self.callers[number].asked_on
+    /// The session that holds the marker of the killer of this session.
+    pub fn killer_of_session(&self, session: u64) -> Option<u64> {
+        let victim = self.markers.victim.map(u64::from);
+        (victim == Some(session)).then_some(KILLER.into())
     }
 
     pub fn begin_retake(&mut self, setting: Setting, number: usize, slot: u8) {
@@ -276,7 +282,11 @@ impl World {
     fn killer_of(&self, number: usize, slot: Option<u8>) -> Option<u64> {
         match slot {
             Some(slot) => self.markers.kills[usize::from(slot)].map(u64::from),
-            None => self.was_killed(number).then_some(KILLER.into()),
+            None => {
+                let caller = &self.callers[number];
+                let lost = caller.lost.next(SERVER, caller.session.into());
+                lost.and_then(|lost| self.killer_of_session(lost))
+            }
         }
     }
 

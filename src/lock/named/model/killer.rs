@@ -71,10 +71,10 @@ impl World {
             let has_command = self.has_command(caller_of(victim), slot);
             assert!(!has_command, "the killer has ended a command that runs");
         }
-        self.killer = match next {
-            Ask::Over(_) => KillerPhase::Gone,
-            _ => KillerPhase::Kills(slot, victim, killer),
-        };
+        match next {
+            Ask::Over(_) => (self.killer, self.killed) = (KillerPhase::Gone, None),
+            _ => self.killer = KillerPhase::Kills(slot, victim, killer),
+        }
     }
 
     /// The answer to a question; `None`: it is a change.
@@ -129,7 +129,8 @@ impl World {
                 Answer::Marked(true)
             }
             Ask::Kill(session) => {
-                self.end_on_server(u8::try_from(session).unwrap());
+                let session = u8::try_from(session).unwrap();
+                self.killed = self.end_on_server(session).then_some(session);
                 Answer::Killed(true)
             }
             Ask::Unmark(Marker::Slot) => {
@@ -146,7 +147,7 @@ impl World {
 
     pub fn killer_dies(&mut self) {
         self.budget.killer_deaths -= 1;
-        self.killer = KillerPhase::Gone;
+        (self.killer, self.killed) = (KillerPhase::Gone, None);
         if self.locks_of(KILLER) > 0 {
             self.ending.push(KILLER);
         }

@@ -6,6 +6,9 @@ pub type SessionId = u8;
 pub const MOST_CALLERS: usize = 8;
 pub const MOST_SLOTS: usize = 3;
 
+/// The only server.
+pub const SERVER: &str = "";
+
 /// The killer's session.
 pub const KILLER: SessionId = 255;
 

@@ -1,7 +1,7 @@
 //! The model's state at one moment: the callers, and the locks.
 
 use super::locks::{Lock, MOST_SLOTS, Markers, SessionId};
-use crate::lock::named::acknowledging::Acknowledging;
+use crate::lock::named::acknowledging::{Acknowledging, LostSessions};
 use crate::lock::named::killer::Killer;
 use crate::lock::named::queue::{Acquiring, Answer, Plan, Step};
 use crate::lock::named::releasing::{Ask, Releasing};
@@ -84,6 +84,8 @@ pub struct World {
     /// Sessions that the server is ending: it frees their locks one by one.
     pub ending: Vec<SessionId>,
     pub killer: KillerPhase,
+    /// The session that the killer has ended, until the killer is gone.
+    pub killed: Option<SessionId>,
     pub budget: Budget,
 }
 
@@ -101,7 +103,7 @@ impl World {
                 cut: false,
                 late: !waits,
                 session: u8::try_from(number).unwrap(),
-                asked_on: None,
+                lost: LostSessions::default(),
                 held_on: None,
                 is_short: false,
             }
@@ -114,6 +116,7 @@ impl World {
             ghosts: Vec::new(),
             ending: Vec::new(),
             killer: KillerPhase::NotYet,
+            killed: None,
             budget,
         }
     }
@@ -135,8 +138,8 @@ pub struct Caller {
     pub late: bool,
     /// Its current or latest session.
     pub session: SessionId,
-    /// Its previous session, on which it requested the lock.
-    pub asked_on: Option<SessionId>,
+    /// The sessions on which it requested the lock.
+    pub lost: LostSessions,
     /// The session that held the slot that it lost. It acknowledges only kills of that one.
     pub held_on: Option<SessionId>,
     /// Whether the server keeps its idle session for a moment only.
@@ -170,6 +173,8 @@ pub enum Phase {
     Opens,
     /// The server has answered the first question on a new session; with the holder of the run id lock.
     Opened(Step, Answer, Option<SessionId>),
+    /// On a new session, with this clear answer. Before it asks who has killed one that it has lost.
+    Recalls(Step, Answer),
     /// It lost its session while its command runs in this slot.
     Lost(u8),
     Retakes(u8, Retaking, Retake),

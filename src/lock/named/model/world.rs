@@ -66,7 +66,11 @@ impl World {
             }
             let is_idle = matches!(
                 caller.phase,
-                Phase::Runs(_) | Phase::Answered(..) | Phase::Opened(..) | Phase::Retakes(..)
+                Phase::Runs(_)
+                    | Phase::Answered(..)
+                    | Phase::Opened(..)
+                    | Phase::Recalls(..)
+                    | Phase::Retakes(..)
             );
             if (is_idle || asks) && self.budget.losses > 0 {
                 events.push(Event::Lose(number));
@@ -145,7 +149,9 @@ impl World {
                 self.budget.ghosts -= 1;
                 self.cut_off(number);
             }
-            Event::Miss(session) => self.end_on_server(session),
+            Event::Miss(session) => {
+                self.end_on_server(session);
+            }
             Event::Free(session, which) => self.free_one(session, which),
             Event::LosePatience(number) => self.retake(number, true),
             Event::KillerBegins(slot) => self.killer_begins(slot),
