@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -37,6 +38,20 @@ fn ends_of(server: &Server, name: &str) -> Vec<(String, Option<u8>, Option<Strin
 }
 
 all_servers! {
+    fn what_cannot_be_recorded_for_want_of_a_table_is_not_tried_again(server) {
+        let (tables, name) = (Tables::with(server, &[]), unique("no-table"));
+        let options = ["--name", &name, "--record", "--on-lock-lost", "ignore", "--connect-timeout", "600"];
+        let mut run = tables.at("run").args(options).stdin(Stdio::piped()).sh("echo runs; read x; exit 3").spawn();
+        run.wait_line("runs", SOON);
+        tables.sql("DROP TABLE dblock_runs");
+        server.watcher().end_session(server.holder(&name).expect("it is held"));
+        run.wait_stderr("was lost", SOON);
+        drop(run.take_stdin());
+        let end = run.wait_within(SOON);
+        end.expect_code(3).expect_said(["cannot record the run: "]);
+        assert_eq!(end.stderr.matches("cannot record").count(), 1, "{end:#?}");
+    }
+
     fn a_tick_is_run_once_across_hosts(shared on mysql) {
         let server = Server::durable(shared.kind);
         for durable in [&[][..], &["--durable"]] {

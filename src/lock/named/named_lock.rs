@@ -129,7 +129,8 @@ impl NamedLock {
                 Err(fault) if begun.elapsed() < patience && fault.refuses_for_now() => {
                     sleep(REFUSED_PAUSE);
                 }
-                Err(fault @ Fault::Final(_)) => {
+                // Another session finds no more tables either.
+                Err(fault @ (Fault::Final(_) | Fault::NoSuchTable(_))) => {
                     self.tell_unrecorded(&fault);
                     return false;
                 }
