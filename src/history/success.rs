@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::db::sql::span;
 use crate::db::{Ask, ask};
-use crate::schema::Tables;
+use crate::schema::{SUCCESSES, Tables};
 
 /// The last success of a name, and the server's time of reading.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,9 +52,9 @@ pub fn ask_last_success(tables: &Tables, name: &str) -> Ask<'static, Successes> 
                 tick: row.get("tick")?,
                 started_ago: span(started),
                 ended_ago: span(ended),
-                host: row.get("host")?,
+                host: SUCCESSES.text("host", row)?,
                 pid: row.get("pid")?,
-                program: row.get("program")?,
+                program: SUCCESSES.text("program", row)?,
             }),
             _ => None,
         };

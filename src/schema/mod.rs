@@ -17,14 +17,14 @@ pub use postgres::{end_when_idle as postgres_end_when_idle, prepare as postgres_
 pub use statements::{CATCH_UP_IN_GROUP, LONGEST_LOCK_WAIT, Node, prepare as prepare_sql};
 pub use tables::{
     AUDIT, CRON_DAEMONS, CRON_JOBS, CRON_TICKS, DEAD, DELAYED, DONE, DUE, JOB_KEYS, JOB_PARTS,
-    JOBS, OLDER_FENCE, OUTPUTS, PUTS, QUEUE_MINUTES, QUEUES, RUNNING, RUNS, Table, VERSION,
-    WORKERS,
+    JOBS, LOCKS, OLDER_FENCE, OUTPUTS, PUTS, QUEUE_MINUTES, QUEUES, RUNNING, RUNS, SUCCESSES,
+    Table, VERSION, WORKERS,
 };
 
 use statements::{CATCH_UP, ask_other_engines, prepare_and_ask_node};
 use tables::{
-    LOCKS, META, OLDEST_USABLE, SUCCESSES, TABLES, USABLE_FROM, WITH_AUDIT, WITH_CRON, WITH_FLOOR,
-    WITH_OUTPUTS, WITH_QUEUES, WITH_RUN_KEYS, WITH_TURNS,
+    META, OLDEST_USABLE, TABLES, USABLE_FROM, WITH_AUDIT, WITH_CRON, WITH_FLOOR, WITH_OUTPUTS,
+    WITH_QUEUES, WITH_RUN_KEYS, WITH_TURNS,
 };
 
 use std::cell::Cell;

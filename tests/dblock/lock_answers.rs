@@ -437,6 +437,16 @@ fn an_account_that_is_refused_a_statement_is_refused() {
 }
 
 #[test]
+fn what_a_read_only_server_says_at_length_is_passed_on_in_part() {
+    for kind in BOTH {
+        let server = Fake::start(kind, |_| Answer::error(1290, &"read-only ".repeat(10_000)));
+        let dblock = Dblock::run_at(&server.url(), "x").args(["--connect-timeout", "1"]);
+        let output = dblock.command(["true"]).output();
+        output.expect_code(78).expect_one_line("takes no writes");
+    }
+}
+
+#[test]
 fn any_other_error_is_an_error() {
     for kind in BOTH {
         let (output, _) = run(kind, &[error(1064)], "0");

@@ -5,15 +5,11 @@ use std::time::Duration;
 use super::prepare::prepare;
 use super::state::SlotState;
 use super::statements::{Statements, Which, Write, ask_rows};
-use crate::base::text::cut_to_bytes;
 use crate::db::sql::span;
 use crate::db::{Client, Code, Fault, Row};
 use crate::lock::named::Inspector;
 use crate::lock::{Durable, HeldRow, Lease, MOST_SLOTS, Name, run_lock_of};
-use crate::schema::{Tables, ask_version};
-
-/// The most bytes of a text from a table that are passed on: others may have written there.
-const LONGEST_TEXT: usize = 200;
+use crate::schema::{LOCKS, Tables, ask_version};
 
 /// The table of durable locks on a server that has it.
 pub struct Rows {
@@ -108,31 +104,27 @@ fn find_sessions(rows: &mut [HeldRow], inspector: &mut Inspector) -> Result<(), 
 
 fn held_row(row: &Row) -> Result<HeldRow, Fault> {
     let state = SlotState::read(row)?;
-    let killer = state.killer().map(short);
+    let killer = state.killer();
     let expires_in = u64::try_from(state.expires_in).ok();
     let age = span(state.age);
     let started = state.client.claims.as_ref().and_then(|said| said.started);
     Ok(HeldRow {
-        name: row.get("name")?,
+        name: LOCKS.text("name", row)?.unwrap_or_default(),
         slot: state.slot,
         owner: state.owner.unwrap_or_default(),
         write_id: state.write_id,
         durable: Durable {
             fence: state.fence,
             kind: state.kind,
-            owner_name: state
-                .owner_name
-                .map(|name| cut_to_bytes(&name, LONGEST_TEXT).to_owned()),
+            owner_name: state.owner_name,
             expires_in: expires_in
                 .filter(|left| *left > 0)
                 .map(Duration::from_micros),
         },
         // The connection id in the history may belong to another server, or to a lost session.
-        client: row.get::<bool>("in_history")?.then(|| {
-            short(Client {
-                connection: 0,
-                ..state.client
-            })
+        client: row.get::<bool>("in_history")?.then_some(Client {
+            connection: 0,
+            ..state.client
         }),
         session: None,
         held_for: started
@@ -142,23 +134,4 @@ fn held_row(row: &Row) -> Result<HeldRow, Fault> {
         killer,
         knows_killer: row.get::<Option<bool>>("knows_killer")? == Some(true),
     })
-}
-
-/// Cuts the texts to the limit.
-fn short(mut client: Client) -> Client {
-    let Some(claims) = &mut client.claims else {
-        return client;
-    };
-    for text in [
-        &mut claims.host,
-        &mut claims.pid,
-        &mut claims.command,
-        &mut claims.os_user,
-    ]
-    .into_iter()
-    .flatten()
-    {
-        *text = cut_to_bytes(text, LONGEST_TEXT).to_owned();
-    }
-    client
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use crate::db::sql::span;
 use crate::db::{Claims, Client, Fault, PROGRAM, Row};
 use crate::lock::HolderKind;
+use crate::schema::{LOCKS, RUNS};
 
 /// A slot's row.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -50,12 +51,12 @@ impl SlotState {
             HolderKind::TokenRun if command_run.is_none() => HolderKind::Token,
             kind => kind,
         };
-        let (host, pid): (Option<String>, Option<u64>) = (row.get("host")?, row.get("pid")?);
+        let (host, pid): (_, Option<u64>) = (RUNS.text("host", row)?, row.get("pid")?);
         Ok(Self {
             slot: row.get("slot")?,
             fence: row.get("fence")?,
             owner: row.get("owner")?,
-            owner_name: row.get("owner_name")?,
+            owner_name: LOCKS.text("owner_name", row)?,
             kind,
             command_run,
             write_id: row.get("write_id")?,
@@ -63,7 +64,7 @@ impl SlotState {
             expires_in: row.get::<Option<_>>("expires_in")?.unwrap_or_default(),
             age: row.get::<Option<_>>("age")?.unwrap_or_default(),
             ttl: Duration::from_secs(row.get::<Option<_>>("ttl_seconds")?.unwrap_or_default()),
-            kill_requested_by: row.get("kill_requested_by")?,
+            kill_requested_by: LOCKS.text("kill_requested_by", row)?,
             client: Client {
                 connection: row.get::<Option<_>>("connection")?.unwrap_or_default(),
                 address: None,
@@ -71,8 +72,8 @@ impl SlotState {
                     program: Some(PROGRAM.to_owned()),
                     host: Some(host.unwrap_or("an unknown host".to_owned())),
                     pid: pid.map(|pid| pid.to_string()),
-                    command: row.get("program")?,
-                    os_user: row.get("user")?,
+                    command: RUNS.text("program", row)?,
+                    os_user: RUNS.text("user", row)?,
                     started: SystemTime::now().checked_sub(span(held_for.unwrap_or_default())),
                     ..Claims::default()
                 }),

@@ -13,8 +13,7 @@ impl Caller for Parent<'_, FromKeeper, ToKeeper> {
     }
 
     fn on_read_only(&self, server: Option<&str>) {
-        let server = server.map(str::to_owned);
-        let _ = self.link.send(&FromKeeper::OnlyReadOnly(server));
+        let _ = self.link.send(&FromKeeper::OnlyReadOnly(server.map(cut)));
     }
 
     fn on_row_locked(&self, is_locked: bool) {
