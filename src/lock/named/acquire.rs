@@ -270,7 +270,8 @@ impl Request {
     ) -> Result<Decision, Fault> {
         match self.advance(session, opening, caller, turns, false)? {
             Waited::Over(decision) => Ok(decision),
-            Waited::Unproved(..) => Err(Fault::Gone("the slot is not proved".to_owned())),
+            // Only `take_unproved` leaves the proof to its caller. Whatever is not proved is proved here.
+            Waited::Unproved(_, granted) => self.take_first(session, &granted, caller, None),
         }
     }
 
