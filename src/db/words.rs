@@ -103,7 +103,7 @@ impl Kind {
         }
     }
 
-    /// The moment this many seconds before now.
+    /// The moment this many seconds before now. The number may be an SQL expression, here and below.
     pub fn seconds_ago(self, seconds: impl Display) -> String {
         match self {
             Self::MySql => sql::seconds_ago(seconds),

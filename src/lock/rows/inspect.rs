@@ -132,6 +132,6 @@ fn held_row(row: &Row) -> Result<HeldRow, Fault> {
             .unwrap_or_default(),
         renewal_in: Lease::interval(state.ttl).saturating_sub(age),
         killer,
-        knows_killer: row.get::<Option<bool>>("knows_killer")? == Some(true),
+        knows_killer: row.get("knows_killer")?,
     })
 }

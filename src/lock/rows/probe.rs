@@ -12,7 +12,7 @@ use super::statements::{Prepared, Statements, Terms, ask_clock};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::db::server_facts::median;
-use crate::db::{Code, Fault, Kind, Session, command, postgres_sql, roll_back, sql};
+use crate::db::{Code, Fault, Session, command, roll_back};
 use crate::lock::named::CHECKED;
 use crate::lock::{DEFAULT_TTL, HolderKind, Name, run_id_lock};
 use crate::schema::{Tables, Version, ask_version, refuse_encoding};
@@ -54,7 +54,7 @@ impl RowProbe {
         Ok(Self {
             tables: tables.clone(),
             statements: Statements::new(tables, name, 1, &owner),
-            name: literal(tables, &name.to_string()),
+            name: tables.kind().literal(&name.to_string()),
             owner,
         })
     }
@@ -122,7 +122,7 @@ impl RowProbe {
             "INSERT INTO {} (name, slot, renewed_at) VALUES ({}, 0, {})",
             self.tables.locks(),
             self.name,
-            self.seconds_ago(0)
+            self.tables.kind().now()
         );
         let create = command("check create", sql);
         self.insist(session, |session| session.run(&create))
@@ -160,26 +160,18 @@ impl RowProbe {
 
     /// Deletes the rows of checks that were killed an hour or more ago.
     fn delete_stale(&self, session: &mut Session) -> Result<(), Fault> {
-        let locks = self.tables.locks();
+        let (locks, kind) = (self.tables.locks(), self.tables.kind());
         // From the first possible name to the one after the last, so that no other row is read.
-        let first = literal(&self.tables, CHECKED);
-        let behind = literal(&self.tables, &CHECKED.replacen("check-", "check.", 1));
+        let first = kind.literal(CHECKED);
+        let behind = kind.literal(&CHECKED.replacen("check-", "check.", 1));
         let sql = format!(
             "DELETE FROM {locks} WHERE name > {first} AND name < {behind} AND renewed_at < {} \
              AND (owner IS NULL OR expires_at < {})",
-            self.seconds_ago(3600),
-            self.seconds_ago(0)
+            kind.seconds_ago(3600),
+            kind.now()
         );
         let delete = command("check delete", sql);
         self.insist(session, |session| session.run(&delete))
-    }
-
-    /// The moment so many seconds ago, by the server's clock.
-    fn seconds_ago(&self, seconds: u32) -> String {
-        match self.tables.kind() {
-            Kind::MySql => sql::seconds_ago(seconds),
-            Kind::Postgres => postgres_sql::seconds_ago(seconds),
-        }
     }
 
     fn write(
@@ -227,13 +219,6 @@ impl RowProbe {
     fn is_held(&self, rows: &[SlotState]) -> bool {
         let mut owners = rows.iter().map(|row| row.owner.as_deref());
         owners.any(|owner| owner == Some(&*self.owner))
-    }
-}
-
-fn literal(tables: &Tables, text: &str) -> String {
-    match tables.kind() {
-        Kind::MySql => sql::text_literal(text),
-        Kind::Postgres => postgres_sql::text_literal(text),
     }
 }
 

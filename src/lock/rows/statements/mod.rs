@@ -2,11 +2,10 @@
 //! that proves nothing, as a node of a cluster may lag: a look at the rows decides, in the same packet or later. Rows are found only by
 //! their primary key.
 //!
-//! What is sent together, and how the answers are read, is the same for all servers. The text of each statement differs by their kind.
+//! This file says what is sent together, and how the answers are read; `text` has the text of each statement.
 
-mod mysql;
-mod postgres;
 mod prepare;
+mod text;
 
 use std::ops::Range;
 use std::time::Duration;
@@ -16,126 +15,16 @@ use super::state::SlotState;
 use super::step::{NamedRelease, Written};
 use crate::db::{
     Ask, Batch, Fault, Kind, LIST, Reply, Row, ask, ask_value, command, named, no_answer,
-    postgres_sql, text_literal,
 };
 use crate::lock::{HolderKind, MOST_SLOTS, Name};
 use crate::schema::Tables;
-use mysql::MySqlRows;
-use postgres::PostgresRows;
 pub use prepare::{Prepare, Prepared};
-
-/// The texts of the statements of one owner of one lock, without their names.
-trait RowsText {
-    /// Reads one slot, or all that the lock has.
-    fn look(&self, slot: Option<u32>) -> String;
-
-    /// A slot may have had a row that was deleted, and its fences must not be used again: the new row begins at the floor. Whoever
-    /// deletes a row first raises the floor in the same transaction. So a statement that reads the floor under a lock and creates the row
-    /// knows of each deleted row. In a cluster no node waits for another node's lock, but the deleted row and the new one have the same
-    /// key: a node that still has the deleted row creates nothing, and of two conflicting writes on two nodes one fails.
-    fn create(&self, slot: u32) -> String;
-
-    /// Grants a slot under a condition on its row. The answer has the fence.
-    fn take(&self, slot: u32, from: From, write_id: u64, terms: &Terms) -> String;
-
-    /// Renews the row, and with it the command of these terms, or hands it back to the script. A command that runs under a token relies
-    /// on the TTL that it was given, so nobody shortens that.
-    fn renewal(&self, change: Change, at: (u32, u64), write_id: u64, terms: &Terms) -> String;
-
-    /// Asks the owner of a slot with this fence to end. Keeps the time of the first request, as the owner may have known since then.
-    fn request_kill(&self, slot: u32, fence: u64, killer: &str) -> String;
-
-    /// The owner and its lock.
-    fn own(&self) -> &OwnRows;
-
-    /// The server's time.
-    fn now(&self) -> &'static str;
-
-    /// The condition that a moment is over, or that there is none.
-    fn is_over(&self, moment: &str) -> String;
-
-    /// Frees rows; the condition is to follow. The release counts as the last use of the row.
-    fn freeing(&self, write_id: u64) -> String {
-        format!(
-            "UPDATE {} SET owner = NULL, owner_name = NULL, write_id = {write_id}, renewed_at = {}, expires_at = NULL, \
-             command_run = NULL, command_until = NULL, kill_requested_at = NULL, kill_requested_by = NULL",
-            self.own().tables.locks(),
-            self.now()
-        )
-    }
-
-    /// Frees the row of a slot with this fence, if this condition still holds.
-    fn free(&self, slot: u32, fence: u64, write_id: u64, only: Only) -> String {
-        let condition = match only {
-            Only::Expired => format!(" AND {}", self.is_over("expires_at")),
-            Only::Token => format!(
-                " AND kind <> '{}' AND {}",
-                HolderKind::Run.name(),
-                self.is_over("command_until")
-            ),
-            Only::Always => String::new(),
-        };
-        let is_own = self.own().is_own(slot, fence);
-        format!("{} WHERE {is_own}{condition}", self.freeing(write_id))
-    }
-
-    /// Frees all rows of the owner.
-    fn free_any(&self, write_id: u64) -> String {
-        let OwnRows { name, owner, .. } = self.own();
-        let freeing = self.freeing(write_id);
-        format!("{freeing} WHERE name = {name} AND owner = {owner}")
-    }
-}
-
-/// One owner of the first slots of one lock, as SQL names them.
-struct OwnRows {
-    tables: Tables,
-    /// SQL literals.
-    name: String,
-    owner: String,
-    slots: u32,
-}
-
-impl OwnRows {
-    /// The condition that a row is that of a slot.
-    fn place(&self, slot: u32) -> String {
-        format!("name = {} AND slot = {slot}", self.name)
-    }
-
-    /// The condition that the row of a slot belongs to this owner, by the grant with this fence.
-    fn is_own(&self, slot: u32, fence: u64) -> String {
-        format!("{} AND {}", self.place(slot), self.is_owners(fence))
-    }
-
-    /// The condition that a row, which is known to be in a slot, belongs to this owner, by the grant with this fence.
-    fn is_owners(&self, fence: u64) -> String {
-        format!("owner = {} AND fence = {fence}", self.owner)
-    }
-
-    /// Adds a condition to a statement that ends with one: that this holds for the row of a slot.
-    fn if_row(&self, statement: &str, slot: u32, condition: &str) -> String {
-        format!(
-            "{statement} AND EXISTS (SELECT 1 FROM {} WHERE {} AND {condition})",
-            self.tables.locks(),
-            self.place(slot)
-        )
-    }
-}
-
-/// The condition on the row of a slot for its grant.
-#[derive(Debug, Clone, Copy)]
-enum From {
-    /// Nobody holds it.
-    Nobody,
-    /// It still has this fence.
-    Fence(u64),
-    /// It still has this fence, and has expired.
-    Expired(u64),
-}
+pub use text::Only;
+use text::{From, OwnRows, lasting, rows};
 
 /// The statements of one owner of one lock.
 pub struct Statements {
-    text: Box<dyn RowsText>,
+    text: OwnRows,
 }
 
 /// Which rows to read, whoever holds them.
@@ -153,8 +42,7 @@ pub fn ask_rows<T>(
     which: Which,
     read: impl Fn(&Row) -> Result<T, Fault> + 'static,
 ) -> Ask<'static, Vec<T>> {
-    let literal = literal_of(tables.kind());
-    let literal = |name: &Name| literal(&name.to_string());
+    let literal = |name: &Name| tables.kind().literal(&name.to_string());
     let which = match which {
         Which::Held([]) => "l.owner IS NOT NULL".to_owned(),
         Which::Held(names) => {
@@ -163,10 +51,9 @@ pub fn ask_rows<T>(
         }
         Which::Slot(name, slot) => format!("l.name = {} AND l.slot = {slot}", literal(name)),
     };
-    let sql = match tables.kind() {
-        Kind::MySql => mysql::rows(tables, &which),
-        Kind::Postgres => postgres::rows(tables, &which),
-    };
+    let more = ", l.name, CASE WHEN r.run IS NULL THEN 0 ELSE 1 END AS in_history, \
+                CASE WHEN l.renewed_at >= l.kill_requested_at THEN 1 ELSE 0 END AS knows_killer";
+    let sql = rows(tables, more, &format!("{which} ORDER BY l.name, l.slot"));
     ask("held rows", sql, move |rows| rows.all(&read)).up_to(LIST)
 }
 
@@ -186,32 +73,12 @@ pub struct Terms<'a> {
     pub proof: Option<&'a str>,
 }
 
-/// The condition for taking a row from its owner.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Only {
-    /// It has expired.
-    Expired,
-    /// A script holds it, without a command under it.
-    Token,
-    /// None.
-    Always,
-}
-
 impl Statements {
     /// The statements for the first `slots` slots of the lock, and this owner, 32 hex digits.
     pub fn new(tables: &Tables, name: &Name, slots: u32, owner: &str) -> Self {
-        let literal = literal_of(tables.kind());
-        let own = OwnRows {
-            tables: tables.clone(),
-            name: literal(&name.to_string()),
-            owner: literal(owner),
-            slots,
-        };
-        let text: Box<dyn RowsText> = match tables.kind() {
-            Kind::MySql => Box::new(MySqlRows(own)),
-            Kind::Postgres => Box::new(PostgresRows(own)),
-        };
-        Self { text }
+        Self {
+            text: OwnRows::new(tables, &name.to_string(), slots, owner),
+        }
     }
 
     fn look_at(&self, what: &str, slot: Option<u32>) -> Ask<'static, Vec<SlotState>> {
@@ -293,10 +160,7 @@ impl Statements {
     /// Renews the rows for which one of these conditions holds, each for as long as before, unless its holder is being killed.
     pub fn renew_all(tables: &Tables, held: &[String]) -> Ask<'static, ()> {
         let any = any_of(held);
-        let lasting = match tables.kind() {
-            Kind::MySql => mysql::lasting("ttl_seconds"),
-            Kind::Postgres => postgres::lasting("ttl_seconds"),
-        };
+        let lasting = lasting(tables.kind(), "ttl_seconds");
         let update = format!(
             "UPDATE {} SET write_id = write_id + 1, {lasting} WHERE kill_requested_by IS NULL AND ({any})",
             tables.locks()
@@ -349,7 +213,7 @@ impl Statements {
         let write = match record {
             None => Write::of_one(free),
             Some(record) => {
-                let record = self.text.own().if_row(&record, slot, &is_freed);
+                let record = self.text.if_row(&record, slot, &is_freed);
                 Write::in_transaction("free row", vec![free, record], 0)
             }
         };
@@ -358,21 +222,13 @@ impl Statements {
 
     /// Adds the condition that the row belongs to this owner, by the grant with this fence.
     pub fn if_own(&self, statement: &str, slot: u32, fence: u64) -> String {
-        let own = self.text.own();
-        own.if_row(statement, slot, &own.is_owners(fence))
+        let is_owners = self.text.is_owners(fence);
+        self.text.if_row(statement, slot, &is_owners)
     }
 
     /// The condition that the row of a slot belongs to this owner, by the grant with this fence.
     pub fn is_own(&self, slot: u32, fence: u64) -> String {
-        self.text.own().is_own(slot, fence)
-    }
-}
-
-/// How a text is written for servers of this kind.
-fn literal_of(kind: Kind) -> fn(&str) -> String {
-    match kind {
-        Kind::MySql => text_literal,
-        Kind::Postgres => postgres_sql::text_literal,
+        self.text.is_own(slot, fence)
     }
 }
 
@@ -529,11 +385,7 @@ impl Written {
 
 /// Reads the time of a server of this kind, in microseconds since 1970; `None`: it does not answer with its time.
 pub fn ask_clock(kind: Kind) -> Ask<'static, Option<i64>> {
-    let clock = match kind {
-        Kind::MySql => mysql::CLOCK.to_owned(),
-        Kind::Postgres => postgres::clock(),
-    };
-    ask_value("clock", format!("SELECT {clock}"))
+    ask_value("clock", format!("SELECT {}", kind.micros(kind.now())))
 }
 
 #[cfg(test)]

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use super::mysql::CLOCK;
-use super::postgres;
 use crate::db::cluster::{HAS_NOT_JOINED, IS_MULTI_PRIMARY, NOT_JOINED};
 use crate::db::server_facts::{READ_ONLY, READ_ONLY_BY_DEFAULT};
 use crate::db::{Batch, Fault, Kind, Reply, Row, named, no_answer};
@@ -41,32 +39,28 @@ pub struct Prepared {
 }
 
 impl Prepare<'_> {
-    /// The statements that every server answers.
+    /// The statements that every server answers. Extensions of PostgreSQL that replicate between several servers that all take writes merge
+    /// what those have written, so that a row excludes nobody.
     fn of_all(&self) -> [String; 2] {
-        if self.tables.kind() == Kind::Postgres {
-            return self.of_postgres();
-        }
+        let kind = self.tables.kind();
+        let (prepare, is_read_only, what) = match kind {
+            Kind::MySql => (
+                prepare_sql(self.catches_up) + &self.limit_lock_waits(),
+                "@@global.read_only OR @@global.innodb_read_only",
+                "@@global.version_comment",
+            ),
+            Kind::Postgres => (
+                schema::postgres_prepare(self.lock_waits()).sql().to_owned(),
+                "CASE WHEN pg_is_in_recovery() THEN 1 WHEN current_setting('default_transaction_read_only') = 'on' THEN 2 END",
+                "(SELECT min(extname) FROM pg_extension WHERE extname IN ('bdr', 'spock', 'pgactive'))",
+            ),
+        };
         let version = format!(
-            "SELECT version, usable_from, {CLOCK}, @@global.read_only OR @@global.innodb_read_only, \
-             @@global.version_comment FROM {} WHERE id = 1",
+            "SELECT version, usable_from, {}, {is_read_only}, {what} FROM {} WHERE id = 1",
+            kind.micros(kind.now()),
             self.tables.meta()
         );
-        let prepare = prepare_sql(self.catches_up) + &self.limit_lock_waits();
         [prepare, named("version", version)]
-    }
-
-    /// As [`Prepare::of_all`]. Extensions that replicate between several servers that all take writes merge what those have written, so
-    /// that a row excludes nobody.
-    fn of_postgres(&self) -> [String; 2] {
-        let version = format!(
-            "SELECT version, usable_from, {}, CASE WHEN pg_is_in_recovery() THEN 1 \
-             WHEN current_setting('default_transaction_read_only') = 'on' THEN 2 END, \
-             (SELECT min(extname) FROM pg_extension WHERE extname IN ('bdr', 'spock', 'pgactive')) FROM {} WHERE id = 1",
-            postgres::clock(),
-            self.tables.meta()
-        );
-        let prepare = schema::postgres_prepare(self.lock_waits());
-        [prepare.sql().to_owned(), named("version", version)]
     }
 
     /// How long a statement waits for a locked row or table, at most.
@@ -142,9 +136,6 @@ impl Prepared {
         of_clusters: &[Reply],
         fault: Option<Fault>,
     ) -> Result<Self, Fault> {
-        if kind == Kind::Postgres {
-            return fault.map_or_else(|| Self::read_postgres(of_all), Err);
-        }
         match fault {
             // The server cannot be a member of a cluster.
             Some(Fault::NoSuchVariable(_)) => {}
@@ -155,7 +146,7 @@ impl Prepared {
             _ => {}
         }
         let version = of_all.rows().optional(Version::read)?;
-        let (clock, is_read_only, comment): (Option<i64>, Option<i64>, Option<String>) =
+        let (clock, is_read_only, what): (Option<i64>, Option<i64>, Option<String>) =
             match of_all.rows().first() {
                 Some(row) => (row.at(2)?, row.at(3)?, row.at(4)?),
                 // The version says that there is no row.
@@ -168,11 +159,15 @@ impl Prepared {
             group.transpose()?.flatten().unwrap_or_default();
         let joined = of_clusters.get(2).map(|reply| reply.rows().value::<i64>());
         let has_not_joined = joined.transpose()?.flatten();
-        let node = Node::of(comment.as_deref(), wsrep_on == Some(1));
+        let (node, merges) = match kind {
+            Kind::MySql => (Node::of(what.as_deref(), wsrep_on == Some(1)), false),
+            Kind::Postgres => (Node::Single, what.is_some()),
+        };
         let refusal = match (is_read_only, has_not_joined) {
             (Some(1), _) => Some(READ_ONLY),
+            (Some(2), _) => Some(READ_ONLY_BY_DEFAULT),
             (_, Some(1)) => Some(NOT_JOINED),
-            _ => None,
+            _ => merges.then_some(MERGES_WRITES),
         };
         Ok(Self {
             version,
@@ -180,29 +175,6 @@ impl Prepared {
             refusal,
             is_cluster: node != Node::Single || is_multi_primary == Some(1),
             node,
-        })
-    }
-
-    fn read_postgres(of_all: &Reply) -> Result<Self, Fault> {
-        let version = of_all.rows().optional(Version::read)?;
-        let (clock, is_read_only, extension): (Option<i64>, Option<i64>, Option<String>) =
-            match of_all.rows().first() {
-                Some(row) => (row.at(2)?, row.at(3)?, row.at(4)?),
-                // The version says that there is no row.
-                None => (None, None, None),
-            };
-        let refusal = match (is_read_only, extension) {
-            (Some(1), _) => Some(READ_ONLY),
-            (Some(_), _) => Some(READ_ONLY_BY_DEFAULT),
-            (_, Some(_)) => Some(MERGES_WRITES),
-            _ => None,
-        };
-        Ok(Self {
-            version,
-            clock: clock.unwrap_or_default(),
-            refusal,
-            is_cluster: false,
-            node: Node::Single,
         })
     }
 }
