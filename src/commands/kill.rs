@@ -12,9 +12,9 @@ use crate::base::exit::{CONFLICT, Ending, Reason};
 use crate::base::text::{in_seconds, shown};
 use crate::db::{Client, Fault};
 use crate::history::{Deed, recorder_of_token_ends};
-use crate::lock::named::{KillOutcome, Killed, Killing, Victim};
-use crate::lock::rows::{Ended, Freed, RowKilling, RowOutcome, RowVictim};
-use crate::lock::{HolderKind, Wait, own_host};
+use crate::lock::named::Killing;
+use crate::lock::rows::RowKilling;
+use crate::lock::{Freed, HolderKind, KillOutcome, Killed, Victim, Wait, own_host};
 use crate::settings::cli::CommandLine;
 use crate::settings::cli::kill::longest;
 use crate::settings::{self, Kill};
@@ -41,10 +41,8 @@ pub fn kill(command_line: CommandLine) -> anyhow::Result<Ending> {
         ..Question::about_locks("dblock kill", "the kill", &common)
     };
     let by = format!("{}, pid {}", own_host(), getpid());
-    let (code, line) = match question.ask_one(|asker| end_holder(&kill, connect, by, asker))? {
-        Ended::Named(killed) => in_words(&kill, &killed),
-        Ended::Row { slot, outcome } => row_in_words(&kill, slot, &outcome),
-    };
+    let killed = question.ask_one(|asker| end_holder(&kill, connect, by, asker))?;
+    let (code, line) = in_words(&kill, &killed);
     if code != 0 {
         log.error(line);
     } else {
@@ -57,8 +55,8 @@ fn end_holder(
     kill: &Kill,
     connect_timeout: Duration,
     killer: String,
-    asker: &mut Asker<Ended>,
-) -> Result<Ended, Fault> {
+    asker: &mut Asker<Killed>,
+) -> Result<Killed, Fault> {
     let tables = asker.tables.clone();
     let named = Killing {
         inspector: &mut asker.inspector,
@@ -75,8 +73,10 @@ fn end_holder(
         tables,
         killer,
     };
-    let ended = killing.end()?;
-    if let Some((slot, holder)) = ended_holder(&ended) {
+    let killed = killing.end()?;
+    if let Killed::Slot { slot, outcome } = &killed
+        && let Some(holder) = outcome.ended()
+    {
         let object = match (slot, kill.slot) {
             (0, None) => kill.name.to_string(),
             (slot, _) => format!("{}#{slot}", kill.name),
@@ -84,31 +84,10 @@ fn end_holder(
         asker.record_later(Deed {
             action: if kill.force { "kill --force" } else { "kill" },
             object,
-            detail: Some(holder),
+            detail: Some(identity(holder)),
         });
     }
-    Ok(ended)
-}
-
-/// The holder that was ended, or asked to end, and its slot; `None`: nobody was.
-fn ended_holder(ended: &Ended) -> Option<(u32, String)> {
-    match ended {
-        Ended::Named(Killed::Slot { slot, outcome }) => match &**outcome {
-            KillOutcome::CommandEnded { holder, .. }
-            | KillOutcome::SessionEnded { holder, .. }
-            | KillOutcome::CommandEnding { holder, .. }
-            | KillOutcome::NoReport { holder, .. } => Some((*slot, identity(holder))),
-            _ => None,
-        },
-        Ended::Row { slot, outcome } => match &**outcome {
-            RowOutcome::Freed { holder, .. }
-            | RowOutcome::CommandEnded { holder, .. }
-            | RowOutcome::CommandEnding { holder, .. }
-            | RowOutcome::Unanswered { holder, .. } => Some((*slot, row_identity(holder))),
-            _ => None,
-        },
-        Ended::Named(Killed::SeveralHolders(_)) => None,
-    }
+    Ok(killed)
 }
 
 /// The exit code, and the line that is printed.
@@ -120,11 +99,35 @@ fn in_words(kill: &Kill, killed: &Killed) -> (u8, String) {
             let line = format!("{} has several holders; say which one: {slots}", kill.name);
             (Reason::Usage.code(), line)
         }
-        Killed::Slot { slot, outcome } => outcome_in_words(kill, *slot, outcome),
+        Killed::Slot { slot, outcome } => (code_of(outcome), line_of(kill, *slot, outcome)),
     }
 }
 
-fn outcome_in_words(kill: &Kill, slot: u32, outcome: &KillOutcome) -> (u8, String) {
+fn code_of(outcome: &KillOutcome) -> u8 {
+    match outcome {
+        KillOutcome::NotAllowed { .. } => Reason::AccountRefused.code(),
+        KillOutcome::Refused { .. } => Reason::Internal.code(),
+        KillOutcome::TakenMeanwhile { .. }
+        | KillOutcome::CommandEnding { .. }
+        | KillOutcome::NoReport { .. }
+        | KillOutcome::Unanswered { .. }
+        | KillOutcome::EndedByAnother {
+            is_known: false, ..
+        }
+        | KillOutcome::BeingEnded { dry_run: false, .. } => CONFLICT,
+        KillOutcome::Free { .. }
+        | KillOutcome::Held(_)
+        | KillOutcome::ReleasedMeanwhile { .. }
+        | KillOutcome::Freed { .. }
+        | KillOutcome::CommandEnded { .. }
+        | KillOutcome::SessionEnded { .. }
+        | KillOutcome::EndedByAnother { is_known: true, .. }
+        | KillOutcome::BeingEnded { dry_run: true, .. } => 0,
+    }
+}
+
+#[expect(clippy::too_many_lines, reason = "one text for each outcome")]
+fn line_of(kill: &Kill, slot: u32, outcome: &KillOutcome) -> String {
     let name = &kill.name;
     let what = format!("slot {slot} of {name}");
     match outcome {
@@ -136,30 +139,33 @@ fn outcome_in_words(kill: &Kill, slot: u32, outcome: &KillOutcome) -> (u8, Strin
                     in_seconds(span)
                 )
             });
-            (0, format!("{what} is free: nobody was ended{started}"))
+            format!("{what} is free: nobody was ended{started}")
         }
         KillOutcome::Held(holder) => {
-            let (who, is_dblock) = (identity(holder), is_dblock(holder));
-            let ended = if is_dblock {
-                DBLOCK_ENDED
-            } else {
-                SESSION_ENDED
+            let who = identity(holder);
+            let row = holder.durable.as_ref();
+            let is_over = row.is_some_and(|row| row.expires_in.is_none());
+            let over = if is_over { ", but has expired" } else { "" };
+            let ended = match row {
+                Some(row) if kill.force || is_over || row.kind == HolderKind::Token => LOCK_TAKEN,
+                None if !is_dblock(holder) => SESSION_ENDED,
+                _ => DBLOCK_ENDED,
             };
-            (
-                0,
-                format!("{what} is held by {who}{WITHOUT_DRY_RUN} {ended}"),
-            )
+            format!("{what} is held by {who}{over}{WITHOUT_DRY_RUN} {ended}")
         }
         KillOutcome::ReleasedMeanwhile { holder, now } => {
-            let now = now_held(now.as_ref());
-            (
-                0,
-                format!("{what} was released meanwhile by {holder}; {now}"),
+            let (who, now) = (identity(holder), now_held(now.as_ref()));
+            format!("{what} was released meanwhile by {who}; {now}")
+        }
+        KillOutcome::TakenMeanwhile { holder, now } => {
+            let (who, now) = (identity(holder), now_held(now.as_ref()));
+            format!(
+                "{what} was taken from {who} meanwhile: it is not known whether its command has ended; {now}"
             )
         }
         KillOutcome::NotAllowed { holder, grant } => {
             let who = identity(holder);
-            let line = match grant {
+            match grant {
                 Some(grant) => format!(
                     "{what} is held by {who}, of another account, which this one may not end; {grant} would do, \
                      or use the account of the holder"
@@ -167,115 +173,29 @@ fn outcome_in_words(kill: &Kill, slot: u32, outcome: &KillOutcome) -> (u8, Strin
                 None => format!(
                     "{what} is held by {who}, of a superuser, whose sessions only a superuser may end"
                 ),
-            };
-            (Reason::AccountRefused.code(), line)
+            }
         }
         KillOutcome::Refused { holder, code } => {
             let who = identity(holder);
-            let line =
-                format!("{what} is held by {who}; the server does not end it (error {code})");
-            (Reason::Internal.code(), line)
+            format!("{what} is held by {who}; the server does not end it (error {code})")
         }
-        KillOutcome::CommandEnded { holder, after, now } => {
-            let (who, after, now) = (identity(holder), shown(*after), now_held(now.as_ref()));
-            let line = format!("{what}: ended {who}; its command has ended, after {after}; {now}");
-            (0, line)
-        }
-        KillOutcome::SessionEnded { holder, now } => {
-            let (who, now) = (identity(holder), now_held(now.as_ref()));
-            let line = format!(
-                "{what}: ended the session of {who}: it is not known whether it still works; {now}"
-            );
-            (0, line)
-        }
-        KillOutcome::CommandEnding { holder, after } => {
-            let (who, after) = (identity(holder), shown(*after));
-            let line = format!(
-                "{what}: ended {who}, but its command has not ended within {after}; nobody gets the slot before it has"
-            );
-            (CONFLICT, line)
-        }
-        KillOutcome::NoReport { holder, after, now } => {
-            let (who, after, now) = (identity(holder), shown(*after), now_held(now.as_ref()));
-            let line = format!(
-                "{what}: ended the session of {who}, but it did not answer within {after}: its command may still run, \
-                 look there; {now}"
-            );
-            (CONFLICT, line)
-        }
-        KillOutcome::EndedByAnother {
-            killer,
-            is_known,
-            now,
-        } => {
-            let now = now_held(now.as_ref());
-            let what = format!("the holder of {what} was being ended by {killer}");
-            if *is_known {
-                (0, format!("{what}; that is done; {now}"))
-            } else {
-                let line = format!("{what}, and nothing is known of its command; {now}");
-                (CONFLICT, line)
-            }
-        }
-        KillOutcome::BeingEnded { killer, dry_run } => {
-            let what = format!("the holder of {what} is being ended by {killer}");
-            if *dry_run {
-                (0, format!("{what}{WITHOUT_DRY_RUN} {WAITED_FOR}"))
-            } else {
-                (CONFLICT, format!("{what}; nothing was done"))
-            }
-        }
-    }
-}
-
-fn row_in_words(kill: &Kill, slot: u32, outcome: &RowOutcome) -> (u8, String) {
-    let what = format!("slot {slot} of {}", kill.name);
-    match outcome {
-        RowOutcome::Held(holder) => {
-            let who = row_identity(holder);
-            let is_over = holder.durable.expires_in.is_none();
-            let over = if is_over { ", but has expired" } else { "" };
-            let is_token = holder.durable.kind == HolderKind::Token;
-            let ended = if kill.force || is_over || is_token {
-                LOCK_TAKEN
-            } else {
-                DBLOCK_ENDED
-            };
-            let line = format!("{what} is held by {who}{over}{WITHOUT_DRY_RUN} {ended}");
-            (0, line)
-        }
-        RowOutcome::BeingEnded { killer } => {
-            let what = format!("the holder of {what} is being ended by {killer}");
-            (0, format!("{what}{WITHOUT_DRY_RUN} {WAITED_FOR}"))
-        }
-        RowOutcome::ReleasedMeanwhile { holder, now } => {
-            let (who, now) = (row_identity(holder), now_held(now.as_ref()));
-            (0, format!("{what} was released meanwhile by {who}; {now}"))
-        }
-        RowOutcome::TakenMeanwhile { holder, now } => {
-            let (who, now) = (row_identity(holder), now_held(now.as_ref()));
-            let line = format!(
-                "{what} was taken from {who} meanwhile: it is not known whether its command has ended; {now}"
-            );
-            (CONFLICT, line)
-        }
-        RowOutcome::Freed {
+        KillOutcome::Freed {
             holder,
             why,
             renewal_in,
             keeps_session,
             now,
         } => {
-            let (who, now) = (row_identity(holder), now_held(now.as_ref()));
-            let why = match (why, holder.durable.expires_in) {
+            let (who, now) = (identity(holder), now_held(now.as_ref()));
+            let why = match (why, expires_in(holder)) {
                 (Freed::Token, _) => "its token is void".to_owned(),
-                (Freed::Forced, Some(left)) if holder.durable.kind != HolderKind::Token => format!(
+                (Freed::Forced, Some(left)) if !is_of_script(holder) => format!(
                     "if that host lives, its command may run until its dblock renews the lock, within {}, and until {} \
                      from now if it reaches no server",
                     upwards(*renewal_in),
                     upwards(left)
                 ),
-                _ if holder.durable.kind == HolderKind::Token => {
+                _ if is_of_script(holder) => {
                     "it had expired: it was neither renewed nor released in time".to_owned()
                 }
                 _ => "it had expired: its host died or lost the server".to_owned(),
@@ -285,33 +205,64 @@ fn row_in_words(kill: &Kill, slot: u32, outcome: &RowOutcome) -> (u8, String) {
             } else {
                 ""
             };
-            (0, format!("{what}: taken from {who}: {why}{keeps}; {now}"))
+            format!("{what}: taken from {who}: {why}{keeps}; {now}")
         }
-        RowOutcome::CommandEnded { holder, after, now } => {
-            let (who, after, now) = (row_identity(holder), shown(*after), now_held(now.as_ref()));
-            let line = format!("{what}: ended {who}; its command has ended, after {after}; {now}");
-            (0, line)
+        KillOutcome::CommandEnded { holder, after, now } => {
+            let (who, after, now) = (identity(holder), shown(*after), now_held(now.as_ref()));
+            format!("{what}: ended {who}; its command has ended, after {after}; {now}")
         }
-        RowOutcome::CommandEnding { holder, after } => {
-            let (who, after) = (row_identity(holder), shown(*after));
-            let line = format!(
+        KillOutcome::SessionEnded { holder, now } => {
+            let (who, now) = (identity(holder), now_held(now.as_ref()));
+            format!(
+                "{what}: ended the session of {who}: it is not known whether it still works; {now}"
+            )
+        }
+        KillOutcome::CommandEnding { holder, after } => {
+            let (who, after) = (identity(holder), shown(*after));
+            format!(
                 "{what}: ended {who}, but its command has not ended within {after}; nobody gets the slot before it has"
-            );
-            (CONFLICT, line)
+            )
         }
-        RowOutcome::Unanswered {
+        KillOutcome::NoReport { holder, after, now } => {
+            let (who, after, now) = (identity(holder), shown(*after), now_held(now.as_ref()));
+            format!(
+                "{what}: ended the session of {who}, but it did not answer within {after}: its command may still run, \
+                 look there; {now}"
+            )
+        }
+        KillOutcome::Unanswered {
             holder,
             after,
             renewal_in,
         } => {
-            let (who, after) = (row_identity(holder), shown(*after));
-            let left = upwards(holder.durable.expires_in.unwrap_or_default());
-            let line = format!(
+            let (who, after) = (identity(holder), shown(*after));
+            let left = upwards(expires_in(holder).unwrap_or_default());
+            format!(
                 "{what}: asked {who} to end; no answer after {after}; it sees the request when it next renews the lock, \
                  within {}; without that the lock expires in {left}; if that host is dead, use --force",
                 upwards(*renewal_in)
-            );
-            (CONFLICT, line)
+            )
+        }
+        KillOutcome::EndedByAnother {
+            killer,
+            is_known,
+            now,
+        } => {
+            let known = if *is_known {
+                "; that is done"
+            } else {
+                ", and nothing is known of its command"
+            };
+            let now = now_held(now.as_ref());
+            format!("the holder of {what} was being ended by {killer}{known}; {now}")
+        }
+        KillOutcome::BeingEnded { killer, dry_run } => {
+            let what = format!("the holder of {what} is being ended by {killer}");
+            if *dry_run {
+                format!("{what}{WITHOUT_DRY_RUN} {WAITED_FOR}")
+            } else {
+                format!("{what}; nothing was done")
+            }
         }
     }
 }
@@ -321,9 +272,9 @@ fn upwards(span: Duration) -> impl std::fmt::Display {
     in_seconds(span + Duration::from_millis(999))
 }
 
-/// Describes the holder of a row, with everything that helps to find it.
-fn row_identity(holder: &RowVictim) -> String {
-    let is_token = holder.durable.kind == HolderKind::Token;
+/// Describes a holder, with everything that helps to find it.
+fn identity(holder: &Victim) -> String {
+    let is_token = is_of_script(holder);
     let mut who = match &holder.client {
         Some(client) if client.dblock().is_some() => {
             let claims = client.claims.as_ref();
@@ -335,33 +286,33 @@ fn row_identity(holder: &RowVictim) -> String {
             };
             format!("{client}{user}{connection}")
         }
-        Some(client) if !is_token => format!("a dblock, {client}"),
         _ if is_token => "a script".to_owned(),
-        _ => "a dblock".to_owned(),
+        Some(client) if holder.is_dblock => format!("a dblock, {client}"),
+        Some(client) => format!("{client}, which is no dblock"),
+        None => "a dblock".to_owned(),
     };
-    if let Some(owner) = &holder.durable.owner_name {
+    let row = holder.durable.as_ref();
+    if let Some(owner) = row.and_then(|row| row.owner_name.as_ref()) {
         let _ = write!(who, ", owner {owner}");
     }
     who
 }
 
-/// Describes a holder, with everything that helps to find it.
-fn identity(holder: &Victim) -> String {
-    let client = &holder.client;
-    match (client.dblock(), holder.is_dblock) {
-        (Some((_, claims)), _) => {
-            let user = claims.os_user.as_ref();
-            let user = user.map_or_else(String::new, |user| format!(", user {user}"));
-            format!("{client}{user}, connection {}", client.connection)
-        }
-        (None, true) => format!("a dblock, {client}"),
-        (None, false) => format!("{client}, which is no dblock"),
-    }
-}
-
 /// Whether a holder is dblock's, as it says or as its session shows.
 fn is_dblock(holder: &Victim) -> bool {
-    holder.is_dblock || holder.client.dblock().is_some()
+    let client = holder.client.as_ref();
+    holder.is_dblock || client.is_some_and(|client| client.dblock().is_some())
+}
+
+/// Whether a script holds it, without a command under its grant.
+fn is_of_script(holder: &Victim) -> bool {
+    let row = holder.durable.as_ref();
+    row.is_some_and(|row| row.kind == HolderKind::Token)
+}
+
+/// The time until the holder's row expires.
+fn expires_in(holder: &Victim) -> Option<Duration> {
+    holder.durable.as_ref()?.expires_in
 }
 
 fn now_held(now: Option<&Client>) -> String {

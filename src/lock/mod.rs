@@ -8,6 +8,7 @@ mod held_row;
 mod holder;
 mod introduction;
 mod key;
+mod killed;
 mod lease;
 pub mod limits;
 mod name;
@@ -23,6 +24,7 @@ pub use held_row::{Durable, HeldRow, HolderKind};
 pub use holder::{Holder, Holders, MOST_NAMED};
 pub use introduction::{Introduction, own_host};
 pub use key::Key;
+pub use killed::{Freed, KillOutcome, Killed, Victim};
 pub use lease::Lease;
 pub use name::{
     Name, kill_ack_lock, kill_request_lock, new_id, run_id_lock, run_lock_of, session_marker_lock,

@@ -5,8 +5,6 @@ mod statements;
 use std::thread::sleep;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use super::inspect::Inspector;
 use super::killer::{Answer, Ask, Killer, Marker, Outcome, Patience, Report};
 use super::request::LOOK_AGAIN_AT_KILLER;
@@ -16,7 +14,8 @@ use super::statements::{
 use crate::base::clock::Moment;
 use crate::db::{Client, Code, Fault, Kind, ask_session_info, client};
 use crate::lock::{
-    LONGEST_TTL, MOST_SLOTS, Name, Wait, kill_ack_lock, kill_request_lock, session_marker_lock,
+    KillOutcome, Killed, LONGEST_TTL, MOST_SLOTS, Name, Victim, Wait, kill_ack_lock,
+    kill_request_lock, session_marker_lock,
 };
 use statements::{ask_is_superusers, ask_uptime};
 
@@ -28,84 +27,6 @@ const JUST_STARTED: Duration = Duration::from_secs(30);
 
 /// How long the server may take to free the locks of a killed session.
 const LONGEST_END: Duration = Duration::from_secs(10);
-
-/// The result of an attempt to kill a holder.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum Killed {
-    /// The caller named no slot, and these slots are held.
-    SeveralHolders(Vec<u32>),
-    /// The result for one slot.
-    Slot {
-        /// Which, from 0.
-        slot: u32,
-        /// The result for its holder.
-        outcome: Box<KillOutcome>,
-    },
-}
-
-/// The result for the holder of a slot. `now` is who holds the slot afterwards; `None`: nobody.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum KillOutcome {
-    /// Nobody holds the slot. If the server started this recently, an earlier holder may reacquire the slot.
-    Free {
-        /// `None`: longer ago, or unknown.
-        server_started: Option<Duration>,
-    },
-    /// A dry run: the slot is held.
-    Held(Victim),
-    /// The holder released the slot before it could be killed.
-    ReleasedMeanwhile {
-        /// The holder that released it.
-        holder: Client,
-        now: Option<Client>,
-    },
-    /// The server does not let this account kill sessions of another account.
-    NotAllowed {
-        holder: Victim,
-        /// The statement that would let it; `None`: the session is a superuser's, and none would.
-        grant: Option<String>,
-    },
-    /// The server refused to kill the session, with this error.
-    Refused { holder: Victim, code: Code },
-    /// The holder's command has ended.
-    CommandEnded {
-        holder: Victim,
-        after: Duration,
-        now: Option<Client>,
-    },
-    /// The session of a holder that is not dblock has ended. Whether its program still runs is unknown.
-    SessionEnded { holder: Victim, now: Option<Client> },
-    /// The holder is ending its command, which did not end in time.
-    CommandEnding { holder: Victim, after: Duration },
-    /// The session was killed, and its dblock reported nothing in time.
-    NoReport {
-        holder: Victim,
-        after: Duration,
-        now: Option<Client>,
-    },
-    /// Another client killed the holder.
-    EndedByAnother {
-        killer: Client,
-        /// Whether it is known that the holder's command has ended.
-        is_known: bool,
-        now: Option<Client>,
-    },
-    /// Another client is killing the holder, and did not finish in time.
-    BeingEnded {
-        killer: Client,
-        /// Whether this was a dry run.
-        dry_run: bool,
-    },
-}
-
-/// The holder to kill.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Victim {
-    /// The session.
-    pub client: Client,
-    /// Whether the session is dblock's: those hold their session marker lock.
-    pub is_dblock: bool,
-}
 
 /// A kill of one holder.
 pub struct Killing<'a> {
@@ -147,10 +68,7 @@ impl Run {
         Self {
             slot,
             markers: [name.kill_on_server(slot), String::new()],
-            holder: Victim {
-                client: Client::default(),
-                is_dblock: false,
-            },
+            holder: Victim::default(),
             other: None,
             own: None,
             refused: None,
@@ -242,7 +160,11 @@ impl Killing<'_> {
                 let client = self.client(id)?;
                 let is_dblock = self.inspector.owner(&session_marker_lock(id))? == Some(id);
                 run.markers[1] = kill_request_lock(id);
-                run.holder = Victim { client, is_dblock };
+                run.holder = Victim {
+                    client: Some(client),
+                    is_dblock,
+                    durable: None,
+                };
                 Answer::IsDblock(is_dblock)
             }
             Ask::LimitIdle => {
@@ -299,7 +221,8 @@ impl Killing<'_> {
 
     /// Whether there was enough time for the answer to what was asked.
     fn patience(&self, asked: Ask, run: &Run) -> Patience {
-        let claims = run.holder.client.claims.as_ref();
+        let holder = run.holder.client.as_ref();
+        let claims = holder.and_then(|client| client.claims.as_ref());
         let ttl = claims.and_then(|claims| claims.ttl).unwrap_or(LONGEST_TTL);
         Patience {
             is_over: match asked {
@@ -325,7 +248,7 @@ impl Killing<'_> {
             }
             Outcome::Held => KillOutcome::Held(holder),
             Outcome::ReleasedMeanwhile => {
-                let (holder, now) = (holder.client, self.now(slot)?);
+                let now = self.now(slot)?;
                 KillOutcome::ReleasedMeanwhile { holder, now }
             }
             Outcome::Refused => {
@@ -333,7 +256,8 @@ impl Killing<'_> {
                 if !NOT_YOURS.contains(&code) {
                     return Ok(KillOutcome::Refused { holder, code });
                 }
-                let (kind, session) = (self.inspector.session.kind(), holder.client.connection);
+                let (kind, client) = (self.inspector.session.kind(), holder.client.as_ref());
+                let session = client.map_or(0, |client| client.connection);
                 let is_superusers =
                     kind == Kind::Postgres && self.inspector.run(&ask_is_superusers(session))?;
                 let info = self.inspector.run(&ask_session_info(kind))?;

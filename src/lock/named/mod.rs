@@ -26,7 +26,7 @@ pub use acquire::{Decision, First, FirstAnswer, Opening, Turns, Waited};
 pub use census::{Census, Found, Holding, Reported, Waiter};
 pub use fitness::{Unfit, follow, number_of_shared};
 pub use inspect::{Inspector, reach};
-pub use kill::{KillOutcome, Killed, Killing, Victim};
+pub use kill::Killing;
 pub use named_lock::{HOLD_BACK, NamedLock};
 pub use own_killers::OwnKillers;
 pub use probe::{CHECKED, Exclusion, Probe, Reached, await_waiter, end_session, exclusion};

@@ -2,8 +2,6 @@
 //! command, is the answer. Meanwhile the markers of named locks keep callers without rows out. The end of its session only makes the
 //! holder read its row at once.
 
-mod outcome;
-
 use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::Duration;
@@ -16,12 +14,12 @@ use crate::base::clock::Moment;
 use crate::base::exit::Reason;
 use crate::base::log::Level;
 use crate::db::{Client, Fault, roll_back};
-use crate::lock::named::{Inspector, KillOutcome, Killed, Killing};
+use crate::lock::named::{Inspector, Killing};
 use crate::lock::{
-    HeldRow, HolderKind, MOST_SLOTS, kill_request_lock, run_lock_of, shared_session_lock,
+    Freed, HeldRow, HolderKind, KillOutcome, Killed, MOST_SLOTS, Victim, kill_request_lock,
+    run_lock_of, shared_session_lock,
 };
 use crate::schema::Tables;
-pub use outcome::{Ended, Freed, RowOutcome, RowVictim};
 
 /// The pauses between two looks at the row: the first, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -71,40 +69,22 @@ impl RowKilling<'_> {
     ///
     /// # Errors
     /// The session must be dropped.
-    pub fn end(&mut self) -> Result<Ended, Fault> {
-        let ended = self.end_any()?;
-        let Ended::Named(Killed::Slot { outcome, .. }) = &ended else {
-            return Ok(ended);
-        };
-        if matches!(**outcome, KillOutcome::Free { .. }) {
-            self.inspector().refuse_read_only()?;
-            // A holder that is killed by force has a row on any server.
-            if self.force {
-                let tables = self.tables.clone();
-                tables.check(&mut self.inspector().session)?;
-            }
-        } else {
-            self.inspector().warn_of_read_only();
-        }
-        Ok(ended)
-    }
-
-    fn end_any(&mut self) -> Result<Ended, Fault> {
+    pub fn end(&mut self) -> Result<Killed, Fault> {
         let rows = match Rows::open(self.tables.clone(), self.inspector()) {
             // A named lock needs no table. If none is held, a row may be.
             Err(Fault::Final(failure)) if failure.reason == Reason::AccountRefused => {
                 let killed = self.named.end()?;
-                let is_free = |outcome: &KillOutcome| matches!(outcome, KillOutcome::Free { .. });
-                return match killed {
-                    Killed::Slot { outcome, .. } if is_free(&outcome) => Err(Fault::Final(failure)),
-                    killed => Ok(Ended::Named(killed)),
+                return if is_free(&killed) {
+                    Err(Fault::Final(failure))
+                } else {
+                    self.checked(killed)
                 };
             }
             rows => rows?,
         };
         let Some(rows) = rows else {
             self.inspector().warn_of_node();
-            return self.named.end().map(Ended::Named);
+            return self.end_named();
         };
         let name = self.named.name;
         let mut meant: Option<HeldRow> = None;
@@ -115,35 +95,56 @@ impl RowKilling<'_> {
                 if !seen.as_ref().is_some_and(|seen| seen.is_same_grant(meant)) {
                     let (holder, now) = (self.victim(meant)?, self.now(&rows, slot)?);
                     let outcome = if seen.is_some_and(|seen| meant.was_released(&seen)) {
-                        RowOutcome::ReleasedMeanwhile { holder, now }
+                        KillOutcome::ReleasedMeanwhile { holder, now }
                     } else {
-                        RowOutcome::TakenMeanwhile { holder, now }
+                        KillOutcome::TakenMeanwhile { holder, now }
                     };
                     let outcome = Box::new(outcome);
-                    return Ok(Ended::Row { slot, outcome });
+                    return Ok(Killed::Slot { slot, outcome });
                 }
                 self.named.slot = Some(slot);
             }
             let held = self.held(&rows)?;
             let slot = match self.slot(&rows, &held)? {
                 Some(Ok(slot)) => slot,
-                Some(Err(several)) => return Ok(Ended::Named(Killed::SeveralHolders(several))),
+                Some(Err(several)) => return Ok(Killed::SeveralHolders(several)),
                 // A holder may be in the middle of its end.
-                None => return self.named.end().map(Ended::Named),
+                None => return self.end_named(),
             };
             let Some(row) = held.into_iter().find(|row| row.slot == slot) else {
                 self.inspector().warn_of_node();
                 self.named.slot = Some(slot);
-                return self.named.end().map(Ended::Named);
+                return self.end_named();
             };
             if let Some(outcome) = self.end_row(&rows, &row)? {
                 let outcome = Box::new(outcome);
-                return Ok(Ended::Row { slot, outcome });
+                return Ok(Killed::Slot { slot, outcome });
             }
             meant = Some(row);
         }
         let line = "the row of the lock changes again and again".to_owned();
         Err(Fault::Interrupted(line))
+    }
+
+    /// Kills the holder of a lock without a row.
+    fn end_named(&mut self) -> Result<Killed, Fault> {
+        let killed = self.named.end()?;
+        self.checked(killed)
+    }
+
+    /// A read-only server, or one without the tables, says little of a holder that was not found there.
+    fn checked(&mut self, killed: Killed) -> Result<Killed, Fault> {
+        if is_free(&killed) {
+            self.inspector().refuse_read_only()?;
+            // A holder that is killed by force has a row on any server.
+            if self.force {
+                let tables = self.tables.clone();
+                tables.check(&mut self.inspector().session)?;
+            }
+        } else if matches!(killed, Killed::Slot { .. }) {
+            self.inspector().warn_of_read_only();
+        }
+        Ok(killed)
     }
 
     fn inspector(&mut self) -> &mut Inspector {
@@ -180,15 +181,16 @@ impl RowKilling<'_> {
     }
 
     /// Ends the holder of a row; `None`: the row has changed since it was read.
-    fn end_row(&mut self, rows: &Rows, row: &HeldRow) -> Result<Option<RowOutcome>, Fault> {
+    fn end_row(&mut self, rows: &Rows, row: &HeldRow) -> Result<Option<KillOutcome>, Fault> {
         let holder = self.victim(row)?;
         if self.named.dry_run {
             self.inspector().warn_of_read_only();
             return Ok(Some(match &row.killer {
-                Some(killer) if !row.has_expired() => RowOutcome::BeingEnded {
+                Some(killer) if !row.has_expired() => KillOutcome::BeingEnded {
                     killer: killer.clone(),
+                    dry_run: true,
                 },
-                _ => RowOutcome::Held(holder),
+                _ => KillOutcome::Held(holder),
             }));
         }
         self.inspector().refuse_read_only()?;
@@ -210,9 +212,9 @@ impl RowKilling<'_> {
         &mut self,
         rows: &Rows,
         row: &HeldRow,
-        holder: RowVictim,
+        holder: Victim,
         why: Freed,
-    ) -> Result<Option<RowOutcome>, Fault> {
+    ) -> Result<Option<KillOutcome>, Fault> {
         let only = match why {
             Freed::Expired => Only::Expired,
             Freed::Token => Only::Token,
@@ -240,7 +242,7 @@ impl RowKilling<'_> {
             }
         };
         let now = self.now(rows, row.slot)?;
-        Ok(Some(RowOutcome::Freed {
+        Ok(Some(KillOutcome::Freed {
             holder,
             why,
             renewal_in: row.renewal_in,
@@ -254,8 +256,8 @@ impl RowKilling<'_> {
         &mut self,
         rows: &Rows,
         row: &HeldRow,
-        holder: RowVictim,
-    ) -> Result<Option<RowOutcome>, Fault> {
+        holder: Victim,
+    ) -> Result<Option<KillOutcome>, Fault> {
         let name = self.named.name;
         let begun = Moment::now();
         let mut markers = vec![name.kill_on_server(row.slot)];
@@ -285,20 +287,20 @@ impl RowKilling<'_> {
             None | Some(Report::Expired) => return Ok(None),
             Some(Report::Ended) => {
                 let now = self.now(rows, row.slot)?;
-                RowOutcome::CommandEnded { holder, after, now }
+                KillOutcome::CommandEnded { holder, after, now }
             }
             Some(Report::EndedByItself) => {
                 let now = self.now(rows, row.slot)?;
-                RowOutcome::ReleasedMeanwhile { holder, now }
+                KillOutcome::ReleasedMeanwhile { holder, now }
             }
             Some(Report::Taken) => {
                 let now = self.now(rows, row.slot)?;
-                RowOutcome::TakenMeanwhile { holder, now }
+                KillOutcome::TakenMeanwhile { holder, now }
             }
-            Some(Report::Ending) => RowOutcome::CommandEnding { holder, after },
-            Some(Report::Nothing(row)) => RowOutcome::Unanswered {
-                holder: RowVictim {
-                    durable: row.durable,
+            Some(Report::Ending) => KillOutcome::CommandEnding { holder, after },
+            Some(Report::Nothing(row)) => KillOutcome::Unanswered {
+                holder: Victim {
+                    durable: Some(row.durable),
                     ..holder
                 },
                 after,
@@ -439,7 +441,7 @@ impl RowKilling<'_> {
         Ok(owners.is_some_and(|owners| owners[0] == Some(id)))
     }
 
-    fn victim(&mut self, row: &HeldRow) -> Result<RowVictim, Fault> {
+    fn victim(&mut self, row: &HeldRow) -> Result<Victim, Fault> {
         let client = match (&row.client, row.session) {
             (Some(client), session) => Some(Client {
                 connection: session.unwrap_or_default(),
@@ -448,9 +450,10 @@ impl RowKilling<'_> {
             (None, Some(session)) => Some(self.named.client(session)?),
             (None, None) => None,
         };
-        Ok(RowVictim {
+        Ok(Victim {
             client,
-            durable: row.durable.clone(),
+            is_dblock: true,
+            durable: Some(row.durable.clone()),
         })
     }
 
@@ -480,4 +483,12 @@ impl RowKilling<'_> {
         let owner = owner.and_then(|owners| owners[0]);
         owner.map(|id| self.named.client(id)).transpose()
     }
+}
+
+/// Whether nobody was found to hold the slot.
+fn is_free(killed: &Killed) -> bool {
+    let Killed::Slot { outcome, .. } = killed else {
+        return false;
+    };
+    matches!(**outcome, KillOutcome::Free { .. })
 }

@@ -25,7 +25,7 @@ mod token_end;
 
 pub use clock::{Clock, disagreement};
 pub use inspect::Rows;
-pub use kill::{Ended, Freed, RowKilling, RowOutcome, RowVictim};
+pub use kill::RowKilling;
 pub use probe::{RowProbe, TablesFound, clock_of};
 pub use row_lock::{RowLock, RowSpec};
 pub use sharing::{SharedServer, Tried, announce_all, ask_kills, renew_all};
