@@ -15,7 +15,7 @@ use crate::isolated::query::{self, Limits, Message};
 use crate::lock::named::Verbosity;
 use crate::lock::rows::{RowLock, RowSpec};
 use crate::lock::{
-    Caller, DEFAULT_TTL, HolderKind, Holders, Introduction, LockSpec, OnLockLost, Wait, run_lock_of,
+    Caller, DEFAULT_TTL, HolderKind, Introduction, LockSpec, OnLockLost, Wait, run_lock_of,
 };
 use crate::schema::Tables;
 use crate::settings::{Common, OfToken};
@@ -61,16 +61,6 @@ impl Caller for Alone {
     fn on_read_only(&self, server: Option<&str>) {
         let _ = self.0.send(&Message::<()>::OnlyReadOnly(server.map(cut)));
     }
-
-    fn on_wait(&self, _: &Holders) {}
-
-    fn on_claim(&self, _: bool) -> bool {
-        true
-    }
-
-    fn ask_alive(&self) {}
-
-    fn await_alive(&self) {}
 }
 
 fn act(
@@ -114,15 +104,11 @@ fn act(
         on_token_end: journal.on_token_end(),
         on_withdrawal: Vec::new(),
     };
-    let verbosity = Verbosity {
-        when_waiting: false,
-        when_taken: false,
-    };
     let mut lock = RowLock::new(
         Rc::new(connector),
         &spec,
         &run_lock_of(&owner),
-        verbosity,
+        Verbosity::default(),
         row,
     );
     let caller = Alone(Rc::clone(link));

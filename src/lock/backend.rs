@@ -75,27 +75,35 @@ pub trait Backend {
     fn pause(&self) -> Duration;
 }
 
-/// The process that asks for a lock. It is notified, and asked whether it is still alive.
+/// The process that asks for a lock. It is notified, and asked whether it is still alive. One that says nothing of these waits for nothing,
+/// and is always there.
 pub trait Caller {
     /// The lock is asked for on this server.
-    fn on_server(&self, server: &str);
+    fn on_server(&self, _server: &str) {}
     /// Every server is read-only, as the latest attempt showed; the text names one. `None`: that is over.
-    fn on_read_only(&self, server: Option<&str>);
+    fn on_read_only(&self, _server: Option<&str>) {}
     /// Whether another session keeps the lock's row or its table locked, as the latest attempt showed: the server answers, but not yet
     /// who holds the lock.
     fn on_row_locked(&self, _is_locked: bool) {}
     /// Others hold the lock; who they are is still looked up.
     fn on_taken(&self, _holders: &Holders) {}
     /// These hold the lock, and the wait begins.
-    fn on_wait(&self, holders: &Holders);
+    fn on_wait(&self, _holders: &Holders) {}
     /// Whether the server may grant the lock at any moment without the caller's knowledge. A caller that gives up then must have it
     /// released. `false`: nobody is left to use the lock.
-    fn on_claim(&self, may_be_held: bool) -> bool;
+    fn on_claim(&self, _may_be_held: bool) -> bool {
+        true
+    }
     /// Asks whether the caller is alive.
-    fn ask_alive(&self);
+    fn ask_alive(&self) {}
     /// Waits for the answer to [`Caller::ask_alive`].
-    fn await_alive(&self);
+    fn await_alive(&self) {}
 }
+
+/// A caller that is told nothing.
+pub struct Nobody;
+
+impl Caller for Nobody {}
 
 /// The result of an attempt to acquire a lock.
 pub enum Attempt {

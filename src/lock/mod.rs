@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use backend::{Attempt, Backend, Caller, Reattempt, Refusal, Release, Renewal};
+pub use backend::{Attempt, Backend, Caller, Nobody, Reattempt, Refusal, Release, Renewal};
 pub use held_row::{Durable, HeldRow, HolderKind};
 pub use holder::{Holder, Holders, MOST_NAMED};
 pub use introduction::{Introduction, own_host};

@@ -28,8 +28,8 @@ pub const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// The pause between two checks on a killer.
 pub const LOOK_AGAIN_AT_KILLER: Duration = Duration::from_millis(20);
 
-/// When to ask who holds the lock. The question makes the server search all of its sessions.
-#[derive(Debug, Clone, Copy)]
+/// When to ask who holds the lock; by default never. The question makes the server search all of its sessions.
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Verbosity {
     /// When the wait begins.
     pub when_waiting: bool,

@@ -14,7 +14,7 @@ use super::statements::Statements;
 use crate::base::clock::Moment;
 use crate::db::{Ask, Connector, Fault, Kind, Session};
 use crate::lock::named::{Verbosity, take_locks_now};
-use crate::lock::{Caller, Grant, Holders, Lease, LockSpec, Renewal, Wait, run_lock_of};
+use crate::lock::{Grant, Holders, Lease, LockSpec, Nobody, Renewal, Wait, run_lock_of};
 use crate::schema::Tables;
 
 /// What a shared session's server is to the locks on it.
@@ -50,20 +50,6 @@ pub enum Tried {
     Held(Grant, Lease),
     /// These hold it.
     Taken(Holders),
-}
-
-/// A lock of which nobody asks whether it is still wanted.
-pub(super) struct Nobody;
-
-impl Caller for Nobody {
-    fn on_server(&self, _: &str) {}
-    fn on_read_only(&self, _: Option<&str>) {}
-    fn on_wait(&self, _: &Holders) {}
-    fn on_claim(&self, _: bool) -> bool {
-        true
-    }
-    fn ask_alive(&self) {}
-    fn await_alive(&self) {}
 }
 
 impl RowLock {

@@ -4,14 +4,14 @@
 use super::claim::{Claim, ClaimEnd};
 use super::holding::{Hold, Released};
 use super::row_lock::{Queue, RowLock};
-use super::sharing::{Nobody, SharedServer};
+use super::sharing::SharedServer;
 use super::statements::Write;
 use super::step::{Answer, Next, Step, Written};
 use crate::base::clock::Moment;
 use crate::base::log::Level;
 use crate::db::{Fault, Session, roll_back};
 use crate::lock::named::try_slots;
-use crate::lock::{Grant, Lease};
+use crate::lock::{Grant, Lease, Nobody};
 
 /// The slot of a lock that has one only.
 const ONLY_SLOT: u32 = 0;
