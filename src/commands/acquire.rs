@@ -19,7 +19,7 @@ use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
 use crate::base::log::Level;
 use crate::base::random;
 use crate::base::text::seconds;
-use crate::db::{Ask, Fault};
+use crate::db::Ask;
 use crate::history::{Journal, Outcome, RunEnd, RunFacts};
 use crate::isolated::link::{Link, cut};
 use crate::isolated::process::die_with;
@@ -330,7 +330,6 @@ fn record_skip(lock: &mut RowLock, holders: &Holders, name: &Name, journal: &Jou
     let line = format!("{name} is {holders}; not acquired");
     let skip = Ask::written(journal.skip(&line, Outcome::Skipped));
     let done = session.answer_within(RECORD_LIMIT);
-    let done = done.map_err(|error| Fault::Gone(error.to_string()));
     match done.and_then(|()| session.run(&skip)) {
         Ok(()) => journal.prune_now_and_then(session),
         Err(fault) => session.tell(Level::Warning, &format!("cannot record the skip: {fault}")),

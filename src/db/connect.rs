@@ -248,9 +248,7 @@ impl Connector {
     ) -> Result<(String, T), Fault> {
         let before = self.attempt_limit.replace(limit);
         let asked = self.try_target(target, &mut |session| {
-            session
-                .answer_within(limit)
-                .map_err(|error| Fault::Gone(error.to_string()))?;
+            session.answer_within(limit)?;
             ask(session)
         });
         self.attempt_limit.set(before);

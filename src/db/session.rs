@@ -1,7 +1,6 @@
 //! A session with a server: statements go out, rows and faults come back.
 
 use std::fmt;
-use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
@@ -50,8 +49,7 @@ impl Session {
             is_one_by_one: false,
             ended: None,
         };
-        limit_reading(session.as_fd(), Duration::ZERO)
-            .map_err(|error| Fault::Gone(error.to_string()))?;
+        session.answer_within(Duration::ZERO)?;
         Ok(session)
     }
 
@@ -171,9 +169,9 @@ impl Session {
     /// Limits the wait for each answer from now on. For sessions whose statements no longer wait for a lock.
     ///
     /// # Errors
-    /// As `setsockopt(2)`.
-    pub fn answer_within(&self, limit: Duration) -> io::Result<()> {
-        limit_reading(self.as_fd(), limit)
+    /// [`Fault::Gone`] with the error of `setsockopt(2)`.
+    pub fn answer_within(&self, limit: Duration) -> Result<(), Fault> {
+        limit_reading(self.as_fd(), limit).map_err(|error| Fault::Gone(error.to_string()))
     }
 
     /// Has the server repeat a random number. A driver may still hold what arrived in clear text before TLS, right after the server's
@@ -182,11 +180,10 @@ impl Session {
     /// # Errors
     /// [`Fault::Final`] if something else comes back.
     pub(super) fn prove_where_answers_come_from(&mut self, limit: Duration) -> Result<(), Fault> {
-        let limited = |error: io::Error| Fault::Gone(error.to_string());
-        self.answer_within(limit).map_err(limited)?;
+        self.answer_within(limit)?;
         let secret = random::number().map_err(Fault::Final)?;
         if self.run(&ask_echo(secret))? == Some(secret) {
-            return self.answer_within(Duration::ZERO).map_err(limited);
+            return self.answer_within(Duration::ZERO);
         }
         let line =
             format!("somebody stands between dblock and {self}: the answers are not its own");

@@ -88,8 +88,7 @@ fn limit_until(over: Moment, session: &Session) -> Result<(), Fault> {
     if left.is_zero() {
         return Err(Fault::Interrupted("no time is left to prune".to_owned()));
     }
-    let limited = session.answer_within(left);
-    limited.map_err(|error| Fault::Gone(error.to_string()))
+    session.answer_within(left)
 }
 
 /// Asks how long the history is kept.

@@ -10,7 +10,6 @@ use serde::Serialize;
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
-use crate::base::text::in_words;
 use crate::db::{Connector, Fault, Session, roll_back};
 use crate::isolated::link::Link;
 use crate::lock::Lease;
@@ -65,8 +64,7 @@ impl<'a> Connection<'a> {
     ) -> Result<T, Fault> {
         self.close();
         let (session, prepared) = self.connector.connect_within(limit, |session| {
-            let limited = session.answer_within(limit);
-            limited.map_err(|error| Fault::Gone(in_words(&error)))?;
+            session.answer_within(limit)?;
             prepare(session)
         })?;
         (self.session, self.answer_limit) = (Some(session), None);

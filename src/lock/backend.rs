@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{Grant, Holders, Lease};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
-use crate::db::{Client, Session};
+use crate::db::{Client, Fault, Session};
 
 /// A caller's lock: it is acquired, renewed, lost, reacquired, released. Each call blocks for as long as the server takes; a caller that
 /// must not block uses the lock in a process of its own.
@@ -69,7 +69,7 @@ pub trait Backend {
     ///
     /// # Errors
     /// The system refused.
-    fn answer_within(&mut self, limit: Duration) -> std::io::Result<()>;
+    fn answer_within(&mut self, limit: Duration) -> Result<(), Fault>;
 
     /// How long to wait before the next attempt.
     fn pause(&self) -> Duration;

@@ -5,6 +5,7 @@ mod caller;
 mod lock;
 mod recorder;
 
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::thread::sleep;
@@ -310,7 +311,9 @@ impl Keeper<'_> {
         self.supervisor.send_all();
         let (lock, link) = (&mut self.lock, self.supervisor.link);
         // Without an answer within the TTL the lock is lost anyway, and a keeper without a supervisor would never end.
-        let told = lock.backend.answer_within(lease.ttl).and_then(|()| {
+        let limited = lock.backend.answer_within(lease.ttl);
+        let limited = limited.map_err(|fault| io::Error::other(fault.to_string()));
+        let told = limited.and_then(|()| {
             let held = FromKeeper::Held(grant, lease);
             match lock.backend.descriptor() {
                 Some(descriptor) => link.send_with(&held, descriptor),

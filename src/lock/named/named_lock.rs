@@ -1,6 +1,5 @@
 //! The `Backend` of a named lock. The lock lives on one session at a time; if that is lost, it moves to a new one.
 
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::thread::sleep;
 use std::time::Duration;
@@ -172,8 +171,7 @@ impl NamedLock {
         let mut timeline = self.request.timeline;
         let carried_out = self.connector.connect(|session| {
             let limit = self.answer_limit.unwrap_or_default();
-            let limited = session.answer_within(limit);
-            limited.map_err(|error| Fault::Gone(error.to_string()))?;
+            session.answer_within(limit)?;
             follow(&mut timeline, session)?;
             schema::prepare(session)?;
             if is_read_only(session)? {
@@ -300,9 +298,7 @@ impl Backend for NamedLock {
         let (grant, request) = (self.grant, &mut self.request);
         let retake = |session: &mut Session| {
             if let Some(until) = until {
-                session
-                    .answer_within(Lease::time_until(until))
-                    .map_err(|error| Fault::Gone(error.to_string()))?;
+                session.answer_within(Lease::time_until(until))?;
             }
             if take {
                 return request.retake(grant, false, session).map(Some);
@@ -403,7 +399,7 @@ impl Backend for NamedLock {
             .unwrap_or_default()
     }
 
-    fn answer_within(&mut self, limit: Duration) -> io::Result<()> {
+    fn answer_within(&mut self, limit: Duration) -> Result<(), Fault> {
         self.connector.cap_attempts(limit / SHARE_OF_TTL);
         self.answer_limit = Some(limit);
         self.session

@@ -383,9 +383,7 @@ impl Request {
         caller: &dyn Caller,
     ) -> Result<Holders, Fault> {
         let (asked, limit) = (Moment::now(), Lease::answer_limit(self.ttl));
-        session
-            .answer_within(limit)
-            .map_err(|error| Fault::Gone(error.to_string()))?;
+        session.answer_within(limit)?;
         let wanted = self.verbosity.when_taken;
         match self.tell_and_name_holders(wanted, session, caller) {
             Err(Fault::Gone(_)) if asked.elapsed() >= limit => Ok(self.unnamed_holders()),

@@ -9,7 +9,7 @@ use super::claim::{Claim, ClaimEnd, Claimant};
 use super::clock::{Clock, disagreement};
 use super::holding::Hold;
 use super::prepare::prepare_and_ask;
-use super::row_lock::{CONFLICT_PAUSE, Queue, RowLock, gone};
+use super::row_lock::{CONFLICT_PAUSE, Queue, RowLock};
 use super::state::SlotState;
 use super::statements::{Terms, Write, ask_clock};
 use super::step::{Answer, Next, Step, Written};
@@ -99,14 +99,14 @@ impl RowLock {
         let (Queue::Excludes, Some(opening)) = (self.server.queue, opening) else {
             return Ok(());
         };
-        session.answer_within(self.limit()).map_err(gone)?;
+        session.answer_within(self.limit())?;
         let (mut killers, name) = (std::mem::take(&mut self.killers), self.wanted.name.clone());
         let mut give_back = |session: &mut Session| self.give_back_claim(session);
         let acked = killers.ack_kills(&name, opening, session, &mut give_back);
         self.killers = killers;
         acked?;
         // The same limit as for the first statement on a session.
-        session.answer_within(Duration::ZERO).map_err(gone)
+        session.answer_within(Duration::ZERO)
     }
 
     /// What an earlier attempt was granted, and has given back, says nothing of this one.
@@ -161,7 +161,7 @@ impl RowLock {
         if self.server.queue != Queue::Excludes {
             return Ok(());
         }
-        session.answer_within(self.limit()).map_err(gone)?;
+        session.answer_within(self.limit())?;
         let rows = session.run(&self.statements.look())?;
         let since = i64::try_from(lost.elapsed().as_micros()).unwrap_or(i64::MAX);
         let had_row = |row: &&SlotState| {
@@ -230,7 +230,7 @@ impl RowLock {
                     if let Some(held) = self.claim_and_prove(slot, &granted, session, caller)? {
                         return Ok(held);
                     }
-                    session.answer_within(Duration::ZERO).map_err(gone)?;
+                    session.answer_within(Duration::ZERO)?;
                     self.request.begin_wait(session)?;
                     self.request.take(session, &granted, caller, None)?
                 }
@@ -245,7 +245,7 @@ impl RowLock {
         if let (Queue::Excludes, Some(named)) = (self.server.queue, self.server.named_slot) {
             slots = vec![named];
         }
-        session.answer_within(self.limit()).map_err(gone)?;
+        session.answer_within(self.limit())?;
         let (mut pause, mut waits) = (FIRST_PAUSE, false);
         loop {
             let next = self.advance(&slots, caller, |claim, claimant| {
@@ -296,11 +296,11 @@ impl RowLock {
         }
         let (limit, look) = (self.limit(), self.statements.look());
         let mut look_at_node = |session: &mut Session| {
-            session.answer_within(limit).map_err(gone)?;
+            session.answer_within(limit)?;
             session.run(&look)?;
-            session.answer_within(LONGEST_TURN + limit).map_err(gone)
+            session.answer_within(LONGEST_TURN + limit)
         };
-        session.answer_within(LONGEST_TURN + limit).map_err(gone)?;
+        session.answer_within(LONGEST_TURN + limit)?;
         let turns = Turns {
             longest: LONGEST_TURN,
             after: &mut look_at_node,
@@ -318,7 +318,7 @@ impl RowLock {
         session: &mut Session,
         caller: &dyn Caller,
     ) -> Result<Option<Decision>, Fault> {
-        session.answer_within(self.limit()).map_err(gone)?;
+        session.answer_within(self.limit())?;
         let proof = self.request.proof(slot, granted);
         let next = self.advance(&[], caller, |claim, _| claim.take_granted(slot))?;
         let claimed = self.carry_out(next, &[], proof.as_deref(), session, caller)?;
@@ -342,10 +342,10 @@ impl RowLock {
         if next == Next::Over(ClaimEnd::Queue) {
             return Ok(None);
         }
-        session.answer_within(self.limit()).map_err(gone)?;
+        session.answer_within(self.limit())?;
         let claimed = self.carry_out(next, &[], None, session, caller)?;
         // The same limit as for the first statement on a session.
-        session.answer_within(Duration::ZERO).map_err(gone)?;
+        session.answer_within(Duration::ZERO)?;
         let Claimed::Held(grant, lease) = claimed else {
             return Ok(None);
         };

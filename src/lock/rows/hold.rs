@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::change::Change;
 use super::holding::{Hold, OwnGrant, Released, Renewed};
-use super::row_lock::{Queue, RowLock, gone};
+use super::row_lock::{Queue, RowLock};
 use super::state::SlotState;
 use super::statements::Write;
 use super::step::{Answer, NamedRelease, Next, Step, Written};
@@ -136,7 +136,7 @@ impl RowLock {
             && let (Some(row), true) = (rows.first(), result != Renewed::Lost)
         {
             self.wanted.ttl = row.ttl;
-            session.answer_within(self.limit()).map_err(gone)?;
+            session.answer_within(self.limit())?;
         }
         let renewal = match result {
             Renewed::Confirmed => Renewal::Confirmed(sent),

@@ -1,6 +1,5 @@
 //! A durable lock for a keeper: the `Backend` of this folder. If a session is lost the lock stays: another session renews the row.
 
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::thread::sleep;
@@ -207,7 +206,7 @@ impl RowLock {
 
     pub(super) fn limit_preparing(&self, session: &Session) -> Result<(), Fault> {
         let limit = self.limit().min(self.connector.attempt_limit());
-        session.answer_within(limit).map_err(gone)
+        session.answer_within(limit)
     }
 
     /// Notes what a new session's server is. The server must take writes.
@@ -233,7 +232,7 @@ impl RowLock {
             );
             session.tell(Level::Warning, &line);
         }
-        session.answer_within(Duration::ZERO).map_err(gone)
+        session.answer_within(Duration::ZERO)
     }
 
     pub(super) fn terms<'a>(&'a self, also: &'a [String]) -> Terms<'a> {
@@ -310,7 +309,7 @@ impl RowLock {
             self.limit_preparing(session)?;
             follow(&mut timeline, session)?;
             self.prepare(session)?;
-            session.answer_within(self.limit()).map_err(gone)
+            session.answer_within(self.limit())
         };
         let opened = match until.map(Lease::time_until) {
             Some(limit) => connector.connect_within(limit, open),
@@ -331,11 +330,6 @@ fn refused_for_now(fault: Fault) -> Fault {
         }
         fault => fault,
     }
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-pub(super) fn gone(error: io::Error) -> Fault {
-    Fault::Gone(error.to_string())
 }
 
 impl Backend for RowLock {
@@ -481,7 +475,7 @@ impl Backend for RowLock {
             .unwrap_or_default()
     }
 
-    fn answer_within(&mut self, limit: Duration) -> io::Result<()> {
+    fn answer_within(&mut self, limit: Duration) -> Result<(), Fault> {
         self.connector
             .cap_attempts((limit / SHARE_OF_TTL).max(SHORTEST_LIMIT));
         Ok(())

@@ -184,7 +184,6 @@ impl<'a> Lock<'a> {
         let begun = match self.backend.session() {
             Some(session) => limit
                 .map_or(Ok(()), |limit| session.answer_within(limit))
-                .map_err(|error| Fault::Gone(error.to_string()))
                 .and_then(|()| recorder.begin(grant, session)),
             None => Err(Fault::Gone("the session is gone".to_owned())),
         };
@@ -233,7 +232,6 @@ impl<'a> Lock<'a> {
         let line = format!("{} is {holders}; not run", self.spec.name);
         let done = session
             .answer_within(limit)
-            .map_err(|error| Fault::Gone(error.to_string()))
             .and_then(|()| recorder.record_skip(&line, session));
         match done {
             Err(Fault::Final(failure)) => return Err(failure),

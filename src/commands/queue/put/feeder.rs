@@ -233,9 +233,7 @@ impl Feeder<'_> {
             let opened = self.connector.connect(|session| {
                 open(session, self.tables, For::Writing, servers)?;
                 // No statement waits for a lock for longer than two seconds.
-                session
-                    .answer_within(self.limit.max(Duration::from_secs(5)))
-                    .map_err(|error| Fault::Gone(error.to_string()))
+                session.answer_within(self.limit.max(Duration::from_secs(5)))
             });
             match opened {
                 Ok((session, ())) => return Ok(session),

@@ -43,8 +43,7 @@ impl Request {
         caller.on_wait(&self.tell_and_name_holders(wanted, session, caller)?);
         self.has_waited = true;
         if turns.is_none() {
-            let limited = session.answer_within(ANSWER_LIMIT);
-            limited.map_err(|error| Fault::Gone(error.to_string()))?;
+            session.answer_within(ANSWER_LIMIT)?;
         }
         let (own, ttl) = (opening.connection_id(), opening.ttl);
         let (mut place, mut ask) = (Place::default(), Ask::Listen);
