@@ -51,10 +51,7 @@ impl Request {
         loop {
             let answer = match ask {
                 Ask::Release => match session.run(&self.statements.release(slot, mark)) {
-                    Ok(released) => Answer::Released {
-                        was_held: released.was_held,
-                        queue_head: released.queue_head,
-                    },
+                    Ok(released) => released,
                     Err(Fault::Interrupted(_) | Fault::Conflict(_)) => {
                         sleep(PAUSE);
                         Answer::Interrupted

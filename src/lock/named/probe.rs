@@ -6,13 +6,15 @@ use std::time::Duration;
 use super::acquire::{Decision, Opening};
 use super::fitness::Unfit;
 use super::request::{Request, Verbosity};
-use super::statements::{Line, ask_owners, kill_session, release_once, take_lock, take_lock_now};
+use super::statements::{
+    Line, ask_owners, kill_session, release_once, take_lock_now, wait_for_lock,
+};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::db::cluster::ask_multi_primary;
 use crate::db::server_facts::{Shown, median};
 use crate::db::{Ask, Connector, Fault, Kind, Session, ask};
-use crate::lock::{Caller, DEFAULT_TTL, Holders, LockSpec, Name, OnLockLost, Wait, run_id_lock};
+use crate::lock::{DEFAULT_TTL, LockSpec, Name, Nobody, OnLockLost, Wait, run_id_lock};
 
 /// The pause between two checks of another session.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
@@ -75,14 +77,7 @@ impl Probe {
             let reached = connector.connect(|session| {
                 // A server that was passed over may still keep its session, with the locks.
                 *self = Self::new().map_err(Fault::Final)?;
-                let mut request =
-                    self.request(session.kind(), &self.marker, read_only, Duration::ZERO);
-                match request.open(session) {
-                    Err(Fault::Final(failure)) if failure.reason == Reason::Configuration => {
-                        Ok(Err(failure))
-                    }
-                    opened => opened.map(Ok),
-                }
+                self.open(&self.marker, read_only, session)
             });
             outcome = reached.map(|(session, opening)| Reached {
                 session,
@@ -116,10 +111,17 @@ impl Probe {
     /// The session must be dropped.
     pub fn ask(&self, session: &mut Session) -> Result<Result<Opening, Failure>, Fault> {
         let marker = run_id_lock().map_err(Fault::Final)?;
-        match self
-            .request(session.kind(), &marker, true, Duration::ZERO)
-            .open(session)
-        {
+        self.open(&marker, true, session)
+    }
+
+    fn open(
+        &self,
+        marker: &str,
+        read_only: bool,
+        session: &mut Session,
+    ) -> Result<Result<Opening, Failure>, Fault> {
+        let mut request = self.request(session.kind(), marker, read_only, Duration::ZERO);
+        match request.open(session) {
             Err(Fault::Final(failure)) if failure.reason == Reason::Configuration => {
                 Ok(Err(failure))
             }
@@ -148,11 +150,7 @@ impl Probe {
             on_lost: OnLockLost::Reacquire,
             allow_unfit_server: true,
         };
-        let verbosity = Verbosity {
-            when_waiting: false,
-            when_taken: false,
-        };
-        let mut request = Request::new(kind, &spec, marker, verbosity);
+        let mut request = Request::new(kind, &spec, marker, Verbosity::default());
         if read_only {
             request.accept_read_only();
         }
@@ -174,12 +172,7 @@ impl Probe {
             let decision = request.take(session, opening, &Nobody, None)?;
             return Ok(matches!(decision, Decision::Held(..)));
         }
-        let taken = session.run(&take_lock(
-            session.kind(),
-            "acquire lock",
-            &self.name.on_server(),
-            wait,
-        ))?;
+        let taken = session.run(&wait_for_lock(&self.name.on_server(), wait))?;
         Ok(taken == Some(true))
     }
 
@@ -237,20 +230,6 @@ impl Probe {
         }
         Ok(())
     }
-}
-
-/// Nobody is told how it goes.
-struct Nobody;
-
-impl Caller for Nobody {
-    fn on_server(&self, _server: &str) {}
-    fn on_read_only(&self, _server: Option<&str>) {}
-    fn on_wait(&self, _holders: &Holders) {}
-    fn on_claim(&self, _may_be_held: bool) -> bool {
-        true
-    }
-    fn ask_alive(&self) {}
-    fn await_alive(&self) {}
 }
 
 /// Waits until another session waits for a lock, as far as the server shows that, up to a `limit`.

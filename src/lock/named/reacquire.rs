@@ -8,7 +8,7 @@ use super::request::{
     LONGEST_END, LOOK_AGAIN, LOOK_AGAIN_AT_KILLER, Request, carry_out, may_end, named_client,
 };
 use super::retaking::{Answer, Ask, Look, Outcome, Retaking};
-use super::statements::{ack_kill_of_waiter, ask_owners, kill_session, take_lock_now};
+use super::statements::{ack_kill, ack_kill_of_waiter, ask_owners, kill_session, take_lock_now};
 use crate::base::clock::Moment;
 use crate::base::log::Level;
 use crate::db::{self, Client, Fault, Kind, Session};
@@ -315,7 +315,8 @@ impl Request {
         let marker = self.statements.kill_marker(slot, None);
         let marker = marker.map(|marker| marker.and_then(|marker| marker.killer));
         let ack = |killer, session: &mut Session| {
-            carry_out(session, &self.statements.ack_kill(slot, killer))
+            let ending = self.name.termination_on_server(slot);
+            carry_out(session, &ack_kill(session.kind(), &ending, killer))
         };
         carry_out_ack(Acknowledging::of_holder(killer), &marker, session, ack).map(drop)
     }

@@ -40,7 +40,7 @@ pub struct Verbosity {
 /// A lock, and how long to wait for it.
 pub struct Request {
     kind: Kind,
-    name: Name,
+    pub(super) name: Name,
     pub(super) statements: Box<dyn Statements>,
     /// The name of the run id lock on the server.
     pub(super) run_id: String,
@@ -214,7 +214,7 @@ impl Request {
     }
 
     fn announce(&self, named: &str, lock: &str, session: &mut Session) -> Result<(), Fault> {
-        let taken = carry_out(session, &take_lock(self.kind, named, lock, Duration::ZERO));
+        let taken = carry_out(session, &take_lock(self.kind, named, lock));
         taken.map(drop)
     }
 

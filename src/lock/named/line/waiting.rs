@@ -57,11 +57,7 @@ impl Request {
                 }
                 Ask::Stand => {
                     let stand = line.stand(place.number(), FEW, KEPT);
-                    let standing = carry_out(session, &stand)?;
-                    Answer::Standing {
-                        largest: standing.largest,
-                        ahead: standing.ahead,
-                    }
+                    carry_out(session, &stand)?
                 }
                 Ask::Take(largest) => {
                     let number = match session.run(&line.take(largest)) {

@@ -119,12 +119,3 @@ impl KillMarker {
         })
     }
 }
-
-/// The answer to the release of a slot.
-#[derive(Default)]
-pub struct Released {
-    /// Whether it was held.
-    pub was_held: bool,
-    /// The session at the head of the queue, which the caller must wake.
-    pub queue_head: Option<u64>,
-}

@@ -7,12 +7,13 @@ mod postgres;
 use std::time::Duration;
 
 use super::queue::Step;
-use crate::db::{Ask, Code, Kind};
-use crate::lock::{LockSpec, kill_ack_lock};
+use super::releasing::Answer as ReleaseAnswer;
+use crate::db::{Ask, Code, Fault, Kind, Row, ask, ask_value, command};
+use crate::lock::{Key, LockSpec, kill_ack_lock};
 pub use answers::Opened;
-use answers::{Asked, KillMarker, ReacquireAnswer, Released};
+use answers::{Asked, KillMarker, ReacquireAnswer};
 use mysql::MySqlStatements;
-pub use mysql::wake;
+pub use mysql::{wait_for_lock, wake};
 use postgres::PostgresStatements;
 pub use postgres::{Line, ask_is_one_of_several, held_keys as postgres_held_keys};
 
@@ -26,10 +27,12 @@ const WAITER_IDLE_LIMIT: Duration = Duration::from_secs(3);
 /// Writes the statements of one lock.
 pub trait Statements {
     /// Whether a slot is passed over if its holder is being killed.
-    fn checks_kills(&self) -> bool;
+    fn checks_kills(&self) -> bool {
+        true
+    }
 
     /// From now on passes over slots whose holder is being killed.
-    fn check_kills(&mut self);
+    fn check_kills(&mut self) {}
 
     /// Notes that the server has no such variable. `false`: that was known, or no statement uses the variable.
     fn do_without(&mut self, variable: &str) -> bool;
@@ -47,15 +50,15 @@ pub trait Statements {
     fn step(&self, step: Step, left: Option<Duration>) -> Ask<'static, Option<Asked>>;
 
     /// The proof that this slot is held. It also releases the lock of the queue's head.
-    fn prove(&self, slot: u32) -> Ask<'static, Option<Asked>>;
+    fn prove(&self, slot: u32) -> Ask<'static, Option<Asked>> {
+        self.renew(slot)
+    }
 
     /// Prepares a session to hold this slot after a wait, and proves that as [`Step::Confirm`] does. Sets the variable `@dblock` to 1 if
     /// the slot is proved; otherwise ask in steps. `None`: on servers of this kind nothing is granted that is not proved.
-    fn hold_and_prove(&self, slot: u32, ttl: Duration) -> Option<String>;
-
-    /// Withdraws the announcement that the killed holder of a slot ends its command, and tells the killer, the session with this id, that
-    /// the command has ended.
-    fn ack_kill(&self, slot: u32, killer: u64) -> Ask<'static, ()>;
+    fn hold_and_prove(&self, _slot: u32, _ttl: Duration) -> Option<String> {
+        None
+    }
 
     /// The killer of a slot's holder. With `lost` only the killer of that session, as others may have held the slot since.
     fn kill_marker(&self, slot: u32, lost: Option<u64>) -> Ask<'static, Option<KillMarker>>;
@@ -72,7 +75,7 @@ pub trait Statements {
 
     /// Releases a slot, and the `mark` that came with it. Asks who is the head of the queue, where the caller has to wake it. It never stands
     /// in a transaction with writes, whose commit would wait for nothing on PostgreSQL.
-    fn release(&self, slot: u32, mark: Option<&str>) -> Ask<'static, Released>;
+    fn release(&self, slot: u32, mark: Option<&str>) -> Ask<'static, ReleaseAnswer>;
 
     /// The connection id of a slot's holder, and its address as `user@host:port`, as far as this account may see them.
     fn holder(&self, slot: u32) -> Ask<'static, (Option<u64>, Option<String>)>;
@@ -92,44 +95,74 @@ pub fn statements(kind: Kind, lock: &LockSpec, run_id: &str) -> Box<dyn Statemen
     }
 }
 
-/// Acquires a lock by its name on the server, and waits up to so many whole seconds; a fraction is cut off. On PostgreSQL it never waits.
-/// Whether it was acquired; `None`: unclear. The statement has this name.
-pub fn take_lock(
-    kind: Kind,
-    named: &str,
-    lock: &str,
-    wait: Duration,
-) -> Ask<'static, Option<bool>> {
+/// A statement whose answer is read from one row, and depends on the number of slots; `None`: no row.
+fn ask_row<S, T>(
+    slots: &[S],
+    name: &str,
+    sql: String,
+    read: impl Fn(&Row, u32) -> Result<T, Fault> + 'static,
+) -> Ask<'static, Option<T>> {
+    let slots = u32::try_from(slots.len()).unwrap_or(u32::MAX);
+    ask(name, sql, move |rows| rows.optional(|row| read(row, slots)))
+}
+
+/// A column that acquires a lock by its name on the server, if it is free: 1 if that succeeded, else 0; NULL: unclear.
+fn taking(kind: Kind, lock: &str) -> String {
     match kind {
-        Kind::MySql => mysql::take_lock(named, lock, wait),
-        Kind::Postgres => postgres::take_lock(named, lock),
+        Kind::MySql => format!("GET_LOCK({}, 0)", kind.text(lock)),
+        Kind::Postgres => format!("pg_try_advisory_lock({})::int", Key::of(lock).arguments()),
     }
 }
 
-/// As [`take_lock`], without waiting.
+/// A column that releases a lock once, by its name on the server.
+fn releasing(kind: Kind, lock: &str) -> String {
+    match kind {
+        Kind::MySql => format!("RELEASE_LOCK({})", kind.text(lock)),
+        Kind::Postgres => format!("pg_advisory_unlock({})", Key::of(lock).arguments()),
+    }
+}
+
+/// Acquires a lock by its name on the server, without waiting. Whether it was acquired; `None`: unclear. The statement has this name.
+pub fn take_lock(kind: Kind, named: &str, lock: &str) -> Ask<'static, Option<bool>> {
+    ask_value(named, format!("SELECT {}", taking(kind, lock)))
+}
+
+/// As [`take_lock`].
 pub fn take_lock_now(kind: Kind, lock: &str) -> Ask<'static, Option<bool>> {
-    take_lock(kind, "acquire lock", lock, Duration::ZERO)
+    take_lock(kind, "acquire lock", lock)
 }
 
 /// Takes slots, each by [its expression](Statements::taking_slot). Returns which of them were taken.
 pub fn try_slots(slots: &[String]) -> Ask<'static, Vec<bool>> {
-    mysql::try_slots(slots)
+    let number = slots.len();
+    let sql = format!("SELECT {}", slots.join(", "));
+    ask("try slot", sql, move |rows| {
+        let row = rows.one()?;
+        let taken = (0..number).map(|column| Ok(row.at::<Option<i64>>(column)? == Some(1)));
+        taken.collect()
+    })
 }
 
 /// Acquires locks that only this process asks for, by their names on the server.
 pub fn take_locks_now(kind: Kind, locks: &[String]) -> Ask<'static, ()> {
-    match kind {
-        Kind::MySql => mysql::take_locks_now(locks),
-        Kind::Postgres => postgres::take_locks_now(locks),
-    }
+    let locks = locks.iter().map(|lock| taking(kind, lock));
+    let locks = locks.collect::<Vec<_>>().join(", ");
+    command("announce reacquire", format!("SELECT {locks}"))
 }
 
 /// Releases a lock once, by its name on the server. The statement has this name.
 pub fn release_once(kind: Kind, named: &str, lock: &str) -> Ask<'static, ()> {
-    match kind {
-        Kind::MySql => mysql::release_once(named, lock),
-        Kind::Postgres => postgres::release_once(named, lock),
-    }
+    command(named, format!("SELECT {}", releasing(kind, lock)))
+}
+
+/// Withdraws the announcement that the killed holder of a slot ends its command, and tells the killer, the session with this id, that
+/// the command has ended. `ending` is the name of that announcement on the server.
+pub fn ack_kill(kind: Kind, ending: &str, killer: u64) -> Ask<'static, ()> {
+    let ack = taking(kind, &kill_ack_lock(killer));
+    command(
+        "ack kill",
+        format!("SELECT {}, {ack}", releasing(kind, ending)),
+    )
 }
 
 /// The sessions that hold these locks, by the locks' names on the server.
@@ -167,7 +200,7 @@ pub fn set_idle_timeout(kind: Kind, ttl: Duration) -> Ask<'static, ()> {
 
 /// Tells the killer of a waiter, the session with this id, that there is no command.
 pub fn ack_kill_of_waiter(kind: Kind, killer: u64) -> Ask<'static, Option<bool>> {
-    take_lock(kind, "ack kill", &kill_ack_lock(killer), Duration::ZERO)
+    take_lock(kind, "ack kill", &kill_ack_lock(killer))
 }
 
 /// The error of [`kill_session`] if there is no such session.

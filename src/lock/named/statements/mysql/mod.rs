@@ -6,12 +6,13 @@ mod time_limits;
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::answers::{Asked, KILLED, KillMarker, Opened, ReacquireAnswer, Released};
-use super::{RECHECK, Statements};
-use crate::db::{Ask, Fault, Row, ask, command, named, short_address, text_literal};
+use super::answers::{Asked, KILLED, KillMarker, Opened, ReacquireAnswer};
+use super::{RECHECK, Statements, ask_row};
+use crate::db::{Ask, Row, ask, command, named, short_address, text_literal};
 use crate::lock::named::queue::{FEW, Step};
-use crate::lock::{Name, kill_ack_lock, kill_request_lock};
-pub use plain::{ask_owners, kill_session, release_once, take_lock, take_locks_now, try_slots};
+use crate::lock::named::releasing::Answer as ReleaseAnswer;
+use crate::lock::{Name, kill_request_lock};
+pub use plain::{ask_owners, kill_session, wait_for_lock};
 use time_limits::{keep_session, seconds, statement_limit};
 pub use time_limits::{set_idle_timeout, shorten_idle_timeout};
 
@@ -78,17 +79,6 @@ impl MySqlStatements {
             self.variable("version_comment"),
             self.variable("wsrep_on"),
         )
-    }
-
-    /// A statement whose answer is read from one row, and depends on the number of slots; `None`: no row.
-    fn ask<T>(
-        &self,
-        name: &str,
-        sql: String,
-        read: impl Fn(&Row, u32) -> Result<T, Fault> + 'static,
-    ) -> Ask<'static, Option<T>> {
-        let slots = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
-        ask(name, sql, move |rows| rows.optional(|row| read(row, slots)))
     }
 
     /// The name and the text of a step's statement. `left` is the rest of the wait, `None` without limit. The columns of the answer:
@@ -272,17 +262,17 @@ impl Statements for MySqlStatements {
         _login: u64,
     ) -> Ask<'static, Option<Opened>> {
         let (name, sql) = self.of(step, left);
-        self.ask(name, sql + ", " + &self.traits(), Opened::read)
+        ask_row(&self.slots, name, sql + ", " + &self.traits(), Opened::read)
     }
 
     fn step(&self, step: Step, left: Option<Duration>) -> Ask<'static, Option<Asked>> {
         let (name, sql) = self.of(step, left);
-        self.ask(name, sql, Asked::read)
+        ask_row(&self.slots, name, sql, Asked::read)
     }
 
     fn prove(&self, slot: u32) -> Ask<'static, Option<Asked>> {
         let (name, sql) = self.of(Step::Confirm(slot), None);
-        self.ask(name, sql, Asked::read_proof)
+        ask_row(&self.slots, name, sql, Asked::read_proof)
     }
 
     fn hold_and_prove(&self, slot: u32, ttl: Duration) -> Option<String> {
@@ -301,15 +291,6 @@ impl Statements for MySqlStatements {
         let keep = keep_session(ttl);
         let sql = format!("{keep}, @dblock = {held} AND {free} AND {writes}");
         Some(named("hold", sql))
-    }
-
-    fn ack_kill(&self, slot: u32, killer: u64) -> Ask<'static, ()> {
-        let sql = format!(
-            "SELECT RELEASE_LOCK({}), GET_LOCK({}, 0)",
-            self.termination_lock(slot),
-            text_literal(&kill_ack_lock(killer))
-        );
-        command("ack kill", sql)
     }
 
     fn kill_marker(&self, slot: u32, lost: Option<u64>) -> Ask<'static, Option<KillMarker>> {
@@ -343,7 +324,7 @@ impl Statements for MySqlStatements {
             "SELECT CASE WHEN IS_USED_LOCK({kill}) THEN {KILLED} WHEN {marked} THEN {acquire} ELSE -1 END, \
              IS_USED_LOCK({name}), CONNECTION_ID(), {writes}, {traits}"
         );
-        self.ask("reacquire", sql, ReacquireAnswer::read)
+        ask_row(&self.slots, "reacquire", sql, ReacquireAnswer::read)
     }
 
     fn renew(&self, slot: u32) -> Ask<'static, Option<Asked>> {
@@ -352,10 +333,10 @@ impl Statements for MySqlStatements {
             "SELECT CASE WHEN {held} THEN {slot} ELSE -1 END, 0, CONNECTION_ID(), {}",
             self.writes()
         );
-        self.ask("renew", sql, Asked::read)
+        ask_row(&self.slots, "renew", sql, Asked::read)
     }
 
-    fn release(&self, slot: u32, mark: Option<&str>) -> Ask<'static, Released> {
+    fn release(&self, slot: u32, mark: Option<&str>) -> Ask<'static, ReleaseAnswer> {
         let mark = mark.map_or_else(String::new, |mark| {
             format!(", RELEASE_LOCK({})", text_literal(mark))
         });
@@ -364,14 +345,12 @@ impl Statements for MySqlStatements {
             self.slots[slot as usize], self.queue_head
         );
         ask("release", sql, |rows| {
-            let released = rows.optional(|row| {
-                let (released, queue_head): (Option<u8>, _) = (row.at(0)?, row.at(1)?);
-                Ok(Released {
-                    was_held: released == Some(1),
-                    queue_head,
-                })
-            })?;
-            Ok(released.unwrap_or_default())
+            let columns: Option<(Option<u8>, Option<u64>)> = rows.optional(Row::columns)?;
+            let (released, queue_head) = columns.unwrap_or_default();
+            Ok(ReleaseAnswer::Released {
+                was_held: released == Some(1),
+                queue_head,
+            })
         })
     }
 
@@ -393,15 +372,6 @@ impl Statements for MySqlStatements {
 /// 1 if this session holds it, else 0.
 fn is_held(name: &str) -> String {
     format!("IFNULL(IS_USED_LOCK({name}) = CONNECTION_ID(), 0)")
-}
-
-/// Acquires the lock with this name on the server, and waits up to this many whole seconds.
-fn take(name: &str, wait: Duration) -> String {
-    format!(
-        "SELECT GET_LOCK({}, {})",
-        text_literal(name),
-        wait.as_secs()
-    )
 }
 
 /// The variables in [`Statements`] that some builds of a server do not have.

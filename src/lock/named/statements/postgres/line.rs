@@ -8,8 +8,8 @@ use sha2::{Digest, Sha256};
 use super::plain::{locks, own_locks, select_own};
 use crate::db::postgres_sql::idle_timeout;
 use crate::db::{Ask, LIST, ask, ask_value, ask_values, command};
-use crate::lock::Key;
-use crate::lock::Name;
+use crate::lock::named::line::Answer;
+use crate::lock::{Key, Name};
 
 /// The bits of a caller's own number. Above them is the number of slots that it may use.
 const BITS: u32 = 21;
@@ -28,15 +28,6 @@ const MOST_AT_ONCE: u32 = 100;
 pub struct Line {
     lock: i32,
     slots: u32,
-}
-
-/// Where a caller stands in the line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Standing {
-    /// The largest number; `None`: nobody has one.
-    pub largest: Option<u32>,
-    /// How many have smaller numbers.
-    pub ahead: u64,
 }
 
 impl Line {
@@ -109,12 +100,7 @@ impl Line {
 
     /// Where the caller with this number stands; zero: it has none. Its session may then be idle for so long: `near` if at most `few` are
     /// ahead, else `far`.
-    pub fn stand(
-        self,
-        number: u32,
-        few: u64,
-        [near, far]: [Duration; 2],
-    ) -> Ask<'static, Standing> {
+    pub fn stand(self, number: u32, few: u64, [near, far]: [Duration; 2]) -> Ask<'static, Answer> {
         let ahead = format!("count(*) FILTER (WHERE number < {number})");
         let [near, far] = [near, far].map(idle_timeout);
         let sql = format!(
@@ -126,7 +112,7 @@ impl Line {
         );
         ask("stand in line", sql, |rows| {
             let row = rows.one()?;
-            Ok(Standing {
+            Ok(Answer::Standing {
                 largest: row.at(0)?,
                 ahead: row.at(1)?,
             })

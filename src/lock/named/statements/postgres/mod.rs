@@ -7,16 +7,15 @@ mod plain;
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::Statements;
-use super::answers::{Asked, KILLED, KillMarker, Opened, ReacquireAnswer, Released};
-use crate::db::{Ask, Fault, Row, TIMELINE, ask, command, postgres_sql};
+use super::answers::{Asked, KILLED, KillMarker, Opened, ReacquireAnswer};
+use super::{Statements, ask_row};
+use crate::db::{Ask, TIMELINE, ask, command, postgres_sql};
 use crate::lock::named::queue::Step;
-use crate::lock::{Key, Name, kill_ack_lock, kill_request_lock, session_marker_lock};
+use crate::lock::named::releasing::Answer as ReleaseAnswer;
+use crate::lock::{Key, Name, kill_request_lock, session_marker_lock};
 use line::AT_ONCE;
 pub use line::Line;
-pub use plain::{
-    ask_owners, held_keys, kill_session, release_once, set_idle_timeout, take_lock, take_locks_now,
-};
+pub use plain::{ask_owners, held_keys, kill_session, set_idle_timeout};
 use plain::{held, keep_session, own_locks, owner, select_own, unlock};
 
 /// Two columns that say whether the server takes writes.
@@ -72,17 +71,6 @@ impl PostgresStatements {
             ttl,
             tells_timeline: true,
         }
-    }
-
-    /// A statement whose answer is read from one row, and depends on the number of slots; `None`: no row.
-    fn ask<T>(
-        &self,
-        name: &str,
-        sql: String,
-        read: impl Fn(&Row, u32) -> Result<T, Fault> + 'static,
-    ) -> Ask<'static, Option<T>> {
-        let slots = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
-        ask(name, sql, move |rows| rows.optional(|row| read(row, slots)))
     }
 
     /// A value for the session of this login alone, which has the run id lock; -1 in another one.
@@ -221,12 +209,6 @@ fn is_own(login: u64, own: impl FnOnce() -> String) -> String {
 }
 
 impl Statements for PostgresStatements {
-    fn checks_kills(&self) -> bool {
-        true
-    }
-
-    fn check_kills(&mut self) {}
-
     fn do_without(&mut self, variable: &str) -> bool {
         variable == TIMELINE && std::mem::replace(&mut self.tells_timeline, false)
     }
@@ -260,27 +242,12 @@ impl Statements for PostgresStatements {
             self.guarded(login, slot),
             self.traits()
         );
-        self.ask("acquire", sql, Opened::read)
+        ask_row(&self.slots, "acquire", sql, Opened::read)
     }
 
     fn step(&self, step: Step, _left: Option<Duration>) -> Ask<'static, Option<Asked>> {
         let sql = format!("SELECT {}", self.step_sql(step));
-        self.ask("acquire", sql, Asked::read)
-    }
-
-    fn prove(&self, slot: u32) -> Ask<'static, Option<Asked>> {
-        self.renew(slot)
-    }
-
-    fn hold_and_prove(&self, _slot: u32, _ttl: Duration) -> Option<String> {
-        None
-    }
-
-    fn ack_kill(&self, slot: u32, killer: u64) -> Ask<'static, ()> {
-        let ending = Key::of(&self.name.termination_on_server(slot));
-        let ack = Key::of(&kill_ack_lock(killer)).arguments();
-        let sql = format!("SELECT {}, pg_try_advisory_lock({ack})", unlock(ending));
-        command("ack kill", sql)
+        ask_row(&self.slots, "acquire", sql, Asked::read)
     }
 
     fn kill_marker(&self, slot: u32, lost: Option<u64>) -> Ask<'static, Option<KillMarker>> {
@@ -315,7 +282,7 @@ impl Statements for PostgresStatements {
             owner(key),
             self.traits()
         );
-        self.ask("reacquire", sql, ReacquireAnswer::read)
+        ask_row(&self.slots, "reacquire", sql, ReacquireAnswer::read)
     }
 
     fn renew(&self, slot: u32) -> Ask<'static, Option<Asked>> {
@@ -323,10 +290,10 @@ impl Statements for PostgresStatements {
         let sql = format!(
             "SELECT CASE WHEN {held} THEN {slot} ELSE -1 END, 0, pg_backend_pid(), {WRITES}"
         );
-        self.ask("renew", sql, Asked::read)
+        ask_row(&self.slots, "renew", sql, Asked::read)
     }
 
-    fn release(&self, slot: u32, mark: Option<&str>) -> Ask<'static, Released> {
+    fn release(&self, slot: u32, mark: Option<&str>) -> Ask<'static, ReleaseAnswer> {
         let unlocked = unlock(self.slots[slot as usize]);
         let mark = mark.map_or_else(String::new, |mark| format!(", {}", unlock(Key::of(mark))));
         // In this order: who is woken finds the slot free.
@@ -336,7 +303,7 @@ impl Statements for PostgresStatements {
         );
         ask("release", sql, |rows| {
             let was_held = rows.optional(|row| row.at::<u8>(0))?;
-            Ok(Released {
+            Ok(ReleaseAnswer::Released {
                 was_held: was_held == Some(1),
                 queue_head: None,
             })

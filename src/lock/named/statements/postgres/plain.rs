@@ -55,30 +55,6 @@ pub fn unlock(key: Key) -> String {
     format!("pg_advisory_unlock({})", key.arguments())
 }
 
-/// Takes a lock by its name on the server, if it is free: whether that succeeded. The statement has this name.
-pub fn take_lock(named: &str, lock: &str) -> Ask<'static, Option<bool>> {
-    let key = Key::of(lock).arguments();
-    ask(
-        named,
-        format!("SELECT pg_try_advisory_lock({key})::int"),
-        |rows| Ok(rows.value::<u8>()?.map(|taken| taken == 1)),
-    )
-}
-
-/// Takes locks that only this process asks for, by their names on the server.
-pub fn take_locks_now(locks: &[String]) -> Ask<'static, ()> {
-    let locks = locks
-        .iter()
-        .map(|lock| format!("pg_try_advisory_lock({})", Key::of(lock).arguments()));
-    let locks = locks.collect::<Vec<_>>().join(", ");
-    command("announce reacquire", format!("SELECT {locks}"))
-}
-
-/// Releases a lock once, by its name on the server. The statement has this name.
-pub fn release_once(named: &str, lock: &str) -> Ask<'static, ()> {
-    command(named, format!("SELECT {}", unlock(Key::of(lock))))
-}
-
 /// The sessions that hold these locks, by the locks' names on the server.
 pub fn ask_owners(locks: &[String]) -> Ask<'static, Vec<Option<u64>>> {
     let rows = locks.iter().enumerate().map(|(place, lock)| {
