@@ -3,11 +3,12 @@
 use std::os::fd::OwnedFd;
 use std::time::{Duration, SystemTime};
 
-use crate::base::clock::Moment;
 use nix::sys::signal::Signal;
+use serde::Serialize;
 
+use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure, Reason};
-use crate::base::text::shown;
+use crate::base::text::{moment, shown};
 use crate::history::{Outcome, RunEnd};
 use crate::isolated::link::cut;
 use crate::lock::Grant;
@@ -30,7 +31,8 @@ pub enum RunOutcome {
 }
 
 /// What happened to the lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum LockEventKind {
     /// The session was lost, and with it the lock.
     Lost,
@@ -42,14 +44,15 @@ pub enum LockEventKind {
     Killed,
 }
 
-/// Something that happened to the lock.
-#[derive(Debug, Clone)]
+/// Something that happened to the lock, as the report has it.
+#[derive(Debug, Clone, Serialize)]
 pub struct LockEvent {
     /// When, by this host's clock.
-    pub at: SystemTime,
+    at: String,
+    #[serde(rename = "event")]
     pub kind: LockEventKind,
     /// Why, by whom, or after how long.
-    pub detail: String,
+    detail: String,
 }
 
 /// The signal's name, or its number: a real-time signal has no name.
@@ -255,7 +258,7 @@ impl RunRecord {
             return;
         }
         self.lock.events.push(LockEvent {
-            at: SystemTime::now(),
+            at: moment(SystemTime::now()),
             kind,
             detail: detail.to_owned(),
         });

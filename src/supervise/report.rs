@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::environment::{Change, change};
-use super::record::{LockEvent, LockEventKind, RunRecord};
+use super::record::{LockEvent, RunRecord};
 use crate::base::text::{json_printable, moment, seconds};
 use crate::base::user::local_user;
 use crate::cron::tick_in_micros;
@@ -66,18 +66,10 @@ pub struct Report {
     outcome: &'static str,
     exit_code: Option<u8>,
     signal: Option<String>,
-    lock_events: Vec<LockEventJson>,
+    lock_events: Vec<LockEvent>,
     lock_events_omitted: u32,
     message: Option<String>,
     dblock_version: &'static str,
-}
-
-/// A change of the lock, for programs.
-#[derive(Debug, Clone, Serialize)]
-struct LockEventJson {
-    at: String,
-    event: &'static str,
-    detail: String,
 }
 
 impl Report {
@@ -112,7 +104,7 @@ impl Report {
             outcome: end.outcome.word(),
             exit_code: end.exit_code,
             signal: end.signal,
-            lock_events: record.lock.events.iter().map(lock_event).collect(),
+            lock_events: record.lock.events.clone(),
             lock_events_omitted: record.lock.omitted,
             message: end.message,
             dblock_version: env!("CARGO_PKG_VERSION"),
@@ -186,18 +178,4 @@ fn shorten(report: &mut Value, longest: usize) {
 fn tick_moment(tick: &str) -> Option<String> {
     let micros = u64::try_from(tick_in_micros(tick)?).ok()?;
     Some(moment(UNIX_EPOCH + Duration::from_micros(micros)))
-}
-
-fn lock_event(event: &LockEvent) -> LockEventJson {
-    let kind = match event.kind {
-        LockEventKind::Lost => "lost",
-        LockEventKind::Reacquired => "reacquired",
-        LockEventKind::Abandoned => "abandoned",
-        LockEventKind::Killed => "killed",
-    };
-    LockEventJson {
-        at: moment(event.at),
-        event: kind,
-        detail: event.detail.clone(),
-    }
 }
