@@ -44,10 +44,8 @@ pub struct Census {
     /// Whether these are the processes of all accounts.
     processes_of_all: bool,
     registry: Registry,
-    /// The held locks in the registry.
+    /// The locks in the registry, held and waited for.
     locks: Vec<ListedLock>,
-    /// The waited-for locks in the registry.
-    waits: Vec<ListedLock>,
 }
 
 impl Census {
@@ -70,8 +68,7 @@ impl Census {
         };
         let processes = session.try_run(&ask_processes())?.unwrap_or_default();
         let processes_of_all = session.try_run(&ask_process_privilege())?.is_ok();
-        let (registry, listed) = read_registry(session, info.is_mariadb())?;
-        let (locks, waits) = listed.into_iter().partition(|lock| lock.is_held);
+        let (registry, locks) = read_registry(session, info.is_mariadb())?;
         Ok(Self {
             kind,
             info,
@@ -81,7 +78,6 @@ impl Census {
             processes_of_all,
             registry,
             locks,
-            waits,
         })
     }
 
@@ -113,7 +109,6 @@ impl Census {
             processes_of_all: sees_all,
             registry: Registry::Whole,
             locks: Vec::new(),
-            waits: Vec::new(),
         })
     }
 
@@ -122,9 +117,9 @@ impl Census {
         let said = self.claims.values().filter(|claims| claims.is_dblock());
         let said = said.filter_map(claimed);
         let is_marker = |lock: &&ListedLock| lock.name == session_marker_lock(lock.connection);
-        let markers = self.locks.iter().filter(is_marker);
+        let markers = self.listed(true).filter(is_marker);
         let markers: HashSet<u64> = markers.map(|lock| lock.connection).collect();
-        let held = self.locks.iter();
+        let held = self.listed(true);
         let held = held.filter(|lock| markers.contains(&lock.connection));
         let held = held.map(|lock| base(&lock.name));
         let waits = self
@@ -173,6 +168,11 @@ impl Census {
     fn has_key_of(&self, name: &Name, row: &HeldRow) -> bool {
         let said = self.said(row);
         name.key().is_some() && said.is_some() && row.is_of(name, said)
+    }
+
+    /// The locks in the registry that are held, or those that are waited for.
+    fn listed(&self, held: bool) -> impl Iterator<Item = &ListedLock> {
+        self.locks.iter().filter(move |lock| lock.is_held == held)
     }
 
     /// A lock's name as the server compares it: MySQL ignores the case.
@@ -300,7 +300,7 @@ impl Census {
         let client = self.client(id);
         let is_dblock = inspector.owner(&session_marker_lock(id))? == Some(id);
         let on_server = name.slot_on_server(slot);
-        let listed = self.locks.iter().find(|lock| {
+        let listed = self.listed(true).find(|lock| {
             lock.connection == id && self.folded(&lock.name) == self.folded(&on_server)
         });
         let said = client
@@ -352,10 +352,8 @@ impl Census {
             .values()
             .filter(|claims| self.is_for(claims, name));
         let said = said.map(|claims| claims.slots.unwrap_or(MOST_SLOTS));
-        let listed = self
-            .locks
-            .iter()
-            .filter(|lock| self.belongs(&lock.name, name));
+        let listed = self.listed(true);
+        let listed = listed.filter(|lock| self.belongs(&lock.name, name));
         let listed = listed.filter_map(|lock| lock.name.rsplit_once('#')?.1.parse::<u32>().ok());
         let listed = listed.map(|slot| slot.saturating_add(1));
         let most = said.chain(listed).chain(of_rows).max();
@@ -374,7 +372,7 @@ impl Census {
             let (span, lock) = process.waits.as_ref()?;
             self.belongs(&lock.name, name).then_some((*id, Some(*span)))
         });
-        let listed = self.waits.iter();
+        let listed = self.listed(false);
         let listed = listed.filter(|lock| self.belongs(&lock.name, name));
         let listed = listed.map(|lock| (lock.connection, None));
         // A waiter may be between two statements, so the claims count, too.

@@ -223,58 +223,44 @@ impl Fitness {
         session: u64,
         asked: Duration,
     ) -> Self {
-        if kind == Kind::Postgres {
-            return Self::judge_postgres(login, traits, owner, session, asked);
-        }
-        let idle_limit = traits.idle_limit.unwrap_or(asked);
-        let is_galera = traits.wsrep_on || is_wsrep(&traits.comment);
-        let not_kept = Unfit::TimeoutNotKept {
-            found: idle_limit.as_secs(),
-            asked: asked.as_secs(),
+        let is_anothers = owner.is_some_and(|owner| owner != session);
+        let idle_limit = match kind {
+            Kind::MySql => traits.idle_limit.unwrap_or(asked),
+            Kind::Postgres => asked,
         };
-        let possible = [
-            (is_galera, Unfit::Galera),
-            (idle_limit > asked, not_kept),
-            (owner.is_none(), Unfit::OneLock),
-            (
-                owner.is_some_and(|owner| owner != session),
-                Unfit::SessionsShared,
-            ),
-            (
-                idle_limit < SHORTEST_IDLE_LIMIT,
-                Unfit::ShortLived(idle_limit.as_secs()),
-            ),
-        ];
+        let possible = match kind {
+            Kind::MySql => vec![
+                (traits.wsrep_on || is_wsrep(&traits.comment), Unfit::Galera),
+                (
+                    idle_limit > asked,
+                    Unfit::TimeoutNotKept {
+                        found: idle_limit.as_secs(),
+                        asked: asked.as_secs(),
+                    },
+                ),
+                (owner.is_none(), Unfit::OneLock),
+                (is_anothers, Unfit::SessionsShared),
+                (
+                    idle_limit < SHORTEST_IDLE_LIMIT,
+                    Unfit::ShortLived(idle_limit.as_secs()),
+                ),
+            ],
+            Kind::Postgres => vec![
+                (login != 0 && login != session, Unfit::Pooler),
+                (traits.comment.contains("CockroachDB"), Unfit::Cockroach),
+                // The session had locks of others.
+                (login == 0 && owner.is_none(), Unfit::SessionsShared),
+                (owner.is_none(), Unfit::NotKept),
+                (
+                    is_anothers || traits.idle_limit != Some(asked),
+                    Unfit::SessionsShared,
+                ),
+                (traits.is_one_of_several, Unfit::SeveralNodes),
+            ],
+        };
         let unfit = possible.into_iter().filter(|(is_so, _)| *is_so);
         Self {
             idle_limit,
-            unfit: unfit.map(|(_, why)| why).collect(),
-        }
-    }
-
-    /// As [`Fitness::judge`].
-    fn judge_postgres(
-        login: u64,
-        traits: &ServerTraits,
-        owner: Option<u64>,
-        session: u64,
-        asked: Duration,
-    ) -> Self {
-        let possible = [
-            (login != 0 && login != session, Unfit::Pooler),
-            (traits.comment.contains("CockroachDB"), Unfit::Cockroach),
-            // The session had locks of others.
-            (login == 0 && owner.is_none(), Unfit::SessionsShared),
-            (owner.is_none(), Unfit::NotKept),
-            (
-                owner.is_some_and(|owner| owner != session) || traits.idle_limit != Some(asked),
-                Unfit::SessionsShared,
-            ),
-            (traits.is_one_of_several, Unfit::SeveralNodes),
-        ];
-        let unfit = possible.into_iter().filter(|(is_so, _)| *is_so);
-        Self {
-            idle_limit: asked,
             unfit: unfit.map(|(_, why)| why).collect(),
         }
     }

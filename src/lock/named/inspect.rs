@@ -143,9 +143,7 @@ impl Inspector {
             .filter_map(|(slot, owner)| Some((slot, owner?)))
             .collect())
     }
-}
 
-impl Inspector {
     /// The sessions that wait for a lock in line, in their order; empty where the server has a queue of its own.
     ///
     /// # Errors

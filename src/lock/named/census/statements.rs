@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::db::{Ask, Fault, LIST, ask, command, short_address};
+use crate::db::{Ask, Fault, LIST, Row, ask, command, short_address};
 
 /// This many characters of a statement are enough to find its lock.
 const BEGINNING: u32 = 700;
@@ -30,18 +30,28 @@ pub struct ListedLock {
 pub fn ask_plugin() -> Ask<'static, Vec<ListedLock>> {
     let sql = "SELECT THREAD_ID, TABLE_SCHEMA, LOCK_TIME_MS \
          FROM information_schema.METADATA_LOCK_INFO WHERE LOCK_TYPE = 'User lock'";
-    let locks = ask("status locks", sql, |rows| {
+    ask_list(sql, |row| {
+        let age: Option<u64> = row.at(2)?;
+        Ok((age.map(Duration::from_millis), true))
+    })
+}
+
+/// The locks in a list whose first two columns are the session and the name. `read` reads the others: how long the lock is held, and whether
+/// it is.
+fn ask_list(
+    sql: &str,
+    read: fn(&Row) -> Result<(Option<Duration>, bool), Fault>,
+) -> Ask<'static, Vec<ListedLock>> {
+    let locks = ask("status locks", sql, move |rows| {
         let mut locks = Vec::new();
         for row in rows.iter() {
-            if let (Some(connection), Some(name)) =
-                (row.get("THREAD_ID")?, row.get("TABLE_SCHEMA")?)
-            {
-                let age: Option<u64> = row.get("LOCK_TIME_MS")?;
+            if let (Some(connection), Some(name)) = (row.at(0)?, row.at(1)?) {
+                let (age, is_held) = read(row)?;
                 locks.push(ListedLock {
                     connection,
                     name,
-                    age: age.map(Duration::from_millis),
-                    is_held: true,
+                    age,
+                    is_held,
                 });
             }
         }
@@ -66,23 +76,10 @@ pub fn ask_performance_schema() -> Ask<'static, Vec<ListedLock>> {
          FROM performance_schema.metadata_locks \
          JOIN performance_schema.threads ON THREAD_ID = OWNER_THREAD_ID \
          WHERE OBJECT_TYPE = 'USER LEVEL LOCK' AND LOCK_STATUS IN ('GRANTED', 'PENDING')";
-    let locks = ask("status locks", sql, |rows| {
-        let mut locks = Vec::new();
-        for row in rows.iter() {
-            if let (Some(connection), Some(name)) =
-                (row.get("PROCESSLIST_ID")?, row.get("OBJECT_NAME")?)
-            {
-                locks.push(ListedLock {
-                    connection,
-                    name,
-                    age: None,
-                    is_held: row.get::<String>("LOCK_STATUS")? == "GRANTED",
-                });
-            }
-        }
-        Ok(locks)
-    });
-    locks.up_to(LIST)
+    ask_list(sql, |row| {
+        let is_held = row.at::<String>(2)? == "GRANTED";
+        Ok((None, is_held))
+    })
 }
 
 /// A session in the process list.
