@@ -73,8 +73,8 @@ fn end_holder(
         tables,
         killer,
     };
-    let killed = killing.end()?;
-    if let Killed::Slot { slot, outcome } = &killed
+    let result = killing.end()?;
+    if let Killed::Slot { slot, outcome } = &result
         && let Some(holder) = outcome.ended()
     {
         let object = match (slot, kill.slot) {
@@ -87,7 +87,7 @@ fn end_holder(
             detail: Some(identity(holder)),
         });
     }
-    Ok(killed)
+    Ok(result)
 }
 
 /// The exit code, and the line that is printed.
@@ -147,7 +147,7 @@ fn line_of(kill: &Kill, slot: u32, outcome: &KillOutcome) -> String {
             let is_over = row.is_some_and(|row| row.expires_in.is_none());
             let over = if is_over { ", but has expired" } else { "" };
             let ended = match row {
-                Some(row) if kill.force || is_over || row.kind == HolderKind::Token => LOCK_TAKEN,
+                Some(_) if kill.force || is_over || is_of_script(holder) => LOCK_TAKEN,
                 None if !is_dblock(holder) => SESSION_ENDED,
                 _ => DBLOCK_ENDED,
             };
@@ -248,13 +248,13 @@ fn line_of(kill: &Kill, slot: u32, outcome: &KillOutcome) -> String {
             is_known,
             now,
         } => {
-            let known = if *is_known {
-                "; that is done"
-            } else {
-                ", and nothing is known of its command"
-            };
             let now = now_held(now.as_ref());
-            format!("the holder of {what} was being ended by {killer}{known}; {now}")
+            let what = format!("the holder of {what} was being ended by {killer}");
+            if *is_known {
+                format!("{what}; that is done; {now}")
+            } else {
+                format!("{what}, and nothing is known of its command; {now}")
+            }
         }
         KillOutcome::BeingEnded { killer, dry_run } => {
             let what = format!("the holder of {what} is being ended by {killer}");

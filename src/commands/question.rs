@@ -105,7 +105,8 @@ impl<'a> Question<'a> {
 
     /// A question about locks, which a message calls `called`: to a server that takes writes, or to another one if there is none.
     pub fn about_locks(command: &'static str, called: &'static str, common: &'a Common) -> Self {
-        let reach = |connector: &_, _: &_, reaching: Reaching| named::reach(connector, reaching.patience);
+        let reach =
+            |connector: &_, _: &_, reaching: Reaching| named::reach(connector, reaching.patience);
         Self {
             called,
             ..Self::new(command, common, reach)

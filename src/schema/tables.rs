@@ -7,7 +7,7 @@
 
 use std::fmt::Write;
 
-use crate::db::{Fault, Row, text_literal};
+use crate::db::{Fault, Row};
 
 /// The version of the tables that this dblock creates.
 pub const VERSION: u32 = 6;
@@ -564,14 +564,6 @@ impl Table {
     /// As [`Table::width`].
     pub fn cut(&self, column: &str, text: &str) -> String {
         text.chars().take(self.width(column)).collect()
-    }
-
-    /// A literal for a text column, cut to its width.
-    ///
-    /// # Panics
-    /// As [`Table::width`].
-    pub fn literal(&self, column: &str, text: &str) -> String {
-        text_literal(&self.cut(column, text))
     }
 
     /// The text in a column of a row, cut to the column's width: somebody may have widened it, and a message has no room for more.

@@ -1032,13 +1032,11 @@ fn fixed_piece(text: &str) -> Option<String> {
 }
 
 /// Files whose texts are help, statements, for who builds dblock, or findings with their own advice.
-const OTHER_TEXTS: [&str; 46] = [
+const OTHER_TEXTS: [&str; 44] = [
     "lock/rows/statements/mod.rs",
-    "lock/rows/statements/mysql.rs",
-    "lock/rows/statements/postgres.rs",
+    "lock/rows/statements/text.rs",
     "db/words.rs",
     "db/postgres/sql.rs",
-    "db/words.rs",
     "db/postgres/sessions.rs",
     "cron/cronie.rs",
     "cron/crontab/tests.rs",
@@ -1082,7 +1080,7 @@ const OTHER_TEXTS: [&str; 46] = [
 ];
 
 /// Texts that are no lines of dblock's, by their beginning.
-const NO_LINES: [&str; 43] = [
+const NO_LINES: [&str; 46] = [
     // Of other programs and libraries, which are looked for.
     "For more information",
     "BEGIN ENCRYPTED PRIVATE KEY",
@@ -1111,6 +1109,9 @@ const NO_LINES: [&str; 43] = [
     "(IFNULL(@@",
     "r.",
     "(r.",
+    "@@global.read_only OR ",
+    "CASE WHEN pg_is_in_recovery()",
+    "(SELECT min(extname)",
     "l.slot, ",
     ", SESSION lock_wait_timeout",
     "classid = ",

@@ -768,7 +768,7 @@ all_servers! {
         server.set_read_only(true);
         let dblock = Dblock::run(&server, &unique("read-only")).args(["--connect-timeout", "1"]);
         let output = dblock.command(["true"]).output();
-        output.expect_code(78).expect_one_line("read-only, as a replica is; name the server that takes writes\n");
+        output.expect_code(78).expect_one_line("name the server that takes writes\n");
     }
 
     fn a_replica_without_the_tables_is_passed_over(shared on mysql) {

@@ -305,24 +305,6 @@ all_servers! {
         waits.wait().expect_code(74).expect_stdout("").expect_one_line("was ended by");
     }
 
-    fn a_waiter_that_loses_session_after_session_finds_the_killer_of_the_first(server on mariadb) {
-        let (name, proxy) = (unique("lost"), Proxy::to(server));
-        let _holder = server.hold(&name);
-        let waits = Dblock::run_at(&proxy.url(), &name).args(["--wait", "60"]).command(["echo", "ran"]).spawn();
-        eventually("it waits", SOON, || server.waiters(&name).len() == 1);
-        let marker = format!("#kill{}", server.waiters(&name)[0]);
-        let _killer = server.hold(&marker);
-        let in_hex = marker.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
-        let asks = |packet: &Packet| packet.statements().is_some_and(|asked| asked.to_lowercase().contains(&in_hex));
-        proxy.delay(Duration::from_millis(300));
-        for times in [1, 2] {
-            proxy.cut();
-            eventually("it asks for its killer", SOON, || proxy.packets().iter().filter(|packet| asks(packet)).count() >= times);
-        }
-        proxy.delay(Duration::ZERO);
-        waits.wait().expect_code(74).expect_stdout("").expect_one_line("was ended by");
-    }
-
     fn a_kill_during_a_run_time_limits_grace_is_heard_of(server on mariadb) {
         let name = unique("grace");
         let mut dblock = Dblock::run(server, &name)
@@ -488,6 +470,25 @@ all_servers! {
 }
 
 both_servers! {
+    fn a_waiter_that_loses_session_after_session_finds_the_killer_of_the_first(server on mariadb) {
+        let (name, proxy) = (unique("lost"), Proxy::to(server));
+        let _holder = server.hold(&name);
+        let waits = Dblock::run_at(&proxy.url(), &name).args(["--wait", "60"]).command(["echo", "ran"]).spawn();
+        eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+        let marker = format!("#kill{}", server.waiters(&name)[0]);
+        let _killer = server.hold(&marker);
+        let in_hex: Vec<String> = marker.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let in_hex = in_hex.concat();
+        let asks = |packet: &Packet| packet.statements().is_some_and(|asked| asked.to_lowercase().contains(&in_hex));
+        proxy.delay(Duration::from_millis(300));
+        for times in [1, 2] {
+            proxy.cut();
+            eventually("it asks for its killer", SOON, || proxy.packets().iter().filter(|packet| asks(packet)).count() >= times);
+        }
+        proxy.delay(Duration::ZERO);
+        waits.wait().expect_code(74).expect_stdout("").expect_one_line("was ended by");
+    }
+
     fn without_the_privilege_the_grant_that_would_do_is_told_and_does(server) {
         let name = unique("others");
         let (mut dblock, command) = holder(server, &name, &[]);

@@ -306,31 +306,6 @@ fn a_grant_after_a_wait_that_is_not_proved_starts_nothing() {
 }
 
 #[test]
-fn a_killer_that_is_asked_for_in_vain_is_asked_for_again() {
-    for kind in BOTH {
-        // The server ends its session while it waits, and grants it the lock on the next one.
-        let mut answer = answers(&[taken(), instead(Answer::Close), yours()]);
-        let mut asked = 0;
-        let server = Fake::start(kind, move |statement| {
-            // The marker of whoever ends that session, `#kill7`.
-            if !statement.to_uppercase().contains("236B696C6C37") {
-                return answer(statement);
-            }
-            asked += 1;
-            match asked {
-                1 => Answer::error(1317, "told by the test"),
-                2 => Answer::Row(vec![Some(OTHER.to_owned())]),
-                _ => Answer::Row(vec![None]),
-            }
-        });
-        let dblock = Dblock::run_at(&server.url(), "x").args(["--wait", "20"]);
-        let output = dblock.sh("echo ran").output();
-        output.expect_code(74).expect_stdout("");
-        output.expect_one_line("x was ended by connection 99");
-    }
-}
-
-#[test]
 fn a_grant_whose_holder_comes_back_for_it_is_let_go() {
     for kind in BOTH {
         let mut proofs = 0;

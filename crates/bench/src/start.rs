@@ -20,12 +20,12 @@ const FLOCKS: f64 = 2.5;
 const ETCDS: f64 = 0.25;
 
 pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
-    let (names, mut steps): (Vec<String>, Vec<Step>) = contenders(setup).into_iter().unzip();
+    let (what, mut steps): (Vec<String>, Vec<Step>) = contenders(setup).into_iter().unzip();
     let times = times(&mut steps, setup.sizes.runs)?;
-    let rows: Vec<Row> = names
+    let rows: Vec<Row> = what
         .into_iter()
         .zip(times)
-        .map(|(name, times)| Row::new(PART, name, Unit::Seconds, times))
+        .map(|(what, times)| Row::new(PART, what, Unit::Seconds, times))
         .collect();
     let flock = rows[0].clone();
     let named = |name: &str| rows.iter().find(|row| row.what.starts_with(name)).cloned();

@@ -75,11 +75,6 @@ pub fn bytes_literal(bytes: &[u8]) -> String {
     literal + "', 'hex')"
 }
 
-/// As [`text_literal`]; `None`: NULL.
-pub fn optional_text(text: Option<&str>) -> String {
-    text.map_or_else(null, text_literal)
-}
-
 /// Text literals, separated by commas.
 pub fn text_literals<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> String {
     let literals = texts.into_iter().map(|text| text_literal(text.as_ref()));
@@ -135,10 +130,6 @@ pub fn after_seconds(seconds: impl Display) -> String {
 
 fn microseconds(micros: impl Display) -> String {
     format!("({micros}) * interval '1 microsecond'")
-}
-
-fn null() -> String {
-    "NULL".to_owned()
 }
 
 #[cfg(test)]

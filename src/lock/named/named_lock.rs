@@ -226,7 +226,7 @@ impl Backend for NamedLock {
         caller.on_server(&session.to_string());
         // A killer may mean this waiter: the server may have granted it the slot just before a session was lost.
         let (killers, request) = (&mut self.killers, &mut self.request);
-        let is_meant = killers.ack_kills(&self.name, &opening, &mut session, &mut |_| Ok(()));
+        let is_meant = killers.ack_kills(&self.name, &opening, &mut session);
         match is_meant.and_then(|()| request.take_first(&mut session, &opening, caller, None)) {
             Ok(Decision::Held(grant, lease)) => {
                 self.hold(session, grant);

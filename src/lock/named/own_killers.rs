@@ -17,7 +17,6 @@ pub struct OwnKillers {
 
 impl OwnKillers {
     /// Looks on a new session for the killer of each session that was lost on the same server, and tells it that there is no command.
-    /// Before that `give_back` releases what those sessions may have been granted beyond their end.
     ///
     /// # Errors
     /// [`Reason::LockLost`] if there was a killer. [`Fault::Gone`]: look again on another session.
@@ -26,12 +25,11 @@ impl OwnKillers {
         name: &Name,
         opening: &Opening,
         session: &mut Session,
-        give_back: &mut dyn FnMut(&mut Session) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let (server, own) = (session.to_string(), opening.connection_id());
         self.lost.add(&server, own);
         while let Some(lost) = self.lost.next(&server, own) {
-            match Request::ack_kill_of_waiter(lost, &mut self.killer, session, give_back) {
+            match Request::ack_kill_of_waiter(lost, &mut self.killer, session) {
                 Err(fault) if self.killer.is_none() || matches!(fault, Fault::Gone(_)) => {
                     return Err(fault);
                 }

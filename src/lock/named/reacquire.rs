@@ -281,8 +281,8 @@ impl Request {
         Ok(killing.killer)
     }
 
-    /// Asks who killed this session of the same server, which was lost before it held the lock. Notes the `killer`, gives back what may be
-    /// held, tells the killer that there is no command, and waits until it knows.
+    /// Asks who killed this session of the same server, which was lost before it held the lock. Notes the `killer`, tells it that there is no
+    /// command, and waits until it knows.
     ///
     /// # Errors
     /// Any fault of a statement: the killer may not know.
@@ -290,7 +290,6 @@ impl Request {
         lost: u64,
         killer: &mut Option<Client>,
         session: &mut Session,
-        give_back: &mut dyn FnMut(&mut Session) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let request =
             ask_owners(session.kind(), &[kill_request_lock(lost)]).map(|owners| owners[0]);
@@ -301,7 +300,6 @@ impl Request {
                 ..Client::default()
             });
             *noted = named_client(id, session)?;
-            give_back(session)?;
             carry_out(session, &ack_kill_of_waiter(session.kind(), id)).map(drop)
         };
         carry_out_ack(Acknowledging::of_waiter(), &request, session, ack).map(drop)

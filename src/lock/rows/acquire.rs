@@ -19,7 +19,7 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::db::{Fault, Session, no_answer};
-use crate::lock::named::{Decision, HOLD_BACK, Opening, OwnKillers, Request, Turns, Waited};
+use crate::lock::named::{Decision, HOLD_BACK, Opening, Request, Turns, Waited};
 use crate::lock::{Attempt, Caller, Grant, Holder, HolderKind, Holders, Lease};
 
 /// The pause between a lost session and the next attempt.
@@ -61,11 +61,8 @@ impl RowLock {
             return Ok(Attempt::Retry(self.connector.pause()));
         };
         caller.on_server(&session.to_string());
-        self.server.named_slot = None;
-        let is_meant = self.ack_kills(opening.as_ref(), &mut session);
-        match is_meant.and_then(|()| self.acquire_on(&mut session, opening.as_ref(), caller)) {
+        match self.acquire_on(&mut session, opening.as_ref(), caller) {
             Ok(Decision::Held(grant, lease)) => {
-                self.killers = OwnKillers::default();
                 self.grant = grant;
                 self.session = Some(session);
                 Ok(Attempt::Acquired(grant, lease))
@@ -91,22 +88,6 @@ impl RowLock {
                 Ok(Attempt::Retry(PAUSE))
             }
         }
-    }
-
-    /// Ends a caller that was killed while it waited. What its lost sessions may have been granted is released before its killer knows.
-    /// The nodes of a cluster are not asked: each has sessions and named locks of its own.
-    fn ack_kills(&mut self, opening: Option<&Opening>, session: &mut Session) -> Result<(), Fault> {
-        let (Queue::Excludes, Some(opening)) = (self.server.queue, opening) else {
-            return Ok(());
-        };
-        session.answer_within(self.limit())?;
-        let (mut killers, name) = (std::mem::take(&mut self.killers), self.wanted.name.clone());
-        let mut give_back = |session: &mut Session| self.give_back_claim(session);
-        let acked = killers.ack_kills(&name, opening, session, &mut give_back);
-        self.killers = killers;
-        acked?;
-        // The same limit as for the first statement on a session.
-        session.answer_within(Duration::ZERO)
     }
 
     /// What an earlier attempt was granted, and has given back, says nothing of this one.
@@ -219,6 +200,7 @@ impl RowLock {
         opening: Option<&Opening>,
         caller: &dyn Caller,
     ) -> Result<Decision, Fault> {
+        self.server.named_slot = None;
         if let Some(held) = self.claim_without_queue(session, opening, caller)? {
             return Ok(held);
         }

@@ -338,41 +338,23 @@ impl RowLock {
             return Ok(released == Released::Done);
         }
         let mut session = self.reach()?;
-        match self.release_row_on(next, also, patience, &mut session) {
-            Ok(was_held) => {
-                self.session = Some(session);
-                Ok(was_held)
-            }
-            Err(fault) => Err(self.after_fault(session, fault)),
-        }
-    }
-
-    fn release_row_on(
-        &mut self,
-        next: Next<Released>,
-        also: &[String],
-        patience: Duration,
-        session: &mut Session,
-    ) -> Result<bool, Fault> {
         let asking = self.asking_to_release(also, patience);
-        let decided = self.decide(next, Hold::after_release, &asking, session)?;
-        if decided.result == Released::Unknown {
+        let decided = self.decide(next, Hold::after_release, &asking, &mut session);
+        let Decided {
+            result, released, ..
+        } = match decided {
+            Ok(decided) => decided,
+            Err(fault) => return Err(self.after_fault(session, fault)),
+        };
+        if result == Released::Unknown {
             return Err(overtaken());
         }
         if self.grant.fence.is_none() {
             self.claim.may_hold = false;
         }
-        self.after_release(decided.released, session);
-        Ok(decided.result == Released::Done)
-    }
-
-    /// Releases on this session what an earlier claim may have been granted.
-    pub(super) fn give_back_claim(&mut self, session: &mut Session) -> Result<(), Fault> {
-        if self.claim.may_hold {
-            let next = self.step(Hold::release);
-            self.release_row_on(next, &[], self.limit(), session)?;
-        }
-        Ok(())
+        self.after_release(released, &mut session);
+        self.session = Some(session);
+        Ok(result == Released::Done)
     }
 
     fn asking_to_release(&self, also: &[String], patience: Duration) -> Asking {

@@ -18,7 +18,7 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::db::{Client, Connector, Fault, Session, roll_back};
-use crate::lock::named::{OwnKillers, Request, Verbosity, follow};
+use crate::lock::named::{Request, Verbosity, follow};
 use crate::lock::{
     Attempt, Backend, Caller, Grant, Holder, HolderKind, Holders, Lease, LockSpec, MOST_NAMED,
     Reattempt, Refusal, Release, Renewal,
@@ -120,8 +120,6 @@ pub struct RowLock {
     pub(super) grant: Grant,
     pub(super) session: Option<Session>,
     pub(super) server: OnServer,
-    /// Who has killed this caller while it had no lock.
-    pub(super) killers: OwnKillers,
     /// The number of the latest write.
     pub(super) write_id: u64,
     pub(super) claim: Claim,
@@ -154,7 +152,6 @@ impl RowLock {
             grant: Grant::default(),
             session: None,
             server: OnServer::default(),
-            killers: OwnKillers::default(),
             // A random start, so that a process that replaces this one after its death uses other numbers.
             write_id: getrandom::u32().map_or(1, u64::from) << 16,
             of_token: OfToken::default(),

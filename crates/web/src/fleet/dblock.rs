@@ -360,11 +360,11 @@ mod tests {
             let config = format!(
                 r#"{{"settings":[{{"setting":"host","value":"x"}},{{"setting":"connect-timeout","value":{value}}}]}}"#
             );
-            connect_timeout(config.as_bytes()).as_secs_f64()
+            connect_timeout(config.as_bytes()).as_millis()
         };
         assert_eq!(
             [of("\"1m 30s\""), of("\"2.5\""), of("null")],
-            [90.0, 2.5, 10.0]
+            [90_000, 2_500, 10_000]
         );
         assert_eq!(connect_timeout(b"").as_secs(), 10);
     }

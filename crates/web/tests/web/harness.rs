@@ -153,9 +153,11 @@ impl Web {
         let mut line = String::new();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         stdout.read_line(&mut line).unwrap();
-        if line.is_empty() {
-            panic!("{command:?}: {}", rest_of_stderr(&mut child));
-        }
+        assert!(
+            !line.is_empty(),
+            "{command:?}: {}",
+            rest_of_stderr(&mut child)
+        );
         Self {
             child,
             url: line.trim().to_owned(),
@@ -210,7 +212,11 @@ impl Web {
     pub fn keep_cookie(&mut self, answer: Response) -> String {
         let answer = answer.expect(303);
         let cookie = answer.header("set-cookie").expect("a cookie");
-        self.cookie = cookie.split(';').next().unwrap().to_owned();
+        cookie
+            .split(';')
+            .next()
+            .unwrap()
+            .clone_into(&mut self.cookie);
         answer.header("location").unwrap().to_owned()
     }
 

@@ -38,10 +38,10 @@ pub fn ask_plugin() -> Ask<'static, Vec<ListedLock>> {
 
 /// The locks in a list whose first two columns are the session and the name. `read` reads the others: how long the lock is held, and whether
 /// it is.
-fn ask_list(
-    sql: &str,
-    read: fn(&Row) -> Result<(Option<Duration>, bool), Fault>,
-) -> Ask<'static, Vec<ListedLock>> {
+fn ask_list<F>(sql: &str, read: F) -> Ask<'static, Vec<ListedLock>>
+where
+    F: Fn(&Row) -> Result<(Option<Duration>, bool), Fault> + 'static,
+{
     let locks = ask("status locks", sql, move |rows| {
         let mut locks = Vec::new();
         for row in rows.iter() {

@@ -280,14 +280,12 @@ impl World {
 
     /// The session that holds the marker of a caller's killer, if it has killed the holder of this slot, or a waiter.
     fn killer_of(&self, number: usize, slot: Option<u8>) -> Option<u64> {
-        match slot {
-            Some(slot) => self.markers.kills[usize::from(slot)].map(u64::from),
-            None => {
-                let caller = &self.callers[number];
-                let lost = caller.lost.next(SERVER, caller.session.into());
-                lost.and_then(|lost| self.killer_of_session(lost))
-            }
+        if let Some(slot) = slot {
+            return self.markers.kills[usize::from(slot)].map(u64::from);
         }
+        let caller = &self.callers[number];
+        let lost = caller.lost.next(SERVER, caller.session.into());
+        lost.and_then(|lost| self.killer_of_session(lost))
     }
 
     /// Whether something follows from its next question.

@@ -1,6 +1,6 @@
 //! The killer of a holder, as in `dblock kill`.
 
-use super::locks::{KILLER, SessionId, caller_of, release, take};
+use super::locks::{KILLER, SERVER, SessionId, caller_of, release, take};
 use super::state::{KillerPhase, Phase, World};
 use crate::lock::named::killer::{Answer, Ask, Killer, Marker, Patience};
 
@@ -72,7 +72,7 @@ impl World {
             assert!(!has_command, "the killer has ended a command that runs");
         }
         match next {
-            Ask::Over(_) => (self.killer, self.killed) = (KillerPhase::Gone, None),
+            Ask::Over(_) => self.killer = KillerPhase::Gone,
             _ => self.killer = KillerPhase::Kills(slot, victim, killer),
         }
     }
@@ -130,7 +130,10 @@ impl World {
             }
             Ask::Kill(session) => {
                 let session = u8::try_from(session).unwrap();
-                self.killed = self.end_on_server(session).then_some(session);
+                let requested = &self.callers[caller_of(session)].lost;
+                let is_asked_about = requested.0.contains(&(SERVER.to_owned(), session.into()));
+                let was_there = self.end_on_server(session);
+                self.killed = (was_there && is_asked_about).then_some(session);
                 Answer::Killed(true)
             }
             Ask::Unmark(Marker::Slot) => {
@@ -139,6 +142,8 @@ impl World {
             }
             Ask::Unmark(Marker::Session) => {
                 self.markers.victim = None;
+                // It waits for no report any more, and says so.
+                self.killed = None;
                 Answer::Done
             }
             _ => unreachable!("it changes nothing"),

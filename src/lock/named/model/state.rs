@@ -84,7 +84,8 @@ pub struct World {
     /// Sessions that the server is ending: it frees their locks one by one.
     pub ending: Vec<SessionId>,
     pub killer: KillerPhase,
-    /// The session that the killer has ended, until the killer is gone.
+    /// The session that the killer has ended, as long as its marker says so; `None` also for one that was lost while it was opened: its caller
+    /// does not ask about that.
     pub killed: Option<SessionId>,
     pub budget: Budget,
 }

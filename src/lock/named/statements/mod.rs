@@ -109,7 +109,7 @@ fn ask_row<S, T>(
 /// A column that acquires a lock by its name on the server, if it is free: 1 if that succeeded, else 0; NULL: unclear.
 fn taking(kind: Kind, lock: &str) -> String {
     match kind {
-        Kind::MySql => format!("GET_LOCK({}, 0)", kind.text(lock)),
+        Kind::MySql => format!("GET_LOCK({}, 0)", kind.literal(lock)),
         Kind::Postgres => format!("pg_try_advisory_lock({})::int", Key::of(lock).arguments()),
     }
 }
@@ -117,7 +117,7 @@ fn taking(kind: Kind, lock: &str) -> String {
 /// A column that releases a lock once, by its name on the server.
 fn releasing(kind: Kind, lock: &str) -> String {
     match kind {
-        Kind::MySql => format!("RELEASE_LOCK({})", kind.text(lock)),
+        Kind::MySql => format!("RELEASE_LOCK({})", kind.literal(lock)),
         Kind::Postgres => format!("pg_advisory_unlock({})", Key::of(lock).arguments()),
     }
 }
