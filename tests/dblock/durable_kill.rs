@@ -162,6 +162,8 @@ all_servers_with_tables! {
             assert!(server.owner(&name, 0).is_some());
             let told = kill(server, &name).arg("--dry-run").output();
             expect_told(&told, &["is being ended by ", "; without --dry-run that would be waited for\n"]);
+            let told = kill(server, &name).args(["--dry-run", "--force"]).output();
+            expect_told(&told, &["; without --dry-run the lock would be taken from it\n"]);
         }
         first.wait().expect_code(74);
         assert_eq!(server.owner(&name, 0), None);

@@ -73,8 +73,8 @@ pub fn tables(
         (TablesFound::Hidden, _) => {
             let value = format!("none in {place} that this account may read");
             Finding::ok("tables", &value).note(&format!(
-                "this account cannot create them: another one has to run dblock init, if there are none, for durable locks and the \
-                 history, and to {grant}; named locks need none"
+                "for durable locks and the history, an account that may CREATE has to run dblock init if there are none, and to {grant}; \
+                 named locks need none"
             ))
         }
         (TablesFound::Unusable(why), _) => unusable(why),

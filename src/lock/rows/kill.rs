@@ -183,10 +183,17 @@ impl RowKilling<'_> {
     /// Ends the holder of a row; `None`: the row has changed since it was read.
     fn end_row(&mut self, rows: &Rows, row: &HeldRow) -> Result<Option<KillOutcome>, Fault> {
         let holder = self.victim(row)?;
+        let why = if row.has_expired() {
+            Some(Freed::Expired)
+        } else if row.durable.kind == HolderKind::Token {
+            Some(Freed::Token)
+        } else {
+            self.force.then_some(Freed::Forced)
+        };
         if self.named.dry_run {
             self.inspector().warn_of_read_only();
-            return Ok(Some(match &row.killer {
-                Some(killer) if !row.has_expired() => KillOutcome::BeingEnded {
+            return Ok(Some(match (&row.killer, why) {
+                (Some(killer), None) => KillOutcome::BeingEnded {
                     killer: killer.clone(),
                     dry_run: true,
                 },
@@ -195,16 +202,10 @@ impl RowKilling<'_> {
         }
         self.inspector().refuse_read_only()?;
         self.named.keep_markers_for_a_moment()?;
-        let why = if row.has_expired() {
-            Freed::Expired
-        } else if row.durable.kind == HolderKind::Token {
-            Freed::Token
-        } else if self.force {
-            Freed::Forced
-        } else {
-            return self.ask_to_end(rows, row, holder);
-        };
-        self.free(rows, row, holder, why)
+        match why {
+            Some(why) => self.free(rows, row, holder, why),
+            None => self.ask_to_end(rows, row, holder),
+        }
     }
 
     /// Takes the row from its owner, and kills its session, which has the named lock.

@@ -1,4 +1,4 @@
-//! What the claimer says to the coordinator, so that a full link keeps no lease from being renewed.
+//! What the claimer says to the coordinator. A link that is full keeps no lease from being renewed.
 
 use std::os::fd::BorrowedFd;
 use std::thread::sleep;

@@ -102,7 +102,7 @@ both_servers! {
         assert_eq!(excluding(&found), [("single", true, false, "ok")], "{found:#}");
         let tables = finding(&found, "tables");
         let advice = tables["advice"].as_str().unwrap();
-        assert!(advice.contains("this account cannot create them") && advice.contains("dblock init"), "{found:#}");
+        assert!(advice.contains("an account that may CREATE") && advice.contains("dblock init"), "{found:#}");
         assert!(all(&found, "durable_lock").is_empty(), "{found:#}");
         assert!(all(&found, "clocks").is_empty(), "{found:#}");
     }

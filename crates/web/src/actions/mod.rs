@@ -23,7 +23,8 @@ use act::{Act, Asked, KILL_WAIT};
 const VIA: &str = "web";
 
 /// The longest that a command may take: longer than each gives itself, as one that is killed before its end records nothing. `dblock kill`
-/// takes longest; others take three times as long as they may take to connect.
+/// takes longest; others take three times as long as they may take to connect. Only a retry or a cancel of very many jobs has no limit of
+/// its own.
 fn limit(connect_timeout: Duration) -> Duration {
     kill::longest(connect_timeout, KILL_WAIT).saturating_add(connect_timeout)
 }
