@@ -43,7 +43,8 @@ type Reach<'a> = Box<dyn Fn(&Connector, &Tables, Reaching) -> Result<Inspector, 
 pub struct Reaching<'a> {
     /// After this time it accepts one, or says why it does not.
     pub patience: Duration,
-    /// Is told of each round without a server: see [`Connector::reach`].
+    /// Is told of each round without a server, by questions that only a server that takes writes can answer: the line about one if all are
+    /// read-only, and otherwise `None`.
     pub on_read_only: &'a dyn Fn(Option<&str>),
 }
 

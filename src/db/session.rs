@@ -14,6 +14,7 @@ use super::wire::{Code, Failed, Wire, limit_reading};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
 use crate::base::random;
+use crate::base::text::in_words;
 
 /// A session. Its locks live as long as it does. Dropping it logs out from the server.
 pub struct Session {
@@ -171,7 +172,7 @@ impl Session {
     /// # Errors
     /// [`Fault::Gone`] with the error of `setsockopt(2)`.
     pub fn answer_within(&self, limit: Duration) -> Result<(), Fault> {
-        limit_reading(self.as_fd(), limit).map_err(|error| Fault::Gone(error.to_string()))
+        limit_reading(self.as_fd(), limit).map_err(|error| Fault::Gone(in_words(&error)))
     }
 
     /// Has the server repeat a random number. A driver may still hold what arrived in clear text before TLS, right after the server's

@@ -128,13 +128,21 @@ impl NamedLock {
                 Err(fault) if begun.elapsed() < patience && fault.refuses_for_now() => {
                     sleep(REFUSED_PAUSE);
                 }
-                // Another session finds no more tables either.
-                Err(fault @ (Fault::Final(_) | Fault::NoSuchTable(_))) => {
+                Err(fault) if self.is_final(&fault) => {
                     self.tell_unrecorded(&fault);
                     return false;
                 }
                 Err(_) => sleep(self.connector.pause()),
             }
+        }
+    }
+
+    /// Whether another session would meet this fault again. Of several servers the one with the tables may be away.
+    fn is_final(&self, fault: &Fault) -> bool {
+        match fault {
+            Fault::Final(_) => true,
+            Fault::NoSuchTable(_) => self.connector.targets().len() == 1,
+            _ => false,
         }
     }
 

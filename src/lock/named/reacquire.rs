@@ -61,8 +61,12 @@ fn carry_out_ack(
                 Told::Done
             }
             acknowledging::Ask::Killer | acknowledging::Ask::Await(_) => {
+                let is_late = since.elapsed() >= LONGEST_END;
                 match session.run(marker) {
                     Ok(owner) => Told::Killer(owner),
+                    Err(fault) if is_late && asked == acknowledging::Ask::Killer => {
+                        return Err(fault);
+                    }
                     Err(Fault::Interrupted(_) | Fault::Conflict(_)) => Told::Unclear,
                     Err(fault) => return Err(fault),
                 }
