@@ -11,8 +11,8 @@ use nix::unistd::Pid;
 
 use crate::harness::crontab::{commands_of, scheduler_of};
 use crate::harness::{
-    Crontab, HeldUp, Kind, Running, SOON, Server, Time, Watcher, eventually, quoted, soak_settings,
-    within,
+    Crontab, HeldUp, Kind, Running, SOON, Server, Time, Watcher, eventually, quoted, soak_lasts,
+    soak_settings, within,
 };
 
 const DAEMONS: usize = 6;
@@ -166,7 +166,7 @@ fn soak(kind: Kind) {
         wrong.len(),
         wrong.join("\n")
     );
-    assert!(deeds.len() > 20 && ticks.len() > 50, "{of_each:?}");
+    assert!(is_enough(&deeds, &ticks), "{of_each:?}");
 }
 
 /// The scheduler of a daemon is stopped for [`STOPPED`]. What its commands have done meanwhile nobody can record, so others do it again
@@ -208,7 +208,12 @@ fn start(crontab: &Crontab, random: &mut fastrand::Rng) -> Running {
     crontab.daemon(&args).spawn()
 }
 
-/// Has some jobs be due, and does something bad every now and then.
+/// Whether so much has happened that there is something to look at.
+fn is_enough(deeds: &Deeds, ticks: &[(String, i64)]) -> bool {
+    deeds.len() > 20 && ticks.len() > 50
+}
+
+/// Has some jobs be due, and does something bad every now and then: for this long, or until there is enough to look at.
 fn strike(
     server: &Server,
     crontab: &Crontab,
@@ -221,7 +226,7 @@ fn strike(
     let begun = Instant::now();
     let mut has_restarted = false;
     let mut stopped: Option<(i32, i32, Instant)> = None;
-    while begun.elapsed() < duration {
+    while soak_lasts(begun, duration, || is_enough(&deeds, ticks)) {
         within(Duration::from_millis(random.u64(100..500)), || false);
         if stopped.is_some_and(|(.., until)| until < Instant::now()) {
             thaw(&mut stopped);

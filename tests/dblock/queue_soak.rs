@@ -12,12 +12,15 @@ use nix::unistd::Pid;
 
 use crate::harness::jobs::{claimer_of, commands_of, lines};
 use crate::harness::{
-    HeldUp, Jobs, Kind, Running, SOON, Server, Time, eventually, in_time, quoted, soak_settings,
-    within,
+    HeldUp, Jobs, Kind, Running, SOON, Server, Time, eventually, in_time, quoted, soak_lasts,
+    soak_settings, within,
 };
 
 /// Workers of each queue.
 const WORKERS: usize = 2;
+
+/// So many bad things have to happen at least.
+const ENOUGH: usize = 20;
 
 /// Jobs of each queue that are put at first.
 const JOBS: usize = 50;
@@ -283,12 +286,12 @@ fn soak(kind: Kind) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     // Chance decides how many; there must be something to look at.
     assert!(
-        starts > jobs && deeds.values().sum::<usize>() > 20,
+        starts > jobs && deeds.values().sum::<usize>() > ENOUGH,
         "{deeds:?}"
     );
 }
 
-/// Does something bad every now and then; how often which.
+/// Does something bad every now and then: for this long, or until there is enough to look at. How often which.
 fn strike(
     server: &Server,
     sites: &mut [Site],
@@ -299,7 +302,7 @@ fn strike(
     let begun = Instant::now();
     let mut has_restarted = false;
     let mut stopped: Vec<Stopped> = Vec::new();
-    while begun.elapsed() < duration {
+    while soak_lasts(begun, duration, || deeds.values().sum::<usize>() > ENOUGH) {
         let pause = Duration::from_millis(random.u64(100..500));
         within(pause, || false);
         stopped.retain(|one| one.until > Instant::now());

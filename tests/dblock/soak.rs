@@ -19,7 +19,8 @@ use nix::unistd::Pid;
 
 use crate::harness::{
     Client, Dblock, HeldUp, Kind, Output, PASSWORD, Proxy, Running, SOON, Server, Time, Watcher,
-    eventually, holder, nanos, now, processes_with, quoted, soak_settings, unique, waiters, within,
+    eventually, holder, nanos, now, processes_with, quoted, soak_lasts, soak_settings, unique,
+    waiters, within,
 };
 use crate::pools::slot_on_server;
 
@@ -311,7 +312,14 @@ END
             .args(["-c", &script])
     }
 
-    /// Does something bad every now and then.
+    /// Whether enough commands have started so far.
+    fn has_seen_enough(&self) -> bool {
+        let records = fs::read_to_string(self.file("records")).unwrap_or_default();
+        let started = records.lines().filter(|line| line.starts_with("start "));
+        started.count() * 3 > lock_of(&self.runs).len() + HOSTS
+    }
+
+    /// Does something bad every now and then: for this long, or until there is enough to look at.
     fn strike(&self, duration: Duration, random: &mut fastrand::Rng) {
         let begun = Instant::now();
         let mut admin = self.server.watcher();
@@ -319,7 +327,8 @@ END
         let mut restart_at = between / 2;
         let mut restarts = 0;
         let mut frozen: BTreeMap<usize, (Time, Time)> = BTreeMap::new();
-        while begun.elapsed() < duration && !self.over.load(Ordering::Relaxed) {
+        let lasts = || soak_lasts(begun, duration, || self.has_seen_enough());
+        while lasts() && !self.over.load(Ordering::Relaxed) {
             let pause = Duration::from_millis(random.u64(100..1000));
             within(pause, || self.over.load(Ordering::Relaxed));
             frozen.retain(|&host, &mut (since, until)| {

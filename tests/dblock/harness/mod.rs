@@ -320,6 +320,13 @@ pub fn soak_settings() -> (Duration, fastrand::Rng) {
     (Duration::from_secs(seconds), fastrand::Rng::with_seed(seed))
 }
 
+/// Whether a soak goes on: for its time, and for up to five times as long until there is enough to look at. A machine that stands still keeps
+/// it from that.
+pub fn soak_lasts(begun: Instant, time: Duration, is_enough: impl FnOnce() -> bool) -> bool {
+    let elapsed = begun.elapsed();
+    elapsed < time || elapsed < 5 * time && !is_enough()
+}
+
 /// The numbers from 1 to `last`, a line each.
 pub fn numbered_lines(last: u32) -> String {
     (1..=last).fold(String::new(), |lines, number| {
