@@ -3,12 +3,11 @@
 use std::ffi::OsString;
 use std::time::{Duration, SystemTime};
 
-use nix::unistd::getpid;
-
-use super::task::{TableUse, Task};
-use crate::base::log::Level;
+use crate::cron::Once;
 use crate::db::ConnectOptions;
-use crate::lock::{Introduction, LockSpec, Wait};
+use crate::history::RunEnd;
+use crate::lock::LockSpec;
+use crate::lock::rows::Token;
 use crate::supervise::program_of;
 
 /// A command to run under a lock, and how it is ended.
@@ -45,26 +44,29 @@ impl Job {
     pub fn program(&self) -> String {
         program_of(&self.command)
     }
+}
 
-    /// What a keeper does for this job. All of its sessions have this `run_id`. `name_holder`: whether the user learns who holds the lock
-    /// when it is taken.
-    pub fn task<'a>(&'a self, run_id: &'a str, name_holder: bool, shown: Level) -> Task<'a> {
-        Task {
-            job: self,
-            lock: &self.lock,
-            run_id,
-            introduction: Introduction {
-                pid: getpid(),
-                lock: Some(self.lock.name.clone()),
-                command: self.program(),
-                started: self.started,
-                waits: self.lock.wait != Wait::For(Duration::ZERO),
-                slots: self.lock.slots,
-                ttl: self.lock.ttl,
-            },
-            names_holders: name_holder,
-            shown,
-            tick: None,
-        }
+/// How a run uses dblock's tables. It is recorded there in any case.
+#[derive(Debug, Clone)]
+pub struct TableUse {
+    /// Whether the lock is a row, too.
+    pub durable: bool,
+    /// A script's grant that the run takes over.
+    pub token: Option<Token>,
+    /// The new TTL of that grant; `None`: unchanged.
+    pub token_ttl: Option<Duration>,
+    /// When the run is to be skipped.
+    pub once: Option<Once>,
+}
+
+impl TableUse {
+    /// Whether the lock is kept as a row.
+    pub fn is_row(&self) -> bool {
+        self.durable || self.token.is_some()
+    }
+
+    /// Whether this end, once it is recorded, keeps the job from being run again.
+    pub fn counts(&self, end: &RunEnd) -> bool {
+        end.succeeded && self.once.is_some()
     }
 }

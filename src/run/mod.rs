@@ -7,6 +7,5 @@ mod message;
 mod supervisor;
 mod task;
 
-pub use job::Job;
+pub use job::{Job, TableUse};
 pub use supervisor::{Conclusion, Fallback, supervise};
-pub use task::TableUse;

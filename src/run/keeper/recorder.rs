@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::super::task::{TableUse, Task};
+use super::super::job::TableUse;
+use super::super::task::Task;
 use crate::base::clock::Moment;
 use crate::cron::{AlreadyRan, Once, Tick, tick_in_micros};
 use crate::db::{Ask, Fault, Session};

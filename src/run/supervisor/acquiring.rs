@@ -2,9 +2,10 @@
 
 use nix::sys::signal::Signal;
 
+use super::super::job::TableUse;
 use super::super::keeper::{self, Work};
 use super::super::message::{Answer, FromKeeper, ToKeeper};
-use super::super::task::{TableUse, Task};
+use super::super::task::Task;
 use super::lock_state::LockState;
 use super::phase::{Acquiring, Conclusion, Phase};
 use super::{LAST_CHANCE, Supervisor};
