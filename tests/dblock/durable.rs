@@ -8,8 +8,8 @@ use nix::sys::signal::Signal;
 
 use crate::harness::{
     Answer, Client, Dblock, Fake, Frozen, Kind, PASSWORD, Proxy, Records, Running, SOON, Server,
-    Tables, Watcher, all_servers, both_servers, eventually, processes_with, runs, send, slack,
-    stat_field, unique, url_of, within,
+    Tables, Watcher, all_servers, both_servers, eventually, kill_both, processes_with, runs, send,
+    slack, stat_field, unique, url_of, within,
 };
 
 /// The row of a slot.
@@ -520,9 +520,7 @@ all_servers! {
         let command = run.wait_pid("began");
         let keeper = run.keeper(Some(command));
         let held = Instant::now();
-        for pid in [keeper, run.pid()] {
-            send(pid, Signal::SIGKILL);
-        }
+        kill_both(keeper, run.pid());
         drop(run.take_stdin());
         let skip = Dblock::run(server, &name).command(["true"]).output();
         skip.expect_code(75).expect_one_line("is held by");

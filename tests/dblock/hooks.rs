@@ -12,7 +12,8 @@ use crate::harness::crontab::{end, job, scheduler_of};
 use crate::harness::jobs::claimer_of;
 use crate::harness::schema::follows;
 use crate::harness::{
-    Crontab, Dblock, Jobs, Kind, SOON, Server, eventually, eventually_gone, quoted, send, unique,
+    Crontab, Dblock, Jobs, Kind, SOON, Server, eventually, eventually_gone, kill_both, quoted,
+    unique,
 };
 
 /// Where a hook writes what it was told.
@@ -246,10 +247,8 @@ fn the_daemon_that_takes_over_a_tick_tells_of_the_dead_one() {
     crontab.eventually_lines(1);
     let second = crontab.start(&["--on-failure", &hook]);
     let scheduler = scheduler_of(first.pid()).unwrap();
-    // Both at once, as when the host loses its power: nobody is left to record anything, or to start another scheduler.
-    first.signal(Signal::SIGSTOP);
-    send(scheduler, Signal::SIGKILL);
-    first.signal(Signal::SIGKILL);
+    // Nobody is left to record anything, or to start another scheduler.
+    kill_both(scheduler, first.pid());
     crontab.eventually_lines(2);
     let calls = told.eventually(1);
     assert_eq!(calls.len(), 1, "{calls:?}");
@@ -309,9 +308,7 @@ fn the_worker_that_takes_over_tells_of_a_dead_one_with_its_jobs() {
     eventually("it runs", SOON, || jobs.count("dblock_running") == 1);
     let claimer = claimer_of(first.pid()).unwrap();
     // Nobody starts another claimer.
-    first.signal(Signal::SIGSTOP);
-    send(claimer, Signal::SIGKILL);
-    first.signal(Signal::SIGKILL);
+    kill_both(claimer, first.pid());
     let mut second = jobs
         .work(&["--on-failure", &told.hook("failure")])
         .sh(script)

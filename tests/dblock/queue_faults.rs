@@ -10,8 +10,8 @@ use nix::sys::signal::Signal;
 use crate::harness::jobs::{claimer_of, commands_of, lines};
 use crate::harness::{
     Dblock, Frozen, Jobs, Kind, Pair, Proxy, Records, Running, SOON, Server, Setup, allow_files,
-    both_servers, eventually, eventually_gone, quoted, runs, send, slack, stat_field, unique,
-    within,
+    both_servers, eventually, eventually_gone, kill_both, quoted, runs, send, slack, stat_field,
+    unique, within,
 };
 use crate::sigkill::for_another_user;
 
@@ -537,9 +537,10 @@ both_servers! {
                 jobs.eventually_idle(1);
                 let claimer = first.claimer();
                 let killed = Instant::now();
-                first.signal(Signal::SIGKILL);
                 if with_claimer {
-                    send(claimer, Signal::SIGKILL);
+                    kill_both(first.pid(), claimer);
+                } else {
+                    first.signal(Signal::SIGKILL);
                 }
                 eventually_gone(command, Duration::from_millis(300) + slack());
                 eventually_gone(claimer, slack());

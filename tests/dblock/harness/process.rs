@@ -79,6 +79,15 @@ pub fn send(pid: i32, signal: Signal) {
     kill(Pid::from_raw(pid), signal).expect("the process is there");
 }
 
+/// Kills both, and the one that is left has no time to notice it: as when their host loses its power.
+#[track_caller]
+pub fn kill_both(first: i32, then: i32) {
+    send(then, Signal::SIGSTOP);
+    for pid in [first, then] {
+        send(pid, Signal::SIGKILL);
+    }
+}
+
 /// Has the system refuse each descriptor from this number on to a process, which can then wait for no more than that many events.
 #[track_caller]
 pub fn allow_files(pid: i32, most: u32) {
