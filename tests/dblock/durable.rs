@@ -617,7 +617,7 @@ all_servers! {
     fn while_the_server_has_no_room_a_holder_keeps_its_session_and_callers_without_rows_stay_out(shared) {
         let server = &private(shared.kind);
         let name = unique("no-room");
-        let mut first = begin(job(server, &name).args(["--ttl", "8s", "--kill-after", "1", "--connect-timeout", "5"]));
+        let mut first = begin(job(server, &name).args(["--ttl", "20s", "--kill-after", "1", "--connect-timeout", "5"]));
         let session = session_of(server, &name);
         server.has_no_room("UPDATE", "dblock_locks");
         first.wait_stderr("no server renews", SOON);
