@@ -86,9 +86,9 @@ pub fn in_seconds(span: Duration) -> impl Display {
 }
 
 /// A time for programs: RFC 3339, UTC, to the millisecond. There is no such text before 1970, or after the year 9999, which a client may
-/// claim.
+/// claim; and programs that know time zones take none of its last day.
 pub fn moment(moment: SystemTime) -> String {
-    let latest = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
+    let latest = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_207_200);
     let moment = moment.clamp(SystemTime::UNIX_EPOCH, latest);
     humantime::format_rfc3339_millis(moment).to_string()
 }
