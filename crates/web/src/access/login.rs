@@ -17,7 +17,7 @@ use crate::base::{locked, say};
 use crate::pages::{View, forms, links};
 
 use super::secret::Digest;
-use super::{Access, Gate, LOGIN, Peer, local, network};
+use super::{ACTIONS, Access, Gate, LOGIN, Peer, local, network};
 
 /// How many attempts are under way at once, how many of them are of one peer, and how long each lasts that fails.
 const AT_ONCE: usize = 4;
@@ -111,7 +111,10 @@ pub async fn check(
     let is_right =
         matches!(&*login.access.gate(), Gate::Password { password, .. } if *password == digest);
     if is_right {
-        return login.access.let_in(&headers, local(&asked.to));
+        // A link leads to the login, too, and a page with a button that changes something may not be linked.
+        let to = local(&asked.to);
+        let to = if to.starts_with(ACTIONS) { "/" } else { to };
+        return login.access.let_in(&headers, to);
     }
     let by = if login.access.is_behind_proxy {
         "by a client of the proxy "

@@ -154,14 +154,17 @@ impl Access {
         let Some(expected) = gate.cookie() else {
             return true;
         };
-        let cookies = headers
-            .get_all(header::COOKIE)
-            .iter()
-            .filter_map(|value| value.to_str().ok());
-        let mut cookies = cookies
-            .flat_map(|line| line.split(';'))
-            .filter_map(|cookie| cookie.trim().split_once('='));
-        cookies.any(|(name, value)| name.starts_with(COOKIE) && expected.is(value))
+        let is_ours = |cookie: &str| {
+            let named = cookie.trim().split_once('=');
+            named.is_some_and(|(name, value)| name.starts_with(COOKIE) && expected.is(value))
+        };
+        // Other programs of this host have cookies of their own in the same line, in any letters.
+        let mut lines = headers.get_all(header::COOKIE).iter();
+        lines.any(|line| {
+            String::from_utf8_lossy(line.as_bytes())
+                .split(';')
+                .any(is_ours)
+        })
     }
 
     /// Sends somebody who is known now, and has sent these headers, to a page.

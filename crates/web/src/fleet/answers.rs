@@ -15,9 +15,8 @@ use crate::base::locked;
 /// How many different answers are kept.
 const MOST: usize = 32;
 
-/// The longest answer that is kept, and all of them together, in bytes. A day of a large fleet has half a megabyte, and more where many runs
-/// have a long message.
-const LARGEST: usize = 2 * 1024 * 1024;
+/// How long all of them are together, in bytes; a longer one is kept alone. A day of a large fleet has half a megabyte, and more where many
+/// runs have a long message.
 const ALL: usize = 4 * 1024 * 1024;
 
 /// How many dblocks are run for pages at once.
@@ -68,12 +67,9 @@ impl Answers {
         }
         let ended = Arc::new(self.ended_now(dblock, words).await);
         let length = ended.answer.len();
-        let is_kept = length <= LARGEST;
-        *kept = is_kept.then(|| (Instant::now(), ended.clone()));
+        *kept = Some((Instant::now(), ended.clone()));
         drop(kept);
-        if is_kept {
-            self.make_room(words, length);
-        }
+        self.make_room(words, length);
         ended
     }
 

@@ -14,10 +14,10 @@ const NAMES: usize = 1000;
 
 /// How many runs an answer has at most: what is new, and further back.
 const NEW: &str = "1000";
-const OLD: &str = "4000";
+const OLD: &str = "2000";
 
 /// How many answers are read, from the newest run backwards. What jobs lack then is asked for job by job.
-const ANSWERS_BACK: u32 = 6;
+const ANSWERS_BACK: u32 = 12;
 
 /// Two dblocks may have written their runs in another order than they began.
 const OVERLAP: SignedDuration = SignedDuration::from_secs(30);

@@ -144,7 +144,9 @@ async fn job(State(app): State<App>, Looked(view): Looked, Path(name): Path<Stri
 async fn run(State(app): State<App>, Looked(view): Looked, Path(id): Path<String>) -> Answer {
     app.fleet.look().await;
     let run = questions::run(&app.fleet, &id).await;
-    let output = if view.show_data {
+    // Where a run has none, dblock output takes its number for a name, which somebody may have given to another run.
+    let has_output = matches!(&run.value, Some(Some(run)) if run.has_output);
+    let output = if view.show_data && has_output {
         questions::output(&app.fleet, &id).await
     } else {
         Part::default()

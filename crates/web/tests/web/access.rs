@@ -1,12 +1,13 @@
 //! Who may look, and who may not.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use nix::fcntl::OFlag;
 use nix::sys::signal::Signal;
 
 use crate::harness::{FORM, Fleet, Response, Web, private, until};
@@ -73,7 +74,7 @@ fn a_cookie_of_another_name_or_value_is_none() {
     for cookie in wrong {
         web.send("GET", "/", &[("Cookie", &cookie)], "").expect(403);
     }
-    let among_others = format!("a=b; {name}={value}; c=d");
+    let among_others = format!("a=é; {name}={value}; c=d");
     web.send("GET", "/", &[("Cookie", &among_others)], "")
         .expect(200);
 }
@@ -236,7 +237,7 @@ fn the_password_is_asked_for_and_lets_in() {
 }
 
 #[test]
-fn a_login_leads_to_no_other_server() {
+fn a_login_leads_to_no_other_server_and_to_no_action() {
     let fleet = Fleet::new();
     let web = fleet.serve(&["--password-file", &password(&fleet)]);
     for to in [
@@ -246,6 +247,8 @@ fn a_login_leads_to_no_other_server() {
         "?to=/%09/evil.example",
         "?to=%09//evil.example",
         "?to=%0d%0aX-Evil:%201",
+        // Nor to a button that changes something.
+        "?to=/actions/kill%3Flock=backup",
     ] {
         let answer = log_in(&web, to, TYPED).expect(303);
         assert_eq!(answer.header("location"), Some("/"), "{to}");
@@ -297,6 +300,19 @@ fn a_wrong_password_is_answered_when_nobody_reads_stderr() {
     let fleet = Fleet::new();
     let mut web = fleet.serve(&["--password-file", &password(&fleet)]);
     web.close_stderr();
+    log_in(&web, "", "password=wrong").expect(403);
+}
+
+#[test]
+fn a_wrong_password_is_answered_when_stderr_has_no_room() {
+    let fleet = Fleet::new();
+    let web = fleet.serve(&["--password-file", &password(&fleet)]);
+    let mut options = File::options();
+    options.write(true).custom_flags(OFlag::O_NONBLOCK.bits());
+    let mut stderr = options.open(format!("/proc/{}/fd/2", web.pid())).unwrap();
+    for piece in [4096, 1] {
+        while stderr.write(&vec![b'\n'; piece]).is_ok() {}
+    }
     log_in(&web, "", "password=wrong").expect(403);
 }
 

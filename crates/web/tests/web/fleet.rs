@@ -305,35 +305,52 @@ fn a_page_of_the_history_asks_what_its_url_says() {
     assert_eq!(asked[1..], expected);
 }
 
-#[test]
-fn output_is_asked_for_with_show_data_alone() {
-    let fleet = Fleet::new();
+const RUN: &str = "0123456789abcdef0123456789abcdef";
+
+/// What dblock history says of the run, and dblock output of its number.
+fn has_output(fleet: &Fleet, has_output: bool) {
     fleet.write("output", "<script>alert(1)</script>\n");
-    let id = "0123456789abcdef0123456789abcdef";
     let run = format!(
-        r#"{{"run":"{id}","name":"x","slot":0,"slot_name":null,"fence":1,"tick":null,"attempt":1,"host":"web1","pid":1,"user":"u","program":"p",
+        r#"{{"run":"{RUN}","name":"x","slot":0,"slot_name":null,"fence":1,"tick":null,"attempt":1,"host":"web1","pid":1,"user":"u","program":"p",
         "connection":null,"requested":"2026-11-26T12:00:00.000Z","acquired":null,"started":null,"ended":null,"waited_seconds":null,
-        "ran_seconds":null,"outcome":"running","exit_code":null,"signal":null,"message":null,"has_output":true}}"#
+        "ran_seconds":null,"outcome":"running","exit_code":null,"signal":null,"message":null,"has_output":{has_output}}}"#
     );
     fleet.answers(
         "history",
         &format!(r#"{{"server":"db1","cursor":null,"runs":[{run}]}}"#),
     );
+}
+
+#[test]
+fn output_of_a_run_that_has_none_is_not_asked_for_as_its_number_may_be_a_name() {
+    let fleet = Fleet::new();
+    has_output(&fleet, false);
+    let web = fleet.serve(&["--show-data"]).enter();
+    web.get(&format!("/runs/{RUN}"))
+        .expect(200)
+        .lacks("alert(1)");
+    assert_eq!(fleet.asked(&["output"]), 0);
+}
+
+#[test]
+fn output_is_asked_for_with_show_data_alone() {
+    let fleet = Fleet::new();
+    has_output(&fleet, true);
     let web = fleet.serve(&[]).enter();
-    web.get(&format!("/runs/{id}"))
+    web.get(&format!("/runs/{RUN}"))
         .expect(200)
         .lacks("alert(1)");
     assert_eq!(
         (
             fleet.asked(&["output"]),
-            fleet.asked(&["history", "--json", &format!("--run={id}")])
+            fleet.asked(&["history", "--json", &format!("--run={RUN}")])
         ),
         (0, 1)
     );
     let web = fleet.serve(&["--show-data"]).enter();
-    web.get(&format!("/runs/{id}"))
+    web.get(&format!("/runs/{RUN}"))
         .expect(200)
         .has("&lt;script&gt;alert(1)")
         .lacks("<script>alert");
-    assert_eq!(fleet.asked(&["output", "--", id]), 1);
+    assert_eq!(fleet.asked(&["output", "--", RUN]), 1);
 }

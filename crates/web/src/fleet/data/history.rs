@@ -48,6 +48,9 @@ pub struct Run {
     pub tick: Option<Timestamp>,
     /// 1, and more for a retry.
     pub attempt: Option<u32>,
+    /// Whether some of its output is kept.
+    #[serde(default)]
+    pub has_output: bool,
 }
 
 /// When a run was, by the server's clock.
