@@ -75,6 +75,12 @@ enum Accepts {
     ReadOnly,
 }
 
+/// A server on which this request would exclude nobody, or may not: why, and what may be done.
+pub(super) fn unfit(session: &Session, why: Unfit) -> Fault {
+    let line = format!("{session} {why}, or use --allow-unfit-server");
+    Fault::Final(Failure::new(Reason::Configuration, line))
+}
+
 impl Request {
     /// A request for a lock on servers of this kind. Each of its sessions acquires the run id lock.
     pub fn new(kind: Kind, spec: &LockSpec, run_id: &str, verbosity: Verbosity) -> Self {
@@ -328,10 +334,7 @@ impl Request {
                 let line = format!("{session} {why}");
                 return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
             }
-            Some(why) if self.wants_fit() => {
-                let line = format!("{session} {why}, or use --allow-unfit-server");
-                return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
-            }
+            Some(why) if self.wants_fit() => return Err(unfit(session, *why)),
             Some(why) => {
                 let line = format!("{session} {why}; locking there anyway");
                 session.tell(Level::Warning, &line);

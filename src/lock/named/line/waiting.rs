@@ -7,8 +7,9 @@ use super::{Answer, Ask, Place};
 use crate::base::clock::Moment;
 use crate::db::{Fault, Session, no_answer};
 use crate::lock::named::acquire::{Decision, Opening, Turns};
+use crate::lock::named::fitness::Unfit;
 use crate::lock::named::queue::Step;
-use crate::lock::named::request::{PAUSE, Request, carry_out};
+use crate::lock::named::request::{PAUSE, Request, carry_out, unfit};
 use crate::lock::named::statements::{Line, RECHECK};
 use crate::lock::{Caller, Grant, Lease};
 
@@ -39,12 +40,12 @@ impl Request {
         caller: &dyn Caller,
         mut turns: Option<Turns>,
     ) -> Result<Decision, Fault> {
-        let wanted = self.verbosity.when_waiting;
-        caller.on_wait(&self.tell_and_name_holders(wanted, session, caller)?);
-        self.has_waited = true;
         if turns.is_none() {
             session.answer_within(ANSWER_LIMIT)?;
         }
+        let wanted = self.verbosity.when_waiting;
+        caller.on_wait(&self.tell_and_name_holders(wanted, session, caller)?);
+        self.has_waited = true;
         let (own, ttl) = (opening.connection_id(), opening.ttl);
         let (mut place, mut ask) = (Place::default(), Ask::Listen);
         let (mut asked, mut turn_begun) = (Moment::now(), Moment::now());
@@ -74,7 +75,7 @@ impl Request {
                 }
                 Ask::TrySlots => {
                     asked = Moment::now();
-                    let slot = self.try_slots_as_head(session)?;
+                    let slot = self.try_slots_as_head(session, own)?;
                     if slot.is_some() {
                         // A caller that is stopped could not start its command. Then the server ends this session soon.
                         caller.ask_alive();
@@ -141,8 +142,9 @@ impl Request {
         }
     }
 
-    /// Takes a free slot, as the head of the line; `None`: none is free.
-    fn try_slots_as_head(&self, session: &mut Session) -> Result<Option<u32>, Fault> {
+    /// Takes a free slot, as the head of the line; `None`: none is free. `own`: the session that answered first. Where another one does, a
+    /// pooler gives out sessions anew for each statement, and this one may be that of the slot's holder.
+    fn try_slots_as_head(&self, session: &mut Session, own: u64) -> Result<Option<u32>, Fault> {
         let mut step = Step::Head;
         loop {
             let reply = session.run(&self.statements.step(step, self.left()));
@@ -156,7 +158,11 @@ impl Request {
                 reply => reply?.ok_or_else(no_answer)?,
             };
             self.check_writes(asked.is_read_only, session)?;
-            return Ok(asked.answer.ok_or_else(no_answer)?.slot);
+            let answer = asked.answer.ok_or_else(no_answer)?;
+            if answer.connection_id != own && self.wants_fit() {
+                return Err(unfit(session, Unfit::SessionsShared));
+            }
+            return Ok(answer.slot);
         }
     }
 }
