@@ -286,6 +286,16 @@ impl Connector {
         self.attempt_limit.get()
     }
 
+    /// The limit on the first answer of a session, of the time that is left for all servers: where there are others, they are to be tried
+    /// in time.
+    pub fn answer_limit(&self, left: Duration) -> Duration {
+        if self.targets.len() > 1 {
+            left.min(self.attempt_limit())
+        } else {
+            left
+        }
+    }
+
     /// Limits each answer to this from now on.
     pub fn cap_attempts(&self, limit: Duration) {
         self.attempt_limit.set(self.attempt_limit.get().min(limit));

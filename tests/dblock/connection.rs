@@ -117,6 +117,13 @@ both_servers! {
         assert_eq!(proxy.connections(), 0);
     }
 
+    fn a_host_that_says_nothing_after_the_login_leaves_time_for_the_next(server on mysql) {
+        let fake = Fake::start(server.kind, |_| Answer::Silence);
+        let url = format!("mysql://dblock@127.0.0.1:{},127.0.0.1:{}/", fake.port, server.port);
+        works(run_somewhere("says-nothing").args(["--url", &url]));
+        assert!(!fake.statements().is_empty(), "it was asked");
+    }
+
     fn every_address_of_a_name_is_tried(server on mysql) {
         let hosts = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(&hosts, "::1 several\n127.0.0.250 several\n127.0.0.1 several\n").unwrap();

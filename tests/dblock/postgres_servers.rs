@@ -1,14 +1,16 @@
 //! Servers on which an advisory lock would not exclude are refused or passed over: standbys, poolers, and what only looks like PostgreSQL.
 
+use std::io::Write;
+use std::net::TcpListener;
 use std::process::Stdio;
 use std::time::Duration;
 
 use crate::harness::crontab::{end, job};
-use crate::harness::fake_postgres::{FakePostgres, error, row, welcome};
-use crate::harness::postgres::Postgres;
+use crate::harness::fake_postgres::{FakePostgres, error, read_startup, row, welcome};
+use crate::harness::postgres::{DATABASE, Postgres};
 use crate::harness::{
-    Crontab, Dblock, Kind, PgBouncer, SOON, Server, Setup, Watcher, eventually, slack, unique,
-    within,
+    Crontab, Dblock, Kind, PASSWORD, PgBouncer, SOON, Server, Setup, Watcher, eventually, slack,
+    unique, until_closed, within, works,
 };
 
 /// A standby that follows this server.
@@ -310,6 +312,62 @@ fn a_pooler_that_is_said_wrongly_to_keep_sessions_lets_no_two_run_at_once() {
         drop(first.take_stdin());
     }
     first.wait();
+}
+
+#[test]
+fn a_caller_that_waits_behind_such_a_pooler_runs_beside_nobody() {
+    let server = &Server::private(Kind::Postgres);
+    let pooler = PgBouncer::start(server, "transaction");
+    let url = format!("{}?pooler=session", pooler.url());
+    let name = unique("shared");
+    let mut first = Dblock::run_at(&url, &name).stdin(Stdio::piped());
+    first = first.sh("echo runs; read x; exit 0");
+    let mut first = first.spawn();
+    first.wait_line("runs", SOON);
+    // While the holder's session works for somebody else, the second caller gets another one.
+    let address = ("127.0.0.1", pooler.port);
+    let others = || Postgres::connect(address, ("dblock", PASSWORD), DATABASE).unwrap();
+    let (mut one, mut other) = (others(), others());
+    let sleeps = "SELECT pg_sleep(0.7)";
+    let second = std::thread::scope(|scope| {
+        let busy = scope.spawn(|| one.try_query(sleeps));
+        within(Duration::from_millis(200), || false);
+        let second = Dblock::run_at(&url, &name).args(["--wait", "1m"]);
+        let mut second = second.sh("echo ran").spawn();
+        let _ = busy.join();
+        // From then on the pooler gives out the one and the other.
+        eventually("it is refused", SOON * 2, || {
+            let _ = other.try_query(sleeps);
+            within(Duration::from_millis(300), || false);
+            !second.is_running()
+        });
+        second.wait()
+    });
+    second
+        .expect_code(78)
+        .expect_stdout("")
+        .expect_one_line("from different sessions");
+    drop(first.take_stdin());
+    first.wait();
+}
+
+#[test]
+fn a_server_that_says_nothing_after_the_login_leaves_time_for_the_next() {
+    let server = Server::shared(Kind::Postgres);
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let silent = listener.local_addr().unwrap().port();
+    let login = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = read_startup(&mut stream);
+        stream.write_all(&welcome(7, "15.4", &[])).unwrap();
+        until_closed(&mut stream);
+    });
+    let url = server.url().replace(
+        &format!("127.0.0.1:{}", server.port),
+        &format!("127.0.0.1:{silent},127.0.0.1:{}", server.port),
+    );
+    works(Dblock::run_at(&url, &unique("says-nothing")).args(["--connect-timeout", "2"]));
+    login.join().expect("it was asked first");
 }
 
 /// What a server answers to the first statements of a session, which it has granted the lock.

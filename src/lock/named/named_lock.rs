@@ -85,17 +85,22 @@ impl NamedLock {
         Self { grant, ..self }
     }
 
-    /// Asks all servers in turn for a session that may hold the lock; `None`: try again after a pause.
+    /// Asks all servers in turn for a session that may hold the lock; `None`: try again after a pause. One that says nothing after the
+    /// login is passed over.
     fn open(&mut self, caller: &dyn Caller) -> Result<Option<(Session, Opening)>, Failure> {
         let request = &mut self.request;
-        let accepts = request.accepts_read_only();
+        let (accepts, limit) = (request.accepts_read_only(), self.connector.attempt_limit());
         let opened = self.connector.connect(|session| {
             if request.has_waited {
                 // One that cannot be used is passed over at once.
                 request.refuse(session)?;
                 sleep(HOLD_BACK);
             }
-            request.open(session)
+            // No statement before the answer waits for a lock. Afterwards one may, for hours.
+            session.answer_within(limit)?;
+            let opening = request.open(session)?;
+            session.answer_within(Duration::ZERO)?;
+            Ok(opening)
         });
         let read_only = match opened {
             Ok(opened) => return Ok(Some(opened)),
@@ -304,9 +309,10 @@ impl Backend for NamedLock {
 
     fn try_reacquire(&mut self, take: bool, until: Option<Moment>) -> Reattempt {
         let (grant, request) = (self.grant, &mut self.request);
+        let connector = &self.connector;
         let retake = |session: &mut Session| {
             if let Some(until) = until {
-                session.answer_within(Lease::time_until(until))?;
+                session.answer_within(connector.answer_limit(Lease::time_until(until)))?;
             }
             if take {
                 return request.retake(grant, false, session).map(Some);
@@ -315,8 +321,8 @@ impl Backend for NamedLock {
             Ok(killer.map(Retake::Killed))
         };
         let retaken = match until.map(Lease::time_until) {
-            Some(limit) => self.connector.connect_within(limit, retake),
-            None => self.connector.connect(retake),
+            Some(limit) => connector.connect_within(limit, retake),
+            None => connector.connect(retake),
         };
         match retaken {
             Ok((session, Some(Retake::Held(grant, lease)))) => {
