@@ -6,6 +6,9 @@ use super::introduction;
 use crate::db::ask::{Ask, LIST, ask};
 use crate::db::peer::{Client, short_address};
 
+/// The bytes of a session's statement that are read: its introduction is there, and a server may keep a megabyte of each.
+const BEGINNING: u32 = 1024;
+
 /// A session, as far as this role may see it.
 #[derive(Debug, Default, Clone)]
 pub struct Seen {
@@ -21,7 +24,7 @@ pub struct Seen {
 pub fn ask_sessions(only: Option<u64>) -> Ask<'static, Vec<Seen>> {
     let which = only.map_or_else(String::new, |pid| format!(" AND pid = {pid}"));
     let sql = format!(
-        "SELECT pid, usename, host(client_addr) AS address, client_port, application_name, query, \
+        "SELECT pid, usename, host(client_addr) AS address, client_port, application_name, left(query, {BEGINNING}) AS query, \
          CASE WHEN state = 'idle' THEN extract(epoch FROM clock_timestamp() - state_change) * 1000000 END::bigint AS idle \
          FROM pg_stat_activity WHERE datname = current_database() AND (backend_type = 'client backend' OR backend_type IS NULL){which}"
     );
