@@ -321,9 +321,10 @@ all_servers! {
 
     fn two_that_kill_at_once_end_one_holder(server) {
         let name = unique("twice");
+        // It ends when the second has asked, also where that takes long.
         let mut dblock = Dblock::run(server, &name)
             .without_terminal()
-            .sh("trap 'sleep 1; exit' TERM; echo running; while :; do sleep 0.05; done")
+            .sh("trap 'sleep 5; exit' TERM; echo running; while :; do sleep 0.05; done")
             .spawn();
         dblock.wait_line("running", SOON);
         let mut next = Dblock::run(server, &name).args(["--wait", "60"]).stdin(Stdio::piped()).sh("echo next; read x; exit 7").spawn();
