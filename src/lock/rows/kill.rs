@@ -287,7 +287,7 @@ impl RowKilling<'_> {
             // The row has another owner now, or is freed as every expired row.
             None | Some(Report::Expired) => return Ok(None),
             Some(Report::Ended) => {
-                let now = self.now(rows, row.slot)?;
+                let now = self.now_without(rows, row)?;
                 KillOutcome::CommandEnded { holder, after, now }
             }
             Some(Report::EndedByItself) => {
@@ -471,6 +471,21 @@ impl RowKilling<'_> {
             }
         }
         Ok(held)
+    }
+
+    /// Who holds the slot now that this owner of the row has freed it. The server ends the owner's session, with the named lock, a moment
+    /// later.
+    fn now_without(&mut self, rows: &Rows, ended: &HeldRow) -> Result<Option<Client>, Fault> {
+        let since = Moment::now();
+        loop {
+            let now = self.now(rows, ended.slot)?;
+            let connection = now.as_ref().map(|now| now.connection);
+            let is_left = ended.session.is_some() && connection == ended.session;
+            if !is_left || since.elapsed() >= LONGEST_END {
+                return Ok(now);
+            }
+            sleep(FIRST_PAUSE);
+        }
     }
 
     /// Who holds the slot now, by its row or its named lock.
