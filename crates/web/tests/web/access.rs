@@ -249,6 +249,7 @@ fn a_login_leads_to_no_other_server_and_to_no_action() {
         "?to=%0d%0aX-Evil:%201",
         // Nor to a button that changes something.
         "?to=/actions/kill%3Flock=backup",
+        "?to=/./actions/kill%3Flock=backup",
     ] {
         let answer = log_in(&web, to, TYPED).expect(303);
         assert_eq!(answer.header("location"), Some("/"), "{to}");
