@@ -321,7 +321,7 @@ all_servers! {
 
     fn two_that_kill_at_once_end_one_holder(server) {
         let name = unique("twice");
-        // It ends when the second has asked, also where that takes long.
+        // It takes long enough to end for the second to ask.
         let mut dblock = Dblock::run(server, &name)
             .without_terminal()
             .sh("trap 'sleep 5; exit' TERM; echo running; while :; do sleep 0.05; done")

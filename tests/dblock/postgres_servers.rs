@@ -9,8 +9,8 @@ use crate::harness::crontab::{end, job};
 use crate::harness::fake_postgres::{FakePostgres, error, read_startup, row, welcome};
 use crate::harness::postgres::{DATABASE, Postgres};
 use crate::harness::{
-    Crontab, Dblock, Kind, PASSWORD, PgBouncer, SOON, Server, Setup, Watcher, eventually, slack,
-    unique, until_closed, within, works,
+    Crontab, Dblock, Kind, PASSWORD, PgBouncer, Running, SOON, Server, Setup, Watcher, eventually,
+    slack, unique, until_closed, within, works,
 };
 
 /// A standby that follows this server.
@@ -286,19 +286,29 @@ fn a_pooler_is_refused_unless_it_is_said_to_keep_a_session_for_each_client() {
     }
 }
 
-#[test]
-fn a_pooler_that_is_said_wrongly_to_keep_sessions_lets_no_two_run_at_once() {
-    let server = &Server::private(Kind::Postgres);
+/// A pooler in transaction mode, and a URL that says that it keeps sessions.
+fn said_wrongly_to_keep_sessions(server: &Server) -> (PgBouncer, String) {
     let pooler = PgBouncer::start(server, "transaction");
     let url = format!("{}?pooler=session", pooler.url());
-    let name = unique("shared");
-    let mut first = Dblock::run_at(&url, &name).stdin(Stdio::piped());
-    first = first.sh("echo runs; read x; exit 0");
-    let mut first = first.spawn();
-    // One that is alone cannot know that its session would be given to another.
+    (pooler, url)
+}
+
+/// The first caller there, which runs, or is refused: one that is alone cannot know that its session would be given to another.
+fn first_behind(url: &str, name: &str) -> Running {
+    let first = Dblock::run_at(url, name).stdin(Stdio::piped());
+    let mut first = first.sh("echo runs; read x; exit 0").spawn();
     eventually("it runs, or is refused", SOON, || {
         !first.is_running() || first.stdout() == "runs\n"
     });
+    first
+}
+
+#[test]
+fn a_pooler_that_is_said_wrongly_to_keep_sessions_lets_no_two_run_at_once() {
+    let server = &Server::private(Kind::Postgres);
+    let (_pooler, url) = said_wrongly_to_keep_sessions(server);
+    let name = unique("shared");
+    let mut first = first_behind(&url, &name);
     let is_first_held = first.is_running();
     let second = Dblock::run_at(&url, &name).sh("echo ran").output();
     assert!(
@@ -317,36 +327,31 @@ fn a_pooler_that_is_said_wrongly_to_keep_sessions_lets_no_two_run_at_once() {
 #[test]
 fn a_caller_that_waits_behind_such_a_pooler_runs_beside_nobody() {
     let server = &Server::private(Kind::Postgres);
-    let pooler = PgBouncer::start(server, "transaction");
-    let url = format!("{}?pooler=session", pooler.url());
+    let (pooler, url) = said_wrongly_to_keep_sessions(server);
     let name = unique("shared");
-    let mut first = Dblock::run_at(&url, &name).stdin(Stdio::piped());
-    first = first.sh("echo runs; read x; exit 0");
-    let mut first = first.spawn();
+    let mut first = first_behind(&url, &name);
     first.wait_line("runs", SOON);
-    // While the holder's session works for somebody else, the second caller gets another one.
     let address = ("127.0.0.1", pooler.port);
-    let others = || Postgres::connect(address, ("dblock", PASSWORD), DATABASE).unwrap();
-    let (mut one, mut other) = (others(), others());
-    let sleeps = "SELECT pg_sleep(0.7)";
-    let second = std::thread::scope(|scope| {
-        let busy = scope.spawn(|| one.try_query(sleeps));
-        within(Duration::from_millis(200), || false);
-        let second = Dblock::run_at(&url, &name).args(["--wait", "1m"]);
-        let mut second = second.sh("echo ran").spawn();
-        let _ = busy.join();
-        // From then on the pooler gives out the one and the other.
-        eventually("it is refused", SOON * 2, || {
-            let _ = other.try_query(sleeps);
-            within(Duration::from_millis(300), || false);
-            !second.is_running()
-        });
-        second.wait()
+    let other = || Postgres::connect(address, ("dblock", PASSWORD), DATABASE).unwrap();
+    // A session in a transaction is given to nobody else: while it has the holder's, the second caller gets another one.
+    let mut others = [other(), other()];
+    others[0].run("BEGIN");
+    let second = Dblock::run_at(&url, &name).args(["-v", "--wait", "1m"]);
+    let mut second = second.sh("echo ran").spawn();
+    second.wait_stderr("; waiting", SOON);
+    // From then on they have the one and the other, and the caller what is left.
+    let mut turn = 0;
+    eventually("it is refused", SOON * 2, || {
+        turn = 1 - turn;
+        others[turn].run("BEGIN");
+        others[1 - turn].run("COMMIT");
+        within(Duration::from_secs(2), || !second.is_running())
     });
+    let second = second.wait();
     second
         .expect_code(78)
         .expect_stdout("")
-        .expect_one_line("from different sessions");
+        .expect_said(["from different sessions"]);
     drop(first.take_stdin());
     first.wait();
 }

@@ -113,7 +113,7 @@ pub async fn check(
     if is_right {
         // A link leads to the login, too, and a page with a button that changes something may not be linked.
         let to = local(&asked.to);
-        // A browser leaves out what dots there are before it.
+        // Anywhere in it: a browser resolves `/./` and `/../` itself.
         let to = if to.contains(ACTIONS) { "/" } else { to };
         return login.access.let_in(&headers, to);
     }
