@@ -532,8 +532,8 @@ both_servers! {
             // Delays do not add up: however late each run was, the job is due in whole periods from its first time.
             let later = due()[0] - first[0];
             assert!(later >= 7 * 400_000 && later % 400_000 == 0, "{later} microseconds");
-            eventually("it waits", SOON, || jobs.states() == [0, 1, 0, 0]);
-            jobs.does("cancel", &[&id.to_string()]);
+            // Canceled while it runs, which on a busy machine it may do again, it is gone when it ends.
+            jobs.queue("cancel", &[&id.to_string()]).output();
             eventually("it is gone", SOON, || jobs.count("dblock_jobs") == 0);
             worker.signal(Signal::SIGTERM);
             worker.wait().expect_code(0);
