@@ -437,7 +437,7 @@ impl Request {
                 caller.await_alive();
                 proof
             }
-            _ => session.run(&self.statements.step(step, left)),
+            _ => session.run(&self.statements.step(step, left, None)),
         };
         match reply {
             Ok(Some(asked)) => {

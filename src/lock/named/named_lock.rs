@@ -311,9 +311,8 @@ impl Backend for NamedLock {
         let (grant, request) = (self.grant, &mut self.request);
         let connector = &self.connector;
         let retake = |session: &mut Session| {
-            if let Some(until) = until {
-                session.answer_within(connector.answer_limit(Lease::time_until(until)))?;
-            }
+            let left = until.map(|until| connector.answer_limit(Lease::time_until(until)));
+            session.answer_within(left.unwrap_or_else(|| connector.attempt_limit()))?;
             if take {
                 return request.retake(grant, false, session).map(Some);
             }

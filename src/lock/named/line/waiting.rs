@@ -61,13 +61,14 @@ impl Request {
                     carry_out(session, &stand)?
                 }
                 Ask::Take(largest) => {
-                    let number = match session.run(&line.take(largest)) {
+                    let (answered, number) = match session.run(&line.take(largest, own)) {
                         // It may have taken one that nobody knows, and would stand in its own way: it goes with the session.
                         Err(Fault::Interrupted(cause) | Fault::Conflict(cause)) => {
                             return Err(Fault::Gone(cause));
                         }
                         number => number?,
                     };
+                    self.check_own(answered, own, session)?;
                     if number.is_none() {
                         sleep(PAUSE);
                     }
@@ -142,12 +143,11 @@ impl Request {
         }
     }
 
-    /// Takes a free slot, as the head of the line; `None`: none is free. `own`: the session that answered first. Where another one does, a
-    /// pooler gives out sessions anew for each statement, and this one may be that of the slot's holder.
+    /// Takes a free slot, as the head of the line; `None`: none is free. `own`: the session that answered first.
     fn try_slots_as_head(&self, session: &mut Session, own: u64) -> Result<Option<u32>, Fault> {
         let mut step = Step::Head;
         loop {
-            let reply = session.run(&self.statements.step(step, self.left()));
+            let reply = session.run(&self.statements.step(step, self.left(), Some(own)));
             let asked = match reply {
                 // It may have taken one.
                 Err(Fault::Interrupted(_) | Fault::Conflict(_)) => {
@@ -159,10 +159,17 @@ impl Request {
             };
             self.check_writes(asked.is_read_only, session)?;
             let answer = asked.answer.ok_or_else(no_answer)?;
-            if answer.connection_id != own && self.wants_fit() {
-                return Err(unfit(session, Unfit::SessionsShared));
-            }
+            self.check_own(answer.connection_id, own, session)?;
             return Ok(answer.slot);
         }
+    }
+
+    /// Refuses a pooler that gives out sessions anew for each statement: another one has `answered` than the first time. That one may be a
+    /// holder's, so it was asked to take nothing.
+    fn check_own(&self, answered: u64, own: u64, session: &Session) -> Result<(), Fault> {
+        if answered != own && self.wants_fit() {
+            return Err(unfit(session, Unfit::SessionsShared));
+        }
+        Ok(())
     }
 }

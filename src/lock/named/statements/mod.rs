@@ -46,8 +46,13 @@ pub trait Statements {
     fn first(&self, step: Step, left: Option<Duration>, login: u64)
     -> Ask<'static, Option<Opened>>;
 
-    /// The statement of any step except the proof.
-    fn step(&self, step: Step, left: Option<Duration>) -> Ask<'static, Option<Asked>>;
+    /// The statement of any step except the proof. `own`: the session that it is for, `None`: whichever has it.
+    fn step(
+        &self,
+        step: Step,
+        left: Option<Duration>,
+        own: Option<u64>,
+    ) -> Ask<'static, Option<Asked>>;
 
     /// The proof that this slot is held. It also releases the lock of the queue's head.
     fn prove(&self, slot: u32) -> Ask<'static, Option<Asked>> {

@@ -265,7 +265,12 @@ impl Statements for MySqlStatements {
         ask_row(&self.slots, name, sql + ", " + &self.traits(), Opened::read)
     }
 
-    fn step(&self, step: Step, left: Option<Duration>) -> Ask<'static, Option<Asked>> {
+    fn step(
+        &self,
+        step: Step,
+        left: Option<Duration>,
+        _own: Option<u64>,
+    ) -> Ask<'static, Option<Asked>> {
         let (name, sql) = self.of(step, left);
         ask_row(&self.slots, name, sql, Asked::read)
     }

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::plain::{locks, own_locks, select_own};
 use crate::db::postgres_sql::idle_timeout;
-use crate::db::{Ask, LIST, ask, ask_value, ask_values, command};
+use crate::db::{Ask, LIST, ask, ask_values, command};
 use crate::lock::named::line::Answer;
 use crate::lock::{Key, Name};
 
@@ -119,15 +119,20 @@ impl Line {
         })
     }
 
-    /// Takes the first number after this one that nobody has: that number. Only a few are tried: many callers may come at once.
-    pub fn take(self, largest: u32) -> Ask<'static, Option<u32>> {
+    /// Has this session, and no other, take the first number after this one that nobody has: which session answers, and that number. Only a
+    /// few are tried: many callers may come at once.
+    pub fn take(self, largest: u32, own: u64) -> Ask<'static, (u64, Option<u32>)> {
         let [first, last] = [1, MOST_AT_ONCE].map(|more| self.object(largest.saturating_add(more)));
         let sql = format!(
-            "SELECT number & {} FROM generate_series({first}, {last}) AS number WHERE pg_try_advisory_lock(({})::int, number) LIMIT 1",
+            "SELECT pg_backend_pid(), (SELECT number & {} FROM generate_series({first}, {last}) AS number \
+             WHERE CASE WHEN pg_backend_pid() = {own} THEN pg_try_advisory_lock(({})::int, number) END LIMIT 1)",
             Self::LARGEST,
             self.lock
         );
-        ask_value("take number", sql)
+        ask("take number", sql, |rows| {
+            let row = rows.one()?;
+            Ok((row.at(0)?, row.at(1)?))
+        })
     }
 
     /// Gives back a number. The session may then be idle for so long. [`Line::wake_after`] is to follow.

@@ -173,8 +173,9 @@ impl PostgresStatements {
         all.collect::<Vec<_>>().join(" + ")
     }
 
-    fn step_sql(&self, step: Step) -> String {
-        let slot = match step {
+    /// The slot that the session holds after this step; -1: none.
+    fn slot(&self, step: Step) -> String {
+        match step {
             // After an unclear answer it may have taken one, without a look at who ends its holder.
             Step::Settle => format!(
                 "CASE WHEN {back} >= 0 AND EXISTS {line} THEN -1 ELSE {take} END",
@@ -193,9 +194,13 @@ impl PostgresStatements {
                 line = self.line.locks(),
                 take = self.take_any()
             ),
-        };
-        format!("{slot}, 0, pg_backend_pid(), {WRITES}")
+        }
     }
+}
+
+/// The columns of an answer to a step, or to a renewal, by the expression of the slot.
+fn asked(slot: &str) -> String {
+    format!("{slot}, 0, pg_backend_pid(), {WRITES}")
 }
 
 /// The condition of a statement for the session of this login alone: behind a pooler that shares sessions it would reach another one.
@@ -235,18 +240,20 @@ impl Statements for PostgresStatements {
         _left: Option<Duration>,
         login: u64,
     ) -> Ask<'static, Option<Opened>> {
-        let step = self.step_sql(step);
-        let (slot, rest) = step.split_once(", 0, pg_backend_pid()").unwrap_or_default();
-        let sql = format!(
-            "SELECT {}, 0, pg_backend_pid(){rest}, {}",
-            self.guarded(login, slot),
-            self.traits()
-        );
+        let slot = self.guarded(login, &self.slot(step));
+        let sql = format!("SELECT {}, {}", asked(&slot), self.traits());
         ask_row(&self.slots, "acquire", sql, Opened::read)
     }
 
-    fn step(&self, step: Step, _left: Option<Duration>) -> Ask<'static, Option<Asked>> {
-        let sql = format!("SELECT {}", self.step_sql(step));
+    fn step(
+        &self,
+        step: Step,
+        _left: Option<Duration>,
+        own: Option<u64>,
+    ) -> Ask<'static, Option<Asked>> {
+        let slot = self.slot(step);
+        let slot = own.map_or_else(|| slot.clone(), |own| self.guarded(own, &slot));
+        let sql = format!("SELECT {}", asked(&slot));
         ask_row(&self.slots, "acquire", sql, Asked::read)
     }
 
@@ -287,9 +294,8 @@ impl Statements for PostgresStatements {
 
     fn renew(&self, slot: u32) -> Ask<'static, Option<Asked>> {
         let held = held(self.slots[slot as usize]);
-        let sql = format!(
-            "SELECT CASE WHEN {held} THEN {slot} ELSE -1 END, 0, pg_backend_pid(), {WRITES}"
-        );
+        let slot = format!("CASE WHEN {held} THEN {slot} ELSE -1 END");
+        let sql = format!("SELECT {}", asked(&slot));
         ask_row(&self.slots, "renew", sql, Asked::read)
     }
 
