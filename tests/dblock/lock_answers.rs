@@ -143,11 +143,16 @@ fn items(select: &str) -> Vec<String> {
     items
 }
 
-/// Runs dblock against these answers. The command says "ran".
+/// Runs dblock against these answers, which decide. The command says "ran".
 fn run(kind: Kind, replies: &[Reply], wait: &str) -> (Output, Vec<String>) {
+    run_within("20", kind, replies, wait)
+}
+
+/// The same with such a limit on the search for a server.
+fn run_within(limit: &str, kind: Kind, replies: &[Reply], wait: &str) -> (Output, Vec<String>) {
     let server = server(kind, replies);
     let dblock =
-        Dblock::run_at(&server.url(), "x").args(["--wait", wait, "--connect-timeout", "1"]);
+        Dblock::run_at(&server.url(), "x").args(["--wait", wait, "--connect-timeout", limit]);
     let output = dblock.sh("echo ran").output();
     let asked = server
         .statements()
@@ -190,7 +195,7 @@ fn a_lock_that_is_taken_stays_taken_while_the_server_does_not_say_by_whom() {
             }
         });
         let run = Dblock::run_at(&server.url(), "x").args(options);
-        let run = run.args(["--connect-timeout", "1", "--if-unreachable", "run"]);
+        let run = run.args(["--connect-timeout", "3", "--if-unreachable", "run"]);
         let output = run.sh("echo ran").output();
         output.expect_code(75).expect_stdout("");
         let asked = server.statements();
@@ -415,7 +420,7 @@ fn an_account_that_is_refused_a_statement_is_refused() {
 fn what_a_read_only_server_says_at_length_is_passed_on_in_part() {
     for kind in BOTH {
         let server = Fake::start(kind, |_| Answer::error(1290, &"read-only ".repeat(10_000)));
-        let dblock = Dblock::run_at(&server.url(), "x").args(["--connect-timeout", "1"]);
+        let dblock = Dblock::run_at(&server.url(), "x").args(["--connect-timeout", "3"]);
         let output = dblock.command(["true"]).output();
         output.expect_code(78).expect_one_line("takes no writes");
     }
@@ -446,7 +451,7 @@ fn a_server_that_goes_away_at_the_question_is_asked_again() {
                 .0
                 .expect_code(0)
                 .expect_stdout("ran\n");
-            let (output, asked) = run(kind, &[gone], "0");
+            let (output, asked) = run_within("1", kind, &[gone], "0");
             output.expect_code(69).expect_stdout("").expect_one_line("");
             output.expect_took(Duration::from_millis(900), Duration::from_secs(1) + slack());
             assert!(asked.len() < 15, "{} attempts in a second", asked.len());
@@ -457,7 +462,7 @@ fn a_server_that_goes_away_at_the_question_is_asked_again() {
 #[test]
 fn a_server_that_says_nothing_to_the_question_is_given_up() {
     for kind in BOTH {
-        let (output, _) = run(kind, &[instead(Answer::Silence)], "0");
+        let (output, _) = run_within("1", kind, &[instead(Answer::Silence)], "0");
         output.expect_code(69).expect_stdout("").expect_one_line("");
         output.expect_took(Duration::from_millis(900), Duration::from_secs(1) + slack());
     }

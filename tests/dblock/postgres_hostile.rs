@@ -17,30 +17,36 @@ use crate::harness::{
     Dblock, Kind, Output, PASSWORD, eventually, processes_with, slack, trickle, unique,
     until_closed, url_of_kind,
 };
-use crate::hostile::{ACCOUNT_REFUSED, INTERNAL, UNREACHABLE, run, serve};
+use crate::hostile::{ACCOUNT_REFUSED, INTERNAL, UNREACHABLE, judge, run, serve};
 
 const UNFIT: i32 = 78;
 
-/// Runs dblock against a server that does `talk` on each connection, and then closes it.
-#[track_caller]
-fn against(talk: impl Fn(&mut TcpStream) + Send + Clone + 'static) -> Output {
-    run(&url_of_kind(
-        Kind::Postgres,
-        [127, 0, 0, 1].into(),
-        serve(talk),
-    ))
+/// The URL of a server that does `talk` on each connection, and then closes it.
+fn url_of(talk: impl Fn(&mut TcpStream) + Send + Clone + 'static) -> String {
+    url_of_kind(Kind::Postgres, [127, 0, 0, 1].into(), serve(talk))
 }
 
-/// Runs dblock against a server that reads who comes, says this, and is silent then, or closes.
+/// Runs dblock against such a server.
 #[track_caller]
-fn against_words(words: Vec<u8>, closes: bool) -> Output {
-    against(move |stream| {
+fn against(talk: impl Fn(&mut TcpStream) + Send + Clone + 'static) -> Output {
+    run(&url_of(talk))
+}
+
+/// The URL of a server that reads who comes, says this, and is silent then, or closes.
+fn url_of_words(words: Vec<u8>, closes: bool) -> String {
+    url_of(move |stream| {
         let _ = read_startup(stream);
         let _ = stream.write_all(&words);
         if !closes {
             until_closed(stream);
         }
     })
+}
+
+/// Runs dblock against such a server.
+#[track_caller]
+fn against_words(words: Vec<u8>, closes: bool) -> Output {
+    run(&url_of_words(words, closes))
 }
 
 /// Runs dblock against a server that lets it in and answers each query with these bytes.
@@ -202,9 +208,9 @@ fn messages_without_end_that_need_no_answer_are_given_up() {
     }
 }
 
-/// A server that asks for SCRAM, and answers the client's first message with this; `NONCE` stands for the client's.
-fn scram_server(first: &'static str, last: Option<&'static str>) -> Output {
-    against(move |stream| {
+/// The URL of a server that asks for SCRAM, and answers the client's first message with this; `NONCE` stands for the client's.
+fn scram_server(first: &'static str, last: Option<&'static str>) -> String {
+    url_of(move |stream| {
         let _ = read_startup(stream);
         let _ = stream.write_all(&scram());
         let Ok((_, begin)) = read_message(stream) else {
@@ -232,8 +238,8 @@ fn a_server_that_does_not_know_the_password_is_not_logged_in_to() {
         "",
         "x",
     ] {
-        let output = scram_server("r=NONCEserver,s=c2FsdHNhbHQ=,i=4096", Some(last));
-        expect_one_of(&output, &[ACCOUNT_REFUSED, INTERNAL]);
+        let url = scram_server("r=NONCEserver,s=c2FsdHNhbHQ=,i=4096", Some(last));
+        expect_one_of(&judge(&url), &[ACCOUNT_REFUSED, INTERNAL]);
     }
 }
 
@@ -254,7 +260,7 @@ fn a_first_answer_of_scram_that_is_none_is_told_in_time() {
         "r=NONCEserver,s=c2FsdHNhbHQ=,i=2000000000",
         "m=extension,r=NONCEserver,s=c2FsdHNhbHQ=,i=4096",
     ] {
-        expect_one_of(&scram_server(first, None), &ANY);
+        expect_one_of(&run(&scram_server(first, None)), &ANY);
     }
 }
 
@@ -284,10 +290,8 @@ fn rounds_of_scram_without_end_are_given_up() {
 #[test]
 fn a_way_to_log_in_that_dblock_has_not_is_refused() {
     for way in [2u32, 6, 7, 9, 13, 99, u32::MAX] {
-        expect_one_of(
-            &against_words(authentication(way, b""), false),
-            &[ACCOUNT_REFUSED, INTERNAL],
-        );
+        let url = url_of_words(authentication(way, b""), false);
+        expect_one_of(&judge(&url), &[ACCOUNT_REFUSED, INTERNAL]);
     }
     for mechanisms in [
         &b"\0"[..],
@@ -308,14 +312,14 @@ fn a_way_to_log_in_that_dblock_has_not_is_refused() {
 fn the_password_is_sent_to_nobody_in_clear() {
     for way in [3u32, 9, 7] {
         let (tell, told) = mpsc::channel();
-        let output = against(move |stream| {
+        let url = url_of(move |stream| {
             let first = read_startup(stream).unwrap_or_default();
             let _ = stream.write_all(&authentication(way, b""));
             let mut rest = Vec::new();
             let _ = stream.read_to_end(&mut rest);
             let _ = tell.send([first, rest].concat());
         });
-        output.expect_code(ACCOUNT_REFUSED);
+        judge(&url).expect_code(ACCOUNT_REFUSED);
         for said in told.try_iter() {
             let said = String::from_utf8_lossy(&said).into_owned();
             assert!(!said.contains(PASSWORD), "{said:?}");
@@ -341,7 +345,11 @@ fn what_a_server_says_cannot_steer_a_terminal_nor_fill_it() {
             ("57P03", UNREACHABLE),
             ("XX000", UNREACHABLE),
         ] {
-            let output = against_words(error("FATAL", state, text), true);
+            let url = url_of_words(error("FATAL", state, text), true);
+            let output = match code {
+                UNREACHABLE => run(&url),
+                _ => judge(&url),
+            };
             output.expect_code(code);
             assert!(output.stderr.len() < 4096, "{} bytes", output.stderr.len());
         }

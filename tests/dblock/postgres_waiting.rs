@@ -28,16 +28,59 @@ fn queue(
     callers: usize,
     command: impl Fn(usize) -> [String; 3],
 ) -> Vec<Running> {
+    let line = line(server, name, slots, callers, command);
+    line.into_iter().map(|(dblock, _)| dblock).collect()
+}
+
+/// The same, and the session with which each of them waits.
+#[track_caller]
+fn line(
+    server: &Server,
+    name: &str,
+    slots: u32,
+    callers: usize,
+    command: impl Fn(usize) -> [String; 3],
+) -> Vec<(Running, Option<u64>)> {
     let mut admin = server.watcher();
     let start = |id| {
         let dblock = Dblock::run(server, name).args(["-m", &slots.to_string(), "--wait", "5m"]);
         let dblock = dblock.command(command(id)).spawn();
+        let mut sessions = Vec::new();
         eventually("the next one waits", SOON, || {
-            crate::harness::waiters(&mut admin, name).len() == id + 1
+            sessions = crate::harness::waiters(&mut admin, name);
+            sessions.len() == id + 1
         });
-        dblock
+        (dblock, sessions.pop())
     };
     (0..callers).map(start).collect()
+}
+
+/// A command that tells its session, and records start and end around this work.
+fn recorded(records: &Records, id: usize, work: &str) -> [String; 3] {
+    records.command_around(id, &format!("echo $DBLOCK_CONNECTION_ID\n{work}"))
+}
+
+/// Waits for the ends of those that wait, each of which tells its session. They had their turns in their order, through so many slots:
+/// those before one that starts have ended, but for those that have the other slots. The server ends the session of one that stands still
+/// for seconds, and with that its place.
+#[track_caller]
+fn expect_order(line: Vec<(Running, Option<u64>)>, records: &Records, most: usize) {
+    let keeps_place = line.into_iter().map(|(dblock, session)| {
+        let output = dblock.wait();
+        output.expect_code(0).expect_silence();
+        output.stdout.trim().parse().ok() == session
+    });
+    let keeps_place: Vec<bool> = keeps_place.collect();
+    let mut all = records.assert_at_most(most).intervals();
+    assert_eq!(all.len(), keeps_place.len(), "{all:?}");
+    all.retain(|one| keeps_place[one.id]);
+    assert!(all.len() > keeps_place.len() / 2, "{keeps_place:?}");
+    for one in &all {
+        let is_there = |end: Option<u64>| end.is_none_or(|end| end > one.start);
+        let others = all.iter();
+        let before = others.filter(|other| other.id < one.id && is_there(other.end));
+        assert!(before.count() < most, "{one:?} comes too soon: {all:?}");
+    }
 }
 
 fn nothing(_: usize) -> [String; 3] {
@@ -78,25 +121,21 @@ fn a_holder_and_thirty_waiters_hold_up_neither_vacuum_nor_a_new_index() {
     let server = &Server::private(Kind::Postgres);
     let (name, records) = (unique("idle"), Records::new());
     let holder = dblock_holds(server, &name);
-    let waiting = queue(server, &name, 1, 30, |id| records.command(id));
+    let waiting = line(server, &name, 1, 30, |id| recorded(&records, id, ""));
     let mut admin = server.postgres();
     let (first, second) = (table(&mut admin), table(&mut admin));
-    assert!(vacuum_removes(&mut admin, &first));
+    // A statement of theirs may be under way.
+    eventually("VACUUM removes what was deleted", SOON, || {
+        vacuum_removes(&mut admin, &first)
+    });
     assert!(index_is_built(&mut admin, &second, "20s"));
     // None of them has a snapshot, whatever it does in between.
     let has_snapshot = "EXISTS (SELECT FROM pg_stat_activity WHERE usename = 'dblock' AND backend_xmin IS NOT NULL AND state <> 'active')";
     assert!(!admin.is(has_snapshot), "{:#?}", server.sessions());
-    assert_eq!(server.waiters(&name).len(), 30, "they wait on");
+    eventually("they wait on", SOON, || server.waiters(&name).len() == 30);
     drop(holder);
-    for dblock in waiting {
-        dblock.wait().expect_code(0).expect_silence();
-    }
+    expect_order(waiting, &records, 1);
     records.assert_no_overlap();
-    assert!(
-        records.order().into_iter().eq(0..30),
-        "{:?}",
-        records.order()
-    );
 }
 
 #[test]
@@ -127,26 +166,16 @@ fn through_one_slot_and_through_three_they_go_in_the_order_of_arrival() {
         // Of odd lengths, so that they end in another order than they began.
         let command = |id| {
             let work = format!("sleep 0.{:02}", 10 + (id * 7) % 23);
-            records.command_around(id, &work)
+            recorded(&records, id, &work)
         };
-        let waiting = queue(server, &name, slots, callers, command);
+        let waiting = line(server, &name, slots, callers, command);
         for holder in &mut holders {
             drop(holder.take_stdin());
         }
-        for dblock in waiting {
-            dblock.wait().expect_code(0).expect_silence();
-        }
+        expect_order(waiting, &records, usize::try_from(slots).unwrap());
         for holder in holders {
             holder.wait().expect_code(0).expect_silence();
         }
-        let most = usize::try_from(slots).unwrap();
-        let order = records.assert_at_most(most).order();
-        // Those that are granted a slot at one moment may start in either order.
-        let apart = |(place, id): (usize, &usize)| place.abs_diff(*id) < most;
-        assert!(
-            order.len() == callers && order.iter().enumerate().all(apart),
-            "{slots}: {order:?}"
-        );
     }
 }
 
@@ -171,16 +200,21 @@ fn a_hundred_waiters_cost_the_server_a_few_statements_a_second() {
         let of_dblock = |line: &&str| line.contains("LOG:  statement: /* dblock ");
         u32::try_from(log.lines().filter(of_dblock).count()).unwrap()
     };
-    // Its log is at least as long as what has begun is: nobody reads it between a line's two halves.
-    let (before, begun) = (statements(), Instant::now());
-    assert!(
-        before > 100,
-        "what they ask begins with a comment: {before}"
-    );
-    within(Duration::from_secs(10), || false);
-    let (asked, lasted) = (statements() - before, begun.elapsed());
-    let most = MOST_STATEMENTS * lasted.as_secs_f64().ceil();
-    assert!(f64::from(asked) <= most, "{asked} statements in {lasted:?}");
+    let mut seen = Vec::new();
+    // The server ends the sessions of those that stand still for seconds, and to begin new ones takes statements, too.
+    let are_few = (0..3).any(|_| {
+        // Its log is at least as long as what has begun is: nobody reads it between a line's two halves.
+        let (before, begun) = (statements(), Instant::now());
+        assert!(
+            before > 100,
+            "what they ask begins with a comment: {before}"
+        );
+        within(Duration::from_secs(10), || false);
+        let (asked, lasted) = (statements() - before, begun.elapsed());
+        seen.push((asked, lasted));
+        f64::from(asked) <= MOST_STATEMENTS * lasted.as_secs_f64().ceil()
+    });
+    assert!(are_few, "{seen:?}");
 }
 
 #[test]
@@ -399,12 +433,15 @@ fn a_lock_of_one_database_is_none_of_another() {
 fn a_commit_that_notifies_and_waits_for_a_standby_keeps_no_lock_and_ends_no_command() {
     let server = &Server::private(Kind::Postgres);
     let name = unique("notifies");
-    let run = || Dblock::run(server, &name).args(["--wait", "5m", "--ttl", "4"]);
+    let run = || {
+        let run = Dblock::run(server, &name).args(["--wait", "5m"]);
+        run.args(["--ttl", "8", "--kill-after", "1"])
+    };
     let mut first = run().stdin(Stdio::piped()).sh("echo began; cat").spawn();
     first.wait_line("began", SOON);
     let waiting: Vec<_> = (1..=2)
         .map(|number| {
-            let waiting = run().sh("sleep 6").spawn();
+            let waiting = run().sh("sleep 9").spawn();
             let stands = || server.waiters(&name).len() == number;
             eventually("the next one waits", SOON, stands);
             waiting
@@ -456,8 +493,9 @@ fn many_that_come_at_once_need_one_statement_each_for_their_numbers() {
     };
     let packets = proxy.packets();
     let statements = packets.iter().filter(|packet| took(packet)).count();
-    // A few more on a machine that is so slow that it loses sessions.
-    assert!(statements <= CALLERS + 2, "{statements}");
+    // On a machine that is so slow that they lose sessions they need one for each of these.
+    let sessions = proxy.connections();
+    assert!(statements <= sessions, "{statements} in {sessions}");
     drop(holder);
     for dblock in waiting {
         dblock.wait().expect_code(0).expect_silence();

@@ -9,15 +9,21 @@ use nix::sys::signal::Signal;
 
 use crate::harness::jobs::{claimer_of, commands_of, lines};
 use crate::harness::{
-    Dblock, Frozen, Jobs, Kind, Pair, Proxy, Records, Running, SOON, Server, Setup, allow_files,
-    both_servers, eventually, eventually_gone, kill_both, quoted, runs, send, slack, stat_field,
-    unique, within,
+    Dblock, Frozen, Jobs, Kind, Packet, Pair, Proxy, Records, Running, SOON, Server, Setup,
+    allow_files, both_servers, eventually, eventually_gone, kill_both, quoted, runs, send, slack,
+    stat_field, unique, within,
 };
 use crate::sigkill::for_another_user;
 
-/// The shortest lease.
-const TTL: Duration = Duration::from_secs(4);
-const SHORT: [&str; 2] = ["--ttl", "4s"];
+/// A lease that is soon over, and that a worker keeps on a machine that stands still for three seconds.
+const TTL: Duration = Duration::from_secs(6);
+const SHORT: [&str; 2] = ["--ttl", "6s"];
+
+/// A worker that has all of the lease for its commands.
+const TO_THE_END: [&str; 2] = ["--kill-after", "0"];
+
+/// Whether a worker has renewed its lease for longer than the first one lasted.
+const RENEWED: &str = "dblock_workers WHERE renewed_at > started_at + INTERVAL 7 SECOND";
 
 /// A queue with a short lease.
 #[track_caller]
@@ -28,8 +34,18 @@ fn short<'a>(server: &'a Server, options: &[&str]) -> Jobs<'a> {
 /// A script that says who started it, does something, and says that it has ended.
 fn script(records: &Path, between: &str) -> String {
     format!(
-        "note() {{ echo $1 $DBLOCK_ATTEMPT $DBLOCK_FENCE $$ $(date +%s%N) >>{}; }}; note start; {between}; note end",
+        "note() {{ echo $1 $DBLOCK_ATTEMPT $DBLOCK_FENCE $$ >>{}; }}; note start; {between}; note end",
         quoted(records)
+    )
+}
+
+/// The same, which says before whether any that has started still runs.
+fn script_alone(records: &Path, between: &str) -> String {
+    let log = quoted(records);
+    let script = script(records, between);
+    format!(
+        "for other in $(cut -d' ' -f4 {log}); do read -r _ _ state _ </proc/$other/stat || continue; \
+         case $state in [ZX]) ;; *) echo overlap >>{log} ;; esac; done 2>/dev/null; {script}"
     )
 }
 
@@ -38,15 +54,15 @@ fn until(go: &Path) -> String {
     format!("while ! test -e {}; do sleep 0.02; done", quoted(go))
 }
 
-/// What was recorded, without process and time.
+/// What was recorded, without the process.
 fn recorded(records: &Path) -> Vec<String> {
     let line = |line: &String| line.split(' ').take(3).collect::<Vec<_>>().join(" ");
     lines(records).iter().map(line).collect()
 }
 
-/// Waits until so many commands have started; the process of the last, and when that was.
+/// Waits until so many commands have started; the process of the last.
 #[track_caller]
-fn eventually_started(records: &Path, starts: usize, deadline: Duration) -> (i32, u64) {
+fn eventually_started(records: &Path, starts: usize, deadline: Duration) -> i32 {
     let mut found = Vec::new();
     eventually(&format!("{starts} have started"), deadline, || {
         found = lines(records);
@@ -54,16 +70,7 @@ fn eventually_started(records: &Path, starts: usize, deadline: Duration) -> (i32
         found.len() >= starts
     });
     let words: Vec<&str> = found[starts - 1].split(' ').collect();
-    (
-        words[3].parse().expect("a process"),
-        words[4].parse().expect("a time"),
-    )
-}
-
-fn now() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let nanos = since.expect("a clock after 1970").as_nanos();
-    nanos.try_into().expect("some centuries")
+    words[3].parse().expect("a process")
 }
 
 #[track_caller]
@@ -104,7 +111,7 @@ fn is_ended_where_the_server_loses_its_claim(kind: Kind) -> bool {
     jobs.put(&["--delay", "1s", "x"]);
     set("timeout", 2700);
     set("trx_commit", 0);
-    let (first, _) = eventually_started(&log, 1, SOON);
+    let first = eventually_started(&log, 1, SOON);
     proxy.refuse(true);
     server.kill();
     server.start();
@@ -130,7 +137,10 @@ fn is_ended_where_the_server_loses_its_claim(kind: Kind) -> bool {
 fn busy_until_told(jobs: &Jobs, records: &Records) -> (Running, PathBuf, PathBuf) {
     let (log, go) = (records.path().join("log"), records.path().join("go"));
     jobs.put(&["x"]);
-    let worker = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+    let worker = jobs
+        .work(&TO_THE_END)
+        .sh(&script(&log, &until(&go)))
+        .spawn();
     eventually_started(&log, 1, SOON);
     (worker, log, go)
 }
@@ -151,7 +161,7 @@ fn a_worker_whose_account_is_refused_for_a_moment_goes_on_with_its_command() {
     let worker = worker.env("DBLOCK_URL", proxy.url());
     let worker = worker.env("DBLOCK_PASSWORD", "first");
     let mut worker = worker.sh(&script(&log, &until(&go))).spawn();
-    let (command, _) = eventually_started(&log, 1, SOON);
+    let command = eventually_started(&log, 1, SOON);
     sql(format!("ALTER USER '{account}'@'%' IDENTIFIED BY 'second'"));
     let before = proxy.connections();
     proxy.cut();
@@ -180,13 +190,13 @@ fn a_command_that_cannot_be_killed_keeps_its_job_for_longer_than_the_lease() {
     let become_root = become_root.to_str().unwrap();
     let work = work.command([become_root, "--reuid=0", "sh", "-c", &script]);
     let mut first = work.spawn();
-    let (command, _) = eventually_started(&log, 1, SOON);
+    let command = eventually_started(&log, 1, SOON);
     let claimer = first.claimer();
     first.signal(Signal::SIGKILL);
     first.wait_within(SOON).expect_signal(Signal::SIGKILL);
     let second = jobs.work(&[]).command(["true"]).spawn();
-    let held = "dblock_workers WHERE renewed_at > started_at + INTERVAL 5 SECOND AND NOT died";
-    eventually("the lease is renewed", TTL + SOON, || jobs.count(held) > 0);
+    let held = format!("{RENEWED} AND NOT died");
+    eventually("the lease is renewed", TTL + SOON, || jobs.count(&held) > 0);
     assert!(runs(command) && jobs.states() == [0, 0, 1, 0]);
     send(command, Signal::SIGKILL);
     eventually_gone(claimer, SOON);
@@ -218,16 +228,16 @@ fn canceled_blocks_are_claimed_by_a_waiting_turn(server: &Server) -> bool {
         claims.map(|packet| packet.at).collect::<Vec<_>>()
     };
     proxy.delay(DELAY);
+    // A turn records the end, and the next one waits.
+    let waiting = claims().len() + 1;
     std::fs::write(&go, "").unwrap();
-    eventually("it is done", SOON, || jobs.count("dblock_jobs") == 8);
-    let before = claims().len();
-    eventually("it waits", SOON, || claims().len() > before);
+    eventually("it waits", SOON, || claims().len() > waiting);
     let columns = "queue, shard, priority, job, last_job, block, jobs, due_at";
     jobs.tables.sql(&format!(
         "INSERT INTO dblock_due ({columns}) SELECT {columns} FROM dblock_delayed"
     ));
     jobs.tables.sql("DELETE FROM dblock_delayed");
-    let is_in_time = claims()[before].elapsed() < DELAY;
+    let is_in_time = claims()[waiting].elapsed() < DELAY;
     proxy.delay(Duration::ZERO);
     eventually("they are gone", SOON, || jobs.count("dblock_jobs") == 0);
     end(worker);
@@ -238,7 +248,7 @@ fn canceled_blocks_are_claimed_by_a_waiting_turn(server: &Server) -> bool {
 #[test]
 fn canceled_blocks_are_recorded_although_nothing_else_is_due() {
     let server = Server::shared(Kind::MariaDb);
-    assert!((0..5).any(|_| canceled_blocks_are_claimed_by_a_waiting_turn(server)));
+    assert!((0..10).any(|_| canceled_blocks_are_claimed_by_a_waiting_turn(server)));
 }
 
 #[test]
@@ -387,7 +397,7 @@ fn a_refusal_that_passes_ends_no_command() {
     jobs.put(&["x"]);
     let script = script(&log, &until(&go));
     let mut worker = jobs.work(&["-j", "2"]).sh(&script).spawn();
-    let (command, _) = eventually_started(&log, 1, SOON);
+    let command = eventually_started(&log, 1, SOON);
     refuse(&jobs, "UPDATE ON dblock_workers");
     jobs.put(&["y"]);
     let refused = "the server refused a statement: not now (error 1644); trying again";
@@ -425,8 +435,8 @@ both_servers! {
             let (jobs, records) = (short(server, options), Records::new());
             let (log, go) = (records.path().join("log"), records.path().join("go"));
             let id = jobs.put(&["x"])[0];
-            let worker = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
-            let (command, _) = eventually_started(&log, 1, SOON);
+            let worker = jobs.work(&TO_THE_END).sh(&script(&log, &until(&go))).spawn();
+            let command = eventually_started(&log, 1, SOON);
             for _ in 0..2 {
                 let claimer = worker.claimer();
                 send(claimer, Signal::SIGKILL);
@@ -434,8 +444,7 @@ both_servers! {
                 eventually("there is another", SOON, || worker.claimer() != claimer);
             }
             // Longer than the lease: the other one renews it.
-            let renewed = || jobs.count("dblock_workers WHERE renewed_at > started_at + INTERVAL 5 SECOND") == 1;
-            eventually("the lease is renewed", SOON, renewed);
+            eventually("the lease is renewed", SOON, || jobs.count(RENEWED) == 1);
             assert!(runs(command));
             std::fs::write(&go, "").unwrap();
             eventually("it is done", SOON, || jobs.count(&format!("dblock_jobs WHERE id = {id}")) == 0);
@@ -450,7 +459,7 @@ both_servers! {
         let (log, go) = (records.path().join("log"), records.path().join("go"));
         let id = jobs.put(&["x"])[0];
         let mut worker = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
-        let (command, _) = eventually_started(&log, 1, SOON);
+        let command = eventually_started(&log, 1, SOON);
         let claimer = worker.claimer();
         // Enough for what it waits for, and not for another process.
         allow_files(worker.pid(), 6);
@@ -467,7 +476,7 @@ both_servers! {
     }
 
     fn a_claimer_that_dies_loses_no_job_however_often(server) {
-        let (jobs, records) = (short(server, &["--shards", "2"]), Records::new());
+        let (jobs, records) = (Jobs::new(server, &["--shards", "2"]), Records::new());
         let log = records.path().join("log");
         let worker = jobs.work(&["-j", "3"]).sh(&script(&log, ":")).spawn();
         let mut handed_in = 0;
@@ -497,7 +506,7 @@ both_servers! {
             let script = format!("test \"$(cat)\" = a || exit 0; {}", script(&log, &until(&go)));
             // So that most of the lease is left for the delays below.
             let worker = jobs.work(&["-j", "90", "--kill-after", "1"]).env("DBLOCK_URL", proxy.url()).sh(&script).spawn();
-            let (command, _) = eventually_started(&log, 1, SOON);
+            let command = eventually_started(&log, 1, SOON);
             let claimer = worker.claimer();
             let frozen = Frozen::new(claimer);
             let turn = || jobs.rows::<u64>("SELECT turn FROM dblock_workers")[0];
@@ -511,7 +520,7 @@ both_servers! {
             let columns = "queue, shard, priority, job, last_job, block, jobs, due_at";
             jobs.tables.sql(&format!("INSERT INTO dblock_due ({columns}) SELECT {columns} FROM dblock_delayed"));
             jobs.tables.sql("DELETE FROM dblock_delayed");
-            let (again, _) = eventually_started(&log, 2, SOON);
+            let again = eventually_started(&log, 2, SOON);
             send(claimer, Signal::SIGKILL);
             eventually_gone(claimer, SOON);
             proxy.delay(Duration::ZERO);
@@ -531,9 +540,9 @@ both_servers! {
                 let (jobs, records) = (short(server, options), Records::new());
                 let (log, go) = (records.path().join("log"), records.path().join("go"));
                 jobs.put(&["x"]);
-                let mut first = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
-                let (command, _) = eventually_started(&log, 1, SOON);
-                let second = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+                let mut first = jobs.work(&TO_THE_END).sh(&script(&log, &until(&go))).spawn();
+                let command = eventually_started(&log, 1, SOON);
+                let second = jobs.work(&TO_THE_END).sh(&script(&log, &until(&go))).spawn();
                 jobs.eventually_idle(1);
                 let claimer = first.claimer();
                 let killed = Instant::now();
@@ -602,15 +611,15 @@ both_servers! {
         let (jobs, records) = (Jobs::new(server, &[]), Records::new());
         let go = records.path().join("go");
         jobs.number(300);
-        // So many quick ones that more are claimed ahead.
-        let slow = format!("[ $(cat) -ne 150 ] || {}", until(&go));
-        let first = jobs.work(&["-v"]).sh(&slow).spawn();
-        eventually("the others are due again", SOON, || jobs.states() == [150, 0, 1, 0]);
+        // So many quick ones that more are claimed ahead, and so many at once that a few that take seconds do not count.
+        let slow = format!("[ $(cat) -lt 150 ] || while ! test -e {}; do sleep 0.1; done", quoted(&go));
+        let first = jobs.work(&["-v", "-j", "8"]).sh(&slow).spawn();
+        eventually("the others are due again", SOON, || jobs.states() == [143, 0, 8, 0]);
         let said = first.stderr();
-        assert!(said.contains("the commands take long: returning ") && !said.contains("job 151 "), "{said}");
+        assert!(said.contains("the commands take long: returning ") && !said.contains("job 158 "), "{said}");
         assert_eq!(jobs.count("dblock_due WHERE attempt > 0"), 0);
         let second = jobs.work(&["-j", "2"]).sh(":").spawn();
-        eventually("they are done", SOON, || jobs.states() == [0, 0, 1, 0]);
+        eventually("they are done", SOON, || jobs.states() == [0, 0, 8, 0]);
         std::fs::write(&go, "").unwrap();
         eventually("all are", SOON, || jobs.states() == [0; 4]);
         end(first);
@@ -627,8 +636,10 @@ both_servers! {
         eventually_started(&log, 1, SOON);
         jobs.number(4);
         let turns = || jobs.rows::<u64>("SELECT turn FROM dblock_workers")[0];
-        let before = turns();
-        assert!(!within(Duration::from_secs(3), || turns() > before + 5), "it takes turns all the time");
+        let (before, since) = (turns(), Instant::now());
+        // One each second, and whatever comes at once.
+        let takes_too_many = || turns() > before + 5 + since.elapsed().as_secs();
+        assert!(!within(Duration::from_secs(3), takes_too_many), "it takes turns all the time");
         std::fs::write(&go, "").unwrap();
         eventually("all are done", SOON, || jobs.states() == [0; 4]);
         end(worker);
@@ -665,7 +676,7 @@ both_servers! {
 
     fn a_command_is_ended_whose_claim_the_server_has_lost(shared) {
         // A server that is killed may have written all the same what it need not have written yet.
-        let was_lost = (0..5).any(|_| is_ended_where_the_server_loses_its_claim(shared.kind));
+        let was_lost = (0..10).any(|_| is_ended_where_the_server_loses_its_claim(shared.kind));
         assert!(was_lost, "the server has kept each claim");
     }
 
@@ -673,7 +684,7 @@ both_servers! {
         let (jobs, records) = (short(server, &[]), Records::new());
         let (log, go) = (records.path().join("log"), records.path().join("go"));
         jobs.put(&["x"]);
-        let worker = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+        let worker = jobs.work(&TO_THE_END).sh(&script(&log, &until(&go))).spawn();
         eventually_started(&log, 1, SOON);
         let sessions = |jobs: &Jobs| jobs.rows::<u64>(&format!("SELECT id FROM information_schema.processlist WHERE db = '{}' AND user = 'dblock'", jobs.tables.database));
         for _ in 0..3 {
@@ -685,7 +696,7 @@ both_servers! {
             server.admin().query_drop(format!("KILL {}", found[0])).unwrap();
             eventually("there is another", SOON, || !sessions(&jobs).contains(&found[0]));
         }
-        eventually("it renews", SOON, || jobs.count("dblock_workers WHERE renewed_at > started_at + INTERVAL 5 SECOND") == 1);
+        eventually("it renews", SOON, || jobs.count(RENEWED) == 1);
         std::fs::write(&go, "").unwrap();
         eventually("it is done", SOON, || jobs.count("dblock_jobs") == 0);
         end(worker);
@@ -698,20 +709,15 @@ both_servers! {
             let (log, go) = (records.path().join("log"), records.path().join("go"));
             jobs.put(&["x"]);
             let first = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
-            let (command, _) = eventually_started(&log, 1, SOON);
-            let second = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+            let command = eventually_started(&log, 1, SOON);
+            let second = jobs.work(&[]).sh(&script_alone(&log, &until(&go))).spawn();
             jobs.eventually_idle(1);
             first.signal(Signal::SIGKILL);
             let killed = Instant::now();
-            let mut gone = 0;
-            eventually("the command is ended", SOON, || {
-                gone = now();
-                !runs(command)
-            });
-            let (_, started) = eventually_started(&log, 2, SOON);
-            assert!(gone < started, "{} ns too late", gone - started);
+            eventually("the command is ended", SOON, || !runs(command));
+            eventually_started(&log, 2, SOON);
             // The lease of the worker is not waited for.
-            assert!(killed.elapsed() < Duration::from_secs(5), "{:?}", killed.elapsed());
+            assert!(killed.elapsed() < Duration::from_secs(5) + slack(), "{:?}", killed.elapsed());
             std::fs::write(&go, "").unwrap();
             eventually("it is done", SOON, || jobs.count("dblock_jobs") == 0);
             assert_eq!(recorded(&log), ["start 1 1", "start 2 2", "end 2 2"]);
@@ -724,7 +730,7 @@ both_servers! {
         let (log, go) = (records.path().join("log"), records.path().join("go"));
         jobs.put(&["x"]);
         let mut worker = jobs.work(&["-j", "2"]).sh(&script(&log, &until(&go))).spawn();
-        let (command, _) = eventually_started(&log, 1, SOON);
+        let command = eventually_started(&log, 1, SOON);
         let mut admin = jobs.tables.admin();
         admin.query_drop("LOCK TABLES dblock_workers READ").unwrap();
         let waits = format!("information_schema.processlist WHERE db = '{}' AND state LIKE 'Waiting for table%'", jobs.tables.database);
@@ -744,20 +750,15 @@ both_servers! {
             // It heeds no SIGTERM.
             let stubborn = format!("trap '' TERM; {}", until(&go));
             let first = jobs.work(&["--kill-after", "1"]).sh(&script(&log, &stubborn)).spawn();
-            let (command, _) = eventually_started(&log, 1, SOON);
-            let second = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+            let command = eventually_started(&log, 1, SOON);
+            let second = jobs.work(&TO_THE_END).sh(&script_alone(&log, &until(&go))).spawn();
             jobs.eventually_idle(1);
             let stopped = Instant::now();
             let frozen = Frozen::new(first.claimer());
-            let mut gone = 0;
-            eventually("the command is ended", SOON, || {
-                gone = now();
-                !runs(command)
-            });
+            eventually("the command is ended", SOON, || !runs(command));
             let took = stopped.elapsed();
             assert!(took < TTL * 9 / 10 + slack(), "{took:?}");
-            let (_, started) = eventually_started(&log, 2, TTL + SOON);
-            assert!(gone < started, "{} ns too late", gone - started);
+            eventually_started(&log, 2, TTL + SOON);
             drop(frozen);
             eventually("it knows", SOON, || first.stderr().contains("the worker was lost"));
             // It goes on as a new one.
@@ -779,7 +780,7 @@ both_servers! {
         let (log, go) = (records.path().join("log"), records.path().join("go"));
         jobs.put(&["x"]);
         let worker = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
-        let (command, _) = eventually_started(&log, 1, SOON);
+        let command = eventually_started(&log, 1, SOON);
         let stopped = Instant::now();
         let frozen = Frozen::new(worker.pid());
         jobs.tables.sql("RENAME TABLE dblock_workers TO dblock_workers_away");
@@ -796,7 +797,7 @@ both_servers! {
         let proxy = Proxy::to(server);
         jobs.put(&["x"]);
         let stubborn = "trap 'echo told' TERM; echo shell $$; while :; do sleep 0.1; done";
-        let options = ["--timeout", "0.5", "--kill-after", "60"];
+        let options = ["--timeout", "2", "--kill-after", "60"];
         let mut worker = jobs.work(&options).env("DBLOCK_URL", proxy.url()).sh(stubborn).spawn();
         let command = worker.wait_pid("shell");
         worker.wait_line("told", SOON);
@@ -820,24 +821,19 @@ both_servers! {
             let proxy = Proxy::to(server);
             jobs.put(&["x"]);
             let first = jobs.work(&["--kill-after", "1"]).env("DBLOCK_URL", proxy.url()).sh(&script(&log, &until(&go))).spawn();
-            let (command, _) = eventually_started(&log, 1, SOON);
-            let second = with_other.then(|| jobs.work(&[]).sh(&script(&log, &until(&go))).spawn());
+            let command = eventually_started(&log, 1, SOON);
+            let second = with_other.then(|| jobs.work(&TO_THE_END).sh(&script_alone(&log, &until(&go))).spawn());
             if with_other {
                 jobs.eventually_idle(1);
             }
             let frozen = Frozen::new(first.pid());
             proxy.freeze();
             let stopped = Instant::now();
-            let mut gone = 0;
-            eventually("the command is ended", SOON, || {
-                gone = now();
-                !runs(command)
-            });
+            eventually("the command is ended", SOON, || !runs(command));
             let took = stopped.elapsed();
             assert!(took < TTL * 9 / 10 + slack(), "{took:?}");
             if with_other {
-                let (_, started) = eventually_started(&log, 2, TTL + SOON);
-                assert!(gone < started, "{} ns too late", gone - started);
+                eventually_started(&log, 2, TTL + SOON);
             }
             proxy.thaw();
             drop(frozen);
@@ -862,12 +858,12 @@ both_servers! {
             let (jobs, records) = (short(server, options), Records::new());
             let (log, go, go_too) = (records.path().join("log"), records.path().join("go"), records.path().join("go-too"));
             jobs.put(&["x"]);
-            let first = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+            let first = jobs.work(&TO_THE_END).sh(&script(&log, &until(&go))).spawn();
             eventually_started(&log, 1, SOON);
             let frozen = Frozen::new(first.claimer());
             std::fs::write(&go, "").unwrap();
             eventually("it has ended well", SOON, || recorded(&log).len() == 2);
-            let second = jobs.work(&[]).sh(&script(&log, &until(&go_too))).spawn();
+            let second = jobs.work(&TO_THE_END).sh(&script(&log, &until(&go_too))).spawn();
             eventually_started(&log, 2, TTL + SOON);
             drop(frozen);
             eventually("it knows", SOON, || first.stderr().contains("the worker was lost"));
@@ -887,7 +883,7 @@ both_servers! {
         let proxy = Proxy::to(server);
         jobs.put(&["a"]);
         let script = format!("test \"$(cat)\" = a && go={} || go={}; {}", quoted(&go), quoted(&go_too), script(&log, "while ! test -e $go; do sleep 0.02; done"));
-        let worker = jobs.work(&[]).env("DBLOCK_URL", proxy.url()).sh(&script).spawn();
+        let worker = jobs.work(&TO_THE_END).env("DBLOCK_URL", proxy.url()).sh(&script).spawn();
         eventually_started(&log, 1, SOON);
         jobs.put(&["b", "c"]);
         let renewals = || proxy.packets().iter().filter(|packet| packet.sent().is_some_and(|sent| sent.contains("queue renew"))).count();
@@ -914,8 +910,8 @@ both_servers! {
         let (jobs, records) = (short(server, &[]), Records::new());
         let (log, go) = (records.path().join("log"), records.path().join("go"));
         jobs.put(&["x"]);
-        let first = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
-        let (command, _) = eventually_started(&log, 1, SOON);
+        let first = jobs.work(&TO_THE_END).sh(&script(&log, &until(&go))).spawn();
+        let command = eventually_started(&log, 1, SOON);
         let second = jobs.work(&[]).sh(&script(&log, ":")).spawn();
         let frozen = Frozen::new(first.pid());
         let stopped = Instant::now();
@@ -936,7 +932,8 @@ both_servers! {
         jobs.number(15_000);
         // The first command stops the worker, to which less than half of what is wanted was passed on.
         let stop = format!("test -e {0} || {{ echo >{0}; kill -STOP $PPID; }}", quoted(&records.path().join("stopped")));
-        let worker = jobs.work(&["-j", "3", "--batch", "5000"]).sh(&format!("{stop}; cat >>{}", quoted(&log))).spawn();
+        let script = format!("{stop}; cat >>{}", quoted(&log));
+        let worker = jobs.work(&["-j", "3", "--batch", "5000", "--kill-after", "0"]).sh(&script).spawn();
         eventually("a command has started", SOON, || records.path().join("stopped").exists());
         let stopped = Instant::now();
         let frozen = Frozen::new(worker.pid());
@@ -970,7 +967,7 @@ both_servers! {
         proxy.freeze();
         eventually("they are ended", SOON, || !commands.iter().any(|&command| runs(command)));
         let took = stopped.elapsed();
-        assert!(took < TTL * 9 / 10 + slack() / 2, "{took:?}");
+        assert!(took < TTL * 9 / 10 + slack(), "{took:?}");
         drop((worker, unread));
     }
 
@@ -990,14 +987,15 @@ both_servers! {
     fn storms_of_interrupted_statements_harm_nobody(server) {
         let jobs = Jobs::new(server, &["--shards", "2"]);
         let ids = jobs.number(120);
-        let workers: Vec<Running> = (0..3).map(|_| jobs.work(&["-j", "2"]).sh("echo $DBLOCK_JOB_ID $DBLOCK_ATTEMPT; sleep 0.1").spawn()).collect();
+        let work = || jobs.work(&["-j", "2", "--connect-timeout", "60"]).sh("echo $DBLOCK_JOB_ID $DBLOCK_ATTEMPT; sleep 0.1");
+        let workers: Vec<Running> = (0..3).map(|_| work().spawn()).collect();
         let mut admin = server.admin();
         let find = format!("SELECT id FROM information_schema.processlist WHERE db = '{}' AND user = 'dblock'", jobs.tables.database);
         let mut rounds = 0;
         eventually("all are done", SOON * 3, || {
             rounds += 1;
-            // A pause in which a statement may come through.
-            within(Duration::from_millis(5), || false);
+            // A pause in which a statement may come through, of 5 ms on a machine with nothing else to do.
+            within(slack() / 200, || false);
             for id in admin.query::<u64, _>(&find).unwrap() {
                 let what = if rounds % 20 == 0 { "CONNECTION" } else { "QUERY" };
                 let _ = admin.query_drop(format!("KILL {what} {id}"));
@@ -1022,7 +1020,7 @@ both_servers! {
         jobs.put(&["x"]);
         let between = format!("if test $DBLOCK_FENCE = 1; then {}; exit 75; fi; {}", until(&go), until(&go_too));
         let url = format!("mysql://dblock@127.0.0.1:{},127.0.0.1:{}/", proxy.port, server.port);
-        let worker = jobs.work(&["--connect-timeout", "1"]).env("DBLOCK_URL", url).sh(&script(&log, &between)).spawn();
+        let worker = jobs.work(&["--connect-timeout", "6"]).env("DBLOCK_URL", url).sh(&script(&log, &between)).spawn();
         eventually_started(&log, 1, SOON);
         // The turn that records the first command is held back; another in its place does.
         proxy.freeze();
@@ -1068,7 +1066,7 @@ both_servers! {
         let (jobs, records) = (Jobs::new(&server, &[]), Records::new());
         let (log, go) = (records.path().join("log"), records.path().join("go"));
         jobs.put(&["x"]);
-        let mut busy = jobs.work(&["--connect-timeout", "2"]).sh(&script(&log, &until(&go))).spawn();
+        let mut busy = jobs.work(&["--connect-timeout", "5"]).sh(&script(&log, &until(&go))).spawn();
         eventually_started(&log, 1, SOON);
         let mut idle = jobs.work(&[]).sh("true").spawn();
         jobs.eventually_idle(1);
@@ -1103,7 +1101,7 @@ both_servers! {
         let (jobs, records) = (short(server, &[]), Records::new());
         let (log, go) = (records.path().join("log"), records.path().join("go"));
         jobs.put(&["x"]);
-        let mut worker = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+        let mut worker = jobs.work(&TO_THE_END).sh(&script(&log, &until(&go))).spawn();
         eventually_started(&log, 1, SOON);
         // No turn is over meanwhile: there is nothing to record.
         for _ in 0..7 {
@@ -1128,7 +1126,7 @@ both_servers! {
         proxy.delay(Duration::from_millis(50));
         let dead = "INSERT INTO dblock_workers (run, queue, host, slots, ttl_seconds, started_at, renewed_at, expires_at) \
             SELECT REPLACE(UUID(), '-', ''), queue, 'dead', 1, 4, started_at, started_at, '2020-01-01' FROM dblock_workers WHERE host <> 'dead'";
-        for _ in 0..35 {
+        for _ in 0..45 {
             jobs.tables.sql(dead);
         }
         eventually("all of them are found", SOON, || {
@@ -1163,10 +1161,12 @@ both_servers! {
         let mut worker = jobs.work(&["-v", "--once"]).env("DBLOCK_URL", proxy.url()).sh("true").spawn();
         let said = "has no room: The table is full (error 1114); trying again";
         worker.wait_stderr(said, SOON);
-        // Pauses of 0.2 s and twice as long each time.
-        let first = Instant::now();
         eventually("it has tried four times", SOON, || worker.stderr().matches(said).count() > 3);
-        assert!(first.elapsed() > Duration::from_secs(1), "{:?}", first.elapsed());
+        // Pauses of 0.2 s and twice as long each time.
+        let packets = proxy.packets();
+        let is_turn = |packet: &&Packet| packet.sent().is_some_and(|sent| sent.contains("queue turn"));
+        let turns: Vec<Instant> = packets.iter().filter(is_turn).map(|packet| packet.at).collect();
+        assert!(turns[3] - turns[0] > Duration::from_secs(1), "{packets:?}");
         jobs.tables.sql("DROP TRIGGER no_room");
         worker.wait_within(SOON).expect_code(0);
         assert_eq!(proxy.connections(), 1);
@@ -1182,26 +1182,31 @@ both_servers! {
         let mut worker = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
         eventually_started(&log, 1, SOON);
         worker.signal(Signal::SIGTERM);
-        std::fs::write(&go, "").unwrap();
         let ended = Instant::now();
+        std::fs::write(&go, "").unwrap();
         worker.wait_within(SOON).expect_code(0);
-        assert!(ended.elapsed() > Duration::from_secs(1), "{:?}", ended.elapsed());
-        assert_eq!((jobs.workers(), jobs.count("dblock_jobs")), (0, 0));
+        let took = ended.elapsed();
+        assert!(took > Duration::from_secs(1), "{took:?}");
+        // It gives up where the machine takes twice as long for the second step.
+        assert!(jobs.workers() == 0 || took > Duration::from_millis(2300), "{took:?}");
+        assert_eq!(jobs.count("dblock_jobs"), 0);
     }
 
     fn what_an_idle_worker_claims_while_it_is_asked_to_end_is_given_back(server on mysql) {
         let jobs = Jobs::new(server, &[]);
-        let mut worker = jobs.work(&[]).sh("echo never").spawn();
+        let mut worker = jobs.work(&["-v"]).sh("echo never").spawn();
         jobs.eventually_idle(1);
-        // The claim waits for two seconds, for a lock that is not free.
+        // The claim waits for a lock that is not free until the worker is ending.
         let lock = format!("{}.slow", jobs.tables.database);
         let mut holder = server.admin();
         holder.query_drop(format!("SELECT GET_LOCK('{lock}', 0)")).unwrap();
-        jobs.tables.sql(&format!("CREATE TRIGGER slow BEFORE INSERT ON dblock_running FOR EACH ROW SET @slept = GET_LOCK('{lock}', 2)"));
+        jobs.tables.sql(&format!("CREATE TRIGGER slow BEFORE INSERT ON dblock_running FOR EACH ROW SET @slept = GET_LOCK('{lock}', 8)"));
         jobs.put(&["x"]);
         let claims = format!("information_schema.processlist WHERE db = '{}' AND state = 'User lock'", jobs.tables.database);
         eventually("it claims", SOON, || jobs.count(&claims) == 1);
         worker.signal(Signal::SIGTERM);
+        worker.wait_stderr("taking no more jobs", SOON);
+        drop(holder);
         worker.wait_within(SOON).expect_code(0).expect_stdout("");
         assert_eq!((jobs.states(), jobs.count("dblock_due WHERE attempt = 0"), jobs.workers()), ([1, 0, 0, 0], 1, 0));
     }
@@ -1217,30 +1222,30 @@ both_servers! {
         let records = Records::new();
         let [log, go] = ["log", "go"].map(|name| records.path().join(name));
         jobs.put(&["x"]);
-        let mut busy = jobs.work(&["--connect-timeout", "3"]).sh(&script(&log, &until(&go))).spawn();
+        let mut busy = jobs.work(&["--connect-timeout", "5", "--kill-after", "0"]).sh(&script(&log, &until(&go))).spawn();
         eventually_started(&log, 1, SOON);
         full("no_room", "DELETE ON dblock_jobs");
         std::fs::write(&go, "").unwrap();
         eventually("it has ended", SOON, || recorded(&log).len() == 2);
         busy.signal(Signal::SIGTERM);
         let output = busy.wait_within(SOON);
-        output.expect_code(69).expect_one_line(cause).expect_line("dblock: how 1 job has ended could not be recorded within 3s: ");
+        output.expect_code(69).expect_one_line(cause).expect_line("dblock: how 1 job has ended could not be recorded within 5s: ");
         jobs.tables.sql("DROP TRIGGER no_room");
         // No lease is renewed.
         let mut idle = jobs.work(&[]).sh("echo never").spawn();
         jobs.eventually_idle(1);
         full("no_room_either", "UPDATE ON dblock_workers");
-        idle.wait_stderr("trying again", SOON);
+        idle.wait_stderr("the lease could not be renewed for ", SOON);
         let said = idle.stderr();
-        assert!(said.contains("the lease could not be renewed for ") && said.contains(cause), "{said}");
+        assert!(said.contains(cause) && said.contains("trying again"), "{said}");
         jobs.tables.sql("DROP TRIGGER no_room_either");
         idle.wait_stderr("the lease is renewed again", SOON);
         idle.signal(Signal::SIGTERM);
         idle.wait_within(SOON).expect_code(0);
         // Nobody is registered.
         full("no_room_at_all", "INSERT ON dblock_workers");
-        let output = jobs.work(&["--connect-timeout", "1"]).sh("echo never").output();
-        output.expect_code(69).expect_one_line(cause).expect_line("dblock: nothing could be recorded within 1s: ");
+        let output = jobs.work(&["--connect-timeout", "5"]).sh("echo never").output();
+        output.expect_code(69).expect_one_line(cause).expect_line("dblock: nothing could be recorded within 5s: ");
         jobs.tables.sql("DROP TRIGGER no_room_at_all");
     }
 
@@ -1283,7 +1288,7 @@ both_servers! {
 
     fn a_worker_without_a_server_that_takes_writes_ends_in_time(server on mysql) {
         let pair = Pair::shared(server.kind);
-        let work = Dblock::at(&pair.replica, "queue").args(["work", "q", "--connect-timeout", "1"]).sh("echo never").output();
+        let work = Dblock::at(&pair.replica, "queue").args(["work", "q", "--connect-timeout", "5"]).sh("echo never").output();
         work.expect_code(78).expect_one_line("is read-only; name the server that takes writes").expect_stdout("");
     }
 }

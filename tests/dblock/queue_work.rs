@@ -104,7 +104,7 @@ fn what_is_still_to_be_deleted_does_not_delay_the_end_of_a_worker() {
     work.command(["true"]).output().expect_code(0);
     assert!(jobs.count("dblock_puts") > 1000 && is_deregistered(&jobs));
     // A signal may come too late to be before all of that.
-    assert!((0..3).any(|_| deleting_ends_with_the_worker(server)));
+    assert!((0..10).any(|_| deleting_ends_with_the_worker(server)));
 }
 
 /// A worker has drained its queue, deletes what is still to be deleted, and is asked to end. `false`: it has deleted all of that.
@@ -115,8 +115,9 @@ fn deleting_ends_with_the_worker(server: &Server) -> bool {
     keep_old(&jobs, 5000);
     // It deletes one portion at first, and would delete three before it ends.
     proxy.delay(Duration::from_millis(150));
+    // Its login alone takes seconds there.
     let work = jobs
-        .work(&["--drain", "--batch", "200"])
+        .work(&["--drain", "--batch", "200", "--connect-timeout", "60"])
         .env("DBLOCK_URL", proxy.url());
     let mut worker = work.sh("cat >/dev/null").spawn();
     eventually("all are done", SOON, || {
@@ -316,13 +317,14 @@ both_servers! {
     fn a_command_that_runs_too_long_is_ended_and_its_job_has_failed(server on mysql) {
         let jobs = Jobs::new(server, &["--max-attempts", "1"]);
         jobs.put(&["heeds"]);
-        let heeds = jobs.work(&["--drain", "--timeout", "0.3"]).sh("trap 'echo TERM; exit 0' TERM; sleep 60 & wait").output();
-        heeds.expect_code(0).expect_stdout("TERM\n").expect_took(Duration::from_millis(300), SOON);
+        // A shell may take long to come to its trap.
+        let heeds = jobs.work(&["--drain", "--timeout", "3"]).sh("trap 'echo TERM; exit 0' TERM; sleep 60 & wait").output();
+        heeds.expect_code(0).expect_stdout("TERM\n").expect_took(Duration::from_secs(3), SOON);
         jobs.put(&["heeds not"]);
-        let not = jobs.work(&["--drain", "--timeout", "0.3", "--kill-after", "0.4"]).sh("trap '' TERM; while :; do sleep 0.1; done").output();
-        not.expect_code(0).expect_took(Duration::from_millis(700), SOON);
+        let not = jobs.work(&["--drain", "--timeout", "3", "--kill-after", "0.4"]).sh("trap '' TERM; while :; do sleep 0.1; done").output();
+        not.expect_code(0).expect_took(Duration::from_millis(3400), SOON);
         let errors: Vec<(u32, String)> = jobs.rows("SELECT attempt, last_error FROM dblock_jobs JOIN dblock_dead ON id = job");
-        assert_eq!(errors, [(1, "timed out after 300ms".to_owned()), (1, "timed out after 300ms".to_owned())]);
+        assert_eq!(errors, [(1, "timed out after 3s".to_owned()), (1, "timed out after 3s".to_owned())]);
     }
 
     fn as_many_commands_run_at_once_as_may_and_never_more(server on mariadb) {
@@ -439,8 +441,8 @@ both_servers! {
     fn a_worker_that_drains_takes_along_what_becomes_due_meanwhile(server on mysql) {
         let jobs = Jobs::new(server, &["--retry-delay", "20ms"]);
         jobs.number(4);
-        // Each job fails twice, and is due again long before the last of them is over.
-        drain(&jobs, &[], "sleep 0.1; test $DBLOCK_ATTEMPT = 2");
+        // The first one fails, and is due again before the next of them is over.
+        drain(&jobs, &[], "read n; sleep 0.1; test $n != 1 || test $DBLOCK_ATTEMPT = 2");
         jobs.assert_empty();
     }
 
@@ -477,12 +479,13 @@ both_servers! {
         for options in [&[][..], &["--claim", "blocks"]] {
             let jobs = Jobs::new(server, options);
             let id = jobs.put(&["--every", "1h", "x"])[0];
+            let moments = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', due_at) FROM";
+            let due = |state: &str| -> Vec<i64> { jobs.rows(&format!("{moments} dblock_{state}")) };
+            let first = due("due")[0];
             for round in 1..=3 {
                 let output = jobs.work(&["--once"]).sh("echo $DBLOCK_ATTEMPT $DBLOCK_FENCE").output();
                 output.expect_code(0).expect_stdout(&format!("1 {round}\n"));
-                let after: Vec<i64> = jobs.rows(
-                    "SELECT TIMESTAMPDIFF(MICROSECOND, put_at, due_at) FROM dblock_delayed d JOIN dblock_jobs j ON j.id = d.job WHERE attempt = 0 AND every_us IS NOT NULL");
-                assert!(matches!(after[..], [after] if (3_599_900_000..3_600_100_000).contains(&after)), "{after:?}");
+                assert_eq!(due("delayed WHERE attempt = 0 AND every_us IS NOT NULL"), [first + 3_600_000_000]);
                 jobs.tables.sql("UPDATE dblock_delayed SET due_at = due_at - INTERVAL 1 HOUR");
             }
             jobs.does("cancel", &[&id.to_string()]);
@@ -584,8 +587,9 @@ both_servers! {
             at - put - 0.7
         }).collect();
         // Most of them at once also on a machine that is busy.
-        assert!(late.iter().all(|late| *late < 3.0), "{late:?}");
-        assert!(late.iter().filter(|late| **late < 0.3).count() >= 3, "{late:?}");
+        let busy = slack().as_secs_f64();
+        assert!(late.iter().all(|late| *late < 2.0 + busy), "{late:?}");
+        assert!(late.iter().filter(|late| **late < 0.3 * busy).count() >= 3, "{late:?}");
         worker.signal(Signal::SIGTERM);
         worker.wait_within(SOON).expect_code(0);
     }
@@ -646,7 +650,7 @@ both_servers! {
         let worker = jobs.work(&[]).env("DBLOCK_URL", proxy.url()).sh("echo never").spawn();
         eventually("it looks", SOON, || proxy.packets().iter().any(|packet| packet.sent().is_some_and(|sent| sent.contains("queue idle"))));
         let looks = || proxy.packets().iter().filter(|packet| packet.sent().is_some_and(|sent| sent.contains("queue idle"))).count();
-        let (before, since) = (looks(), Instant::now());
+        let (since, before) = (Instant::now(), looks());
         eventually("it has looked five times more", SOON, || looks() >= before + 5);
         assert!(since.elapsed() > Duration::from_secs(1), "{:?}", since.elapsed());
         assert_eq!(worker.stdout(), "");
@@ -654,7 +658,8 @@ both_servers! {
 
     fn a_worker_that_is_busy_stops_where_its_queue_is_paused(server on mysql) {
         let jobs = Jobs::new(server, &[]);
-        jobs.number(100);
+        // More than are done by then, however long that takes.
+        jobs.number(500);
         let mut worker = jobs.work(&["-j", "2"]).sh("cat; echo; sleep 0.1").spawn();
         worker.wait_line("5", SOON);
         jobs.does("pause", &[]);
@@ -668,7 +673,7 @@ both_servers! {
 
     fn a_worker_whose_queue_is_deleted_ends(server on mysql) {
         for busy in [false, true] {
-            let jobs = Jobs::new(server, &["--ttl", "8s"]);
+            let jobs = Jobs::new(server, &["--ttl", "12s"]);
             if busy {
                 jobs.put(&["x"]);
             }
@@ -695,7 +700,9 @@ both_servers! {
             let proxy = Proxy::to(server);
             proxy.delay(Duration::from_millis(200));
             let script = format!("wc -c >>{}", quoted(&log));
-            let mut worker = jobs.work(&["-j", "4"]).env("DBLOCK_URL", proxy.url()).sh(&script).spawn();
+            // Its login alone takes seconds there.
+            let work = jobs.work(&["-j", "4", "--connect-timeout", "60"]).env("DBLOCK_URL", proxy.url());
+            let mut worker = work.sh(&script).spawn();
             eventually("a job is claimed", SOON, || jobs.states()[2] > 0);
             jobs.queue("delete", &[]).output().expect_code(0);
             worker.wait_within(SOON).expect_code(78).expect_one_line("the queue q was deleted");
@@ -777,10 +784,10 @@ both_servers! {
     }
 
     fn a_command_whose_queue_is_deleted_has_the_grace(server on mariadb) {
-        let jobs = Jobs::new(server, &["--ttl", "4s"]);
+        let jobs = Jobs::new(server, &["--ttl", "6s"]);
         jobs.put(&["x"]);
         // Longer than the lease, which ends with the queue.
-        let mut worker = jobs.work(&[]).sh("echo started; sleep 6; echo ended").spawn();
+        let mut worker = jobs.work(&["--kill-after", "0"]).sh("echo started; sleep 9; echo ended").spawn();
         worker.wait_line("started", SOON);
         let deletion = jobs.queue("delete", &[]).spawn();
         let output = worker.wait_within(SOON);
@@ -804,8 +811,7 @@ both_servers! {
             }
             // One that is gone when the worker has begun.
             let gone = folder.path().join("gone");
-            fs::write(&gone, "#!/bin/sh\nrm \"$0\"\n").unwrap();
-            fs::set_permissions(&gone, fs::Permissions::from_mode(0o755)).unwrap();
+            write_program(&gone, b"#!/bin/sh\nrm \"$0\"\n");
             let output = jobs.work(&[]).command([&gone]).output();
             output.expect_code(127).expect_one_line("gone: No such file or directory");
             let due: u64 = jobs.rows("SELECT SUM(jobs) FROM dblock_due WHERE attempt = 0")[0];
@@ -941,7 +947,8 @@ both_servers! {
         };
         let left = || ["done", "jobs", "workers", "queue_minutes", "puts"].map(|table| jobs.count(&format!("dblock_{table}")));
         jobs.number(3);
-        drain(&jobs, &[], "true");
+        // By one command: what it has done is counted in one minute.
+        drain(&jobs, &["--batch", "3"], "true");
         assert_eq!(left(), [3, 3, 1, 1, 1]);
         ages();
         // One that had something to do.
@@ -951,7 +958,7 @@ both_servers! {
         // And some of those that have nothing to do.
         for (option, code) in [("--drain", 0), ("--once", 75)] {
             ages();
-            eventually("one of them has deleted it", SOON, || {
+            eventually("one of them has deleted it", 5 * SOON, || {
                 jobs.work(&[option]).sh("true").output().expect_code(code);
                 jobs.count("dblock_workers WHERE gone_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY") == 0
             });
@@ -971,11 +978,15 @@ both_servers! {
     }
 
     fn a_worker_that_is_asked_to_end_lets_its_commands_end(server on mariadb) {
-        let jobs = Jobs::new(server, &[]);
+        let (jobs, records) = (Jobs::new(server, &[]), Records::new());
+        let go = records.path().join("go");
         jobs.number(5);
-        let mut worker = jobs.work(&["-j", "2"]).sh("read n; echo started; sleep 1; echo $n").spawn();
+        let script = format!("read n; echo started; while ! test -e {}; do sleep 0.02; done; echo $n", quoted(&go));
+        let mut worker = jobs.work(&["-v", "-j", "2"]).sh(&script).spawn();
         eventually("two run", SOON, || worker.stdout().lines().count() == 2);
         worker.signal(Signal::SIGTERM);
+        worker.wait_stderr("taking no more jobs", SOON);
+        fs::write(&go, "").unwrap();
         let output = worker.wait_within(SOON);
         output.expect_code(0);
         let mut said: Vec<&str> = output.stdout.lines().collect();
@@ -1028,8 +1039,13 @@ both_servers! {
         for worker in workers {
             worker.wait().expect_code(0).expect_silence();
         }
-        assert!(begun.elapsed() < Duration::from_secs(1) + slack(), "{:?}", begun.elapsed());
-        assert_eq!((jobs.workers(), jobs.count("dblock_workers WHERE died")), (0, 0));
+        let took = begun.elapsed();
+        assert!(took < Duration::from_secs(1) + slack(), "{took:?}");
+        assert_eq!(jobs.count("dblock_workers WHERE died"), 0);
+        // For so long a worker without jobs tries to deregister. A machine that takes longer leaves that to the end of its lease.
+        if took < Duration::from_millis(800) {
+            assert_eq!(jobs.workers(), 0);
+        }
     }
 
     fn ctrl_c_reaches_worker_and_command_once_and_gives_the_job_back(server on mysql) {
@@ -1092,7 +1108,7 @@ both_servers! {
         let jobs = Jobs::new(server, &[]);
         jobs.put(&["stubborn"]);
         let script = "[ $(cat) = quick ] || { sh -c \"trap '' TERM; sleep 60\" & wait; }; for n in 1 2 3 4; do (sh -c 'sleep 0.05' &) ; done; echo ran";
-        let options = ["--timeout", "2", "--kill-after", "60", "-j", "2"];
+        let options = ["--timeout", "5", "--kill-after", "60", "-j", "2"];
         let worker = jobs.work(&options).under(["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]).sh(script).spawn();
         eventually("there is a worker", SOON, || !children_of(worker.pid()).is_empty());
         let one = children_of(worker.pid())[0];
@@ -1142,7 +1158,7 @@ both_servers! {
         };
         let mut seen = Vec::new();
         // On a machine that stands still for seconds the server ends sessions that are silent, and to begin new ones takes statements, too.
-        let is_little = (0..3).any(|_| {
+        let is_little = (0..5).any(|_| {
             let (before, begun) = (count("Questions"), Instant::now());
             // Each renews its lease in that time, and what is too old is deleted twice.
             eventually("some seconds are over", Duration::from_secs(60), || begun.elapsed() > Duration::from_secs(24));
@@ -1198,12 +1214,15 @@ both_servers! {
     }
 
     fn the_key_of_a_job_that_is_canceled_while_it_runs_is_free_at_once(server) {
-        let jobs = Jobs::new(server, &[]);
+        let (jobs, records) = (Jobs::new(server, &[]), Records::new());
+        let go = records.path().join("go");
         let one = jobs.put(&["--key", "k", "one"]);
-        let mut worker = jobs.work(&["--once"]).sh("echo waits; sleep 0.7; exit 5").spawn();
+        let script = format!("echo waits; while ! test -e {}; do sleep 0.02; done; exit 5", quoted(&go));
+        let mut worker = jobs.work(&["--once"]).sh(&script).spawn();
         worker.wait_line("waits", SOON);
         jobs.queue("cancel", &[&one[0].to_string()]).output().expect_code(0);
         assert_ne!(jobs.put(&["--key", "k", "two"]), one);
+        fs::write(&go, "").unwrap();
         worker.wait_within(SOON).expect_code(5);
         assert_eq!((jobs.states(), jobs.count("dblock_jobs"), jobs.count("dblock_job_keys")), ([1, 0, 0, 0], 1, 1));
     }
@@ -1231,11 +1250,14 @@ both_servers! {
     }
 
     fn a_canceled_job_of_a_block_that_fails_leaves_nothing(server) {
-        let jobs = Jobs::new(server, &["--claim", "blocks"]);
+        let (jobs, records) = (Jobs::new(server, &["--claim", "blocks"]), Records::new());
+        let go = records.path().join("go");
         let ids = jobs.number(3);
-        let mut worker = jobs.work(&["--drain"]).sh("read n; test $n != 2 || { echo waits; sleep 0.7; exit 1; }").spawn();
+        let until = format!("while ! test -e {}; do sleep 0.02; done", quoted(&go));
+        let mut worker = jobs.work(&["--drain"]).sh(&format!("read n; test $n != 2 || {{ echo waits; {until}; exit 1; }}")).spawn();
         worker.wait_line("waits", SOON);
         jobs.queue("cancel", &[&ids[1].to_string()]).output().expect_code(0);
+        fs::write(&go, "").unwrap();
         worker.wait_within(SOON).expect_code(0);
         assert_eq!((jobs.states(), jobs.count("dblock_jobs")), ([0, 0, 0, 0], 0));
     }
@@ -1253,11 +1275,17 @@ both_servers! {
     }
 
     fn a_block_that_is_stopped_in_the_middle_gives_the_rest_back_uncounted(server on mariadb) {
-        let jobs = Jobs::new(server, &["--claim", "blocks"]);
+        // The one that fails is due again after all that follows.
+        let (jobs, records) = (Jobs::new(server, &["--claim", "blocks", "--retry-delay", "1h"]), Records::new());
+        let go = records.path().join("go");
         jobs.number(40);
-        let mut worker = jobs.work(&[]).sh("read n; test $n != 3 || exit 1; echo $n; test $n -lt 6 || { echo waits; sleep 0.7; }").spawn();
+        let until = format!("while ! test -e {}; do sleep 0.02; done", quoted(&go));
+        let script = format!("read n; test $n != 3 || exit 1; echo $n; test $n -lt 6 || {{ echo waits; {until}; }}");
+        let mut worker = jobs.work(&["-v"]).sh(&script).spawn();
         worker.wait_line("waits", SOON);
         worker.signal(Signal::SIGTERM);
+        worker.wait_stderr("taking no more jobs", SOON);
+        fs::write(&go, "").unwrap();
         worker.wait_within(SOON).expect_code(0);
         assert_eq!((jobs.states(), jobs.count("dblock_jobs"), jobs.workers()), ([1, 1, 0, 0], 35, 0));
         assert_eq!(jobs.count("dblock_due WHERE attempt = 0 AND jobs = 34 AND fence = 1"), 1);

@@ -4,6 +4,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
@@ -13,8 +14,8 @@ use nix::unistd::Pid;
 
 use crate::harness::{
     Dblock, Kind, Running, SOON, Server, all_servers, allow_files, both_servers, copy_program,
-    each_lock, each_way, eventually, eventually_gone, group_of, processes_with, quoted, runs, send,
-    slack, stat_field, unique, waiters, within,
+    each_lock, each_way, eventually, eventually_gone, group_of, in_time, processes_with, quoted,
+    runs, send, slack, stat_field, unique, waiters, within,
 };
 use crate::waiting::Holder;
 
@@ -93,7 +94,7 @@ each_way! {
                 .output();
             assert_eq!(second.stdout, "alone\n", "after {moment:?}: {second:#?}");
             first.wait_within(SOON);
-            eventually("nothing of the first copy is left", Duration::from_secs(2), || processes_with(&name).is_empty());
+            eventually("nothing of the first copy is left", Duration::from_secs(5), || processes_with(&name).is_empty());
             assert!(!log.exists(), "a command started beside the second copy, killed after {moment:?}");
         }
     }
@@ -108,7 +109,7 @@ each_way! {
             let keeper = waiter.keeper(None);
             let killed = Instant::now();
             waiter.signal(Signal::SIGKILL);
-            eventually_gone(keeper, Duration::from_millis(200));
+            eventually_gone(keeper, SOON);
             eventually("its session is gone", SOON, || waiters(&mut admin, &name).is_empty());
             // Both servers look once a second whether a client that waits for a lock is still there.
             assert!(killed.elapsed() < Duration::from_secs(1) + slack(), "{:?}", killed.elapsed());
@@ -130,7 +131,9 @@ each_way! {
         second.wait_within(SOON).expect_code(0).expect_silence();
         // On PostgreSQL the next one looks for itself whether the one before it is gone.
         let looks = if server.kind == Kind::Postgres { 2500 } else { 0 };
-        assert!(freed.elapsed() < Duration::from_millis(looks) + slack() / 2, "{:?}", freed.elapsed());
+        // Half a second where nothing else runs: the server looks once a second whether a client is still there.
+        let most = Duration::from_millis(looks) + (3 * slack()).saturating_sub(Duration::from_millis(2500));
+        assert!(freed.elapsed() < most, "{:?}", freed.elapsed());
     }
 
     fn the_keepers_death_is_told_also_when_the_command_has_ended_before_it_is_noticed(server) {
@@ -183,7 +186,7 @@ each_way! {
                 // The other one ends by itself as soon as it notices.
                 let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
             }
-            let gone = within(Duration::from_secs(5), || processes_with(&name).is_empty() && !runs(command));
+            let gone = in_time(Duration::from_secs(5), || processes_with(&name).is_empty() && !runs(command));
             if !gone {
                 send(command, Signal::SIGKILL);
             }
@@ -196,7 +199,7 @@ each_way! {
         let name = unique("stopped-waits");
         let _holder = server.hold(&name);
         let run = Dblock::run(server, &name)
-            .args(["--connect-timeout", "1", "--wait", "2"])
+            .args(["--connect-timeout", "4", "--wait", "4"])
             .command(["echo", "must not run"])
             .spawn();
         eventually("it waits", SOON, || server.waiters(&name).len() == 1);
@@ -204,7 +207,7 @@ each_way! {
         send(keeper, Signal::SIGSTOP);
         let end = run.wait();
         assert!(end.code.is_some_and(|code| code != 0), "{end:#?}");
-        end.expect_stdout("").expect_one_line("").expect_took(Duration::ZERO, Duration::from_secs(8));
+        end.expect_stdout("").expect_one_line("").expect_took(Duration::ZERO, SOON);
         eventually_gone(keeper, SOON);
     }
 }
@@ -227,11 +230,11 @@ each_lock! {
         run.wait_stderr("cannot forward SIGTERM", SOON);
         run.signal(Signal::SIGKILL);
         run.wait_within(SOON).expect_signal(Signal::SIGKILL);
-        let second = || Dblock::run(server, &name).args(["--wait", "0.5"]).command(["true"]).output();
-        second().expect_code(75);
+        let second = |wait| Dblock::run(server, &name).args(["--wait", wait]).command(["true"]).output();
+        second("0.5").expect_code(75);
         send(command, Signal::SIGKILL);
         eventually("the lock is free", SOON, || server.holder(&name).is_none());
-        second().expect_code(0);
+        second("10").expect_code(0);
     }
 
     fn whoever_kills_every_dblock_by_name_leaves_the_keeper_to_end_the_command(server) {
@@ -256,7 +259,7 @@ each_lock! {
         let name = unique("stopped");
         let mut run = Dblock::run(server, &name)
             .without_terminal()
-            .args(["--connect-timeout", "2"])
+            .args(["--connect-timeout", "4"])
             .stdin(Stdio::piped())
             .sh("echo shell $$; read x; exit 6")
             .spawn();
@@ -266,7 +269,7 @@ each_lock! {
         drop(run.take_stdin());
         let ended = Instant::now();
         run.wait_within(SOON).expect_code(6);
-        assert!(ended.elapsed() < Duration::from_secs(8), "the connect timeout of 2 s bounds it");
+        assert!(ended.elapsed() < Duration::from_secs(10), "the connect timeout of 4 s bounds it");
         eventually_gone(keeper, SOON);
         eventually("the lock is free", SOON, || server.holder(&name).is_none());
     }
@@ -327,12 +330,12 @@ fn the_wait_does_not_begin_again_with_another_keeper() {
     let name = unique("rest");
     let _holder = server.hold(&name);
     let mut run = Dblock::run(server, &name)
-        .args(["--wait", "3"])
+        .args(["--wait", "6"])
         .command(["echo", "must not run"])
         .spawn();
     eventually("it waits", SOON, || server.waiters(&name).len() == 1);
     let asked = Instant::now();
-    // Late in the wait.
+    // Later in the wait than a busy machine takes for the end of it.
     assert!(!within(Duration::from_secs(2), || !run.is_running()));
     send(run.keeper(None), Signal::SIGKILL);
     run.wait_within(SOON)
@@ -340,7 +343,7 @@ fn the_wait_does_not_begin_again_with_another_keeper() {
         .expect_stdout("")
         .expect_one_line("not run");
     assert!(
-        asked.elapsed() < Duration::from_millis(3500) + slack(),
+        asked.elapsed() < Duration::from_millis(6500) + slack(),
         "{:?}",
         asked.elapsed()
     );
@@ -379,7 +382,7 @@ fn a_command_that_cannot_be_killed_keeps_the_lock_for_longer_than_the_ttl() {
         let name = unique("longer");
         let folder = tempfile::tempdir().unwrap();
         let script = "echo shell $$; exec sleep 60";
-        let run = out_of_reach(server, &name, folder.path(), &["--ttl", "4"], script);
+        let run = out_of_reach(server, &name, folder.path(), &["--ttl", "6"], script);
         let mut run = run.spawn();
         let command = run.wait_pid("shell");
         run.signal(Signal::SIGKILL);
@@ -390,10 +393,10 @@ fn a_command_that_cannot_be_killed_keeps_the_lock_for_longer_than_the_ttl() {
                 .command(["true"])
                 .output()
         };
-        second("6").expect_code(75);
+        second("8").expect_code(75);
         assert!(runs(command));
         send(command, Signal::SIGKILL);
-        second("10").expect_code(0);
+        second("20").expect_code(0);
     }
 }
 
@@ -454,7 +457,7 @@ fn a_keeper_that_cannot_wait_for_events_is_replaced() {
     let name = unique("keeper-refuses");
     let run = Dblock::run(server, &name).without_terminal();
     // Its next renewal is soon.
-    let run = run.args(["--ttl", "4"]);
+    let run = run.args(["--ttl", "8"]);
     let mut run = run.sh("echo shell $$; exec sleep 60").spawn();
     let command = run.wait_pid("shell");
     let before = server.holder(&name);
@@ -481,31 +484,39 @@ const VIEWS: [&str; 4] = [
 
 #[test]
 fn a_process_that_proc_does_not_show_keeps_the_lock_until_it_ends() {
+    // All at once: they do nothing but wait.
+    thread::scope(|scope| {
+        for view in VIEWS {
+            scope.spawn(move || keeps_its_lock_behind(view));
+        }
+    });
+}
+
+/// The same with one of them.
+fn keeps_its_lock_behind(view: &str) {
     let server = Server::shared(Kind::MariaDb);
-    for view in VIEWS {
-        let name = unique("hidden");
-        let folder = tempfile::tempdir().unwrap();
-        let options = ["--timeout", "1", "--kill-after", "0.2"];
-        let mut run = in_view(server, &name, folder.path(), view, &options).spawn();
-        let hidden = run.wait_pid("hidden");
-        let group = group_of(hidden).unwrap();
-        eventually("the command has ended", SOON, || !runs(group));
-        let second = || {
-            Dblock::run(server, &name)
-                .args(["--wait", "0.5"])
-                .command(["true"])
-                .output()
-        };
-        second().expect_code(75);
-        assert!(
-            runs(hidden) && run.is_running(),
-            "with {view}: {}",
-            run.stderr()
-        );
-        send(hidden, Signal::SIGKILL);
-        run.wait_within(SOON).expect_code(137);
-        second().expect_code(0);
-    }
+    let name = unique("hidden");
+    let folder = tempfile::tempdir().unwrap();
+    let options = ["--timeout", "4", "--kill-after", "0.2"];
+    let mut run = in_view(server, &name, folder.path(), view, &options).spawn();
+    let hidden = run.wait_pid("hidden");
+    let group = group_of(hidden).unwrap();
+    eventually("the command has ended", SOON, || !runs(group));
+    let second = || {
+        Dblock::run(server, &name)
+            .args(["--wait", "0.5"])
+            .command(["true"])
+            .output()
+    };
+    second().expect_code(75);
+    assert!(
+        runs(hidden) && run.is_running(),
+        "with {view}: {}",
+        run.stderr()
+    );
+    send(hidden, Signal::SIGKILL);
+    run.wait_within(SOON).expect_code(137);
+    second().expect_code(0);
 }
 
 #[test]

