@@ -11,14 +11,17 @@ use crate::harness::{
     both_servers, eventually, holder, slack, unique, url_of, waiters,
 };
 
-/// The shortest TTL, in seconds.
-const TTL: &str = "4";
+/// A TTL, in seconds, for which a job goes on where a machine stands still for some of them.
+const TTL: &str = "16";
 
 /// How often a session with that TTL is looked at.
-const HEARTBEAT: Duration = Duration::from_secs(1);
+const HEARTBEAT: Duration = Duration::from_secs(4);
 
 /// A job that is without its lock for longer is being ended, at that TTL.
-const SPARE: Duration = Duration::from_secs(3);
+const SPARE: Duration = Duration::from_secs(10);
+
+/// A node of Galera that hears nothing of another gives it up after this time at the earliest.
+const GIVEN_UP: Duration = Duration::from_millis(1500);
 
 /// Galera: the node is in no primary component.
 const WSREP_NOT_READY: u16 = 1047;
@@ -148,10 +151,10 @@ fn a_galera_node_is_locked_on_with_a_warning_where_that_is_allowed() {
 both_servers! {
     fn a_replica_alone_is_refused_after_the_connect_timeout(server) {
         let pair = Pair::shared(server.kind);
-        let dblock = Dblock::run(&pair.replica, &unique("replica")).args(["--connect-timeout", "1"]);
+        let dblock = Dblock::run(&pair.replica, &unique("replica")).args(["--connect-timeout", "5"]);
         let output = dblock.sh("echo ran").output();
         output.expect_code(78).expect_stdout("").expect_one_line("read-only");
-        output.expect_took(Duration::from_secs(1), Duration::from_secs(1) + slack());
+        output.expect_took(Duration::from_secs(5), Duration::from_secs(5) + slack());
     }
 
     fn a_replica_is_locked_on_with_a_warning_where_that_is_allowed(server) {
@@ -198,7 +201,7 @@ both_servers! {
         let mut primary = pair.primary.admin();
         pair.switch_over();
         pair.has_it_again(&mut run, &name, HEARTBEAT + slack());
-        eventually("it is free where it was", slack(), || holder(&mut primary, &name).is_none());
+        eventually("it is free where it was", SOON, || holder(&mut primary, &name).is_none());
         ends_by_itself(run);
         assert_eq!(pair.replica.holder(&name), None);
     }
@@ -212,21 +215,27 @@ both_servers! {
     }
 }
 
-/// What a server's clock says, in seconds ahead of the machine's.
-fn clock_of(admin: &mut Conn) -> f64 {
-    let before = SystemTime::now();
+/// What a server's clock says, in seconds ahead of the machine's: at least, and at most, as the answer takes its time.
+fn clock_of(admin: &mut Conn) -> [f64; 2] {
+    let now = || {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        since.expect("after 1970").as_secs_f64()
+    };
+    let before = now();
     let shown: Option<f64> = admin
         .query_first("SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) / 1e6")
         .expect("an answer");
-    let before = before.duration_since(UNIX_EPOCH).expect("after 1970");
-    shown.expect("a row") - before.as_secs_f64()
+    let shown = shown.expect("a row");
+    [shown - now(), shown - before]
 }
 
 #[track_caller]
 fn assert_clock(admin: &mut Conn, ahead: f64) {
-    let shown = clock_of(admin);
-    let range = ahead - 0.1..ahead + slack().as_secs_f64();
-    assert!(range.contains(&shown), "{shown} s ahead instead of {ahead}");
+    let [least, most] = clock_of(admin);
+    assert!(
+        (least - 0.1..=most + 0.1).contains(&ahead),
+        "{least} to {most} s ahead instead of {ahead}"
+    );
 }
 
 /// Replication takes a moment.
@@ -237,33 +246,47 @@ fn eventually_the_same(cluster: &Cluster, one: usize, other: usize) {
     });
 }
 
+/// A write has a second. A busy machine may take it.
+#[track_caller]
+fn eventually_takes_writes(cluster: &Cluster, index: usize) {
+    eventually("the node takes writes", SOON, || {
+        cluster.takes_writes(index)
+    });
+}
+
 #[test]
 fn a_galera_node_that_is_cut_off_refuses_writes_and_has_them_when_it_is_back() {
     let cluster = Cluster::private_with_clocks(Replication::Galera, [0, 30, 0]);
     for (index, ahead) in [(0, 0.0), (1, 30.0)] {
         assert_clock(&mut cluster.admin(index), ahead);
     }
+    let parted = Instant::now();
     cluster.cut_off(2);
     // Until each side has given the other up, all writes wait.
-    assert_eq!(cluster.write(0), Write::Unanswered);
+    let write = cluster.write(0);
+    assert!(
+        write == Write::Unanswered || parted.elapsed() > GIVEN_UP,
+        "{write:?}"
+    );
     cluster.eventually_settled();
     eventually("the node knows that it is alone", SOON, || {
         cluster.write(2) == Write::Refused(WSREP_NOT_READY)
     });
-    assert!(cluster.takes_writes(0) && cluster.takes_writes(1));
+    eventually_takes_writes(&cluster, 0);
+    eventually_takes_writes(&cluster, 1);
     cluster.heal(2);
     cluster.eventually_settled();
-    assert!(cluster.takes_writes(2));
+    eventually_takes_writes(&cluster, 2);
     eventually_the_same(&cluster, 2, 0);
 
     cluster.kill(0);
     assert_eq!(cluster.write(0), Write::Unanswered);
     cluster.eventually_settled();
-    assert!(cluster.takes_writes(1));
+    eventually_takes_writes(&cluster, 1);
     cluster.start(0);
     cluster.eventually_settled();
     eventually_the_same(&cluster, 0, 1);
-    assert!(cluster.takes_writes(0));
+    eventually_takes_writes(&cluster, 0);
 }
 
 #[test]
@@ -274,6 +297,9 @@ fn a_primary_that_is_cut_off_hangs_and_then_refuses_everybody() {
     let run = || Dblock::run_at(&group.url_from(1), &name).args(["--wait", "0"]);
     run().sh("true").output().expect_code(75);
     drop(held);
+    eventually("the client is gone", SOON, || {
+        group.nodes[0].holder(&name).is_none()
+    });
     run().sh("true").output().expect_code(0);
 
     let mut client = group.nodes[0].client();
@@ -281,7 +307,9 @@ fn a_primary_that_is_cut_off_hangs_and_then_refuses_everybody() {
     // For as long as it waits for a majority.
     assert_eq!(group.write(0), Write::Unanswered);
     group.eventually_settled();
-    assert!(group.takes_writes(1) || group.takes_writes(2));
+    eventually("another one takes writes", SOON, || {
+        group.takes_writes(1) || group.takes_writes(2)
+    });
     eventually("it refuses writes", SOON, || {
         group.write(0) == Write::Refused(READ_ONLY)
     });
@@ -297,7 +325,11 @@ fn a_primary_that_is_cut_off_hangs_and_then_refuses_everybody() {
     );
     group.heal(0);
     group.eventually_settled();
-    assert_eq!(group.write(0), Write::Refused(READ_ONLY));
+    eventually("it refuses writes again", SOON, || {
+        let write = group.write(0);
+        assert_ne!(write, Write::Committed);
+        write == Write::Refused(READ_ONLY)
+    });
     eventually_the_same(&group, 0, 1);
     drop(group.nodes[0].client());
 }
@@ -308,12 +340,13 @@ fn a_frozen_member_that_wakes_up_commits_nothing_until_it_is_in_the_group_again(
     group.freeze(2);
     assert_eq!(group.write(2), Write::Unanswered);
     group.eventually_settled();
-    assert!(group.takes_writes(0) && group.takes_writes(1));
+    eventually_takes_writes(&group, 0);
+    eventually_takes_writes(&group, 1);
     group.thaw(2);
     // It believes to be in the group for seconds.
     assert_ne!(group.write(2), Write::Committed);
     group.eventually_settled();
-    assert!(group.takes_writes(2));
+    eventually_takes_writes(&group, 2);
     eventually_the_same(&group, 2, 0);
 }
 
@@ -326,6 +359,6 @@ both_servers! {
         let start = Instant::now();
         waiter.query_drop("SELECT GET_LOCK('held', 1)").expect("an answer");
         let took = start.elapsed();
-        assert!((Duration::from_millis(900)..Duration::from_secs(1) + slack()).contains(&took), "{took:?}");
+        assert!((Duration::from_millis(900)..Duration::from_secs(10)).contains(&took), "{took:?}");
     }
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::harness::host::{CHOSEN, HOME, Host, make_account, needs};
 use crate::harness::pages::{Block, Page, ROOT};
-use crate::harness::{Kind, Output, SOON, both_servers, eventually};
+use crate::harness::{Kind, Output, SOON, both_servers, children_of, eventually};
 
 /// Commands that no test can run, by the beginning of their line, and why.
 const NOT_RUN: [(&str, &str); 9] = [
@@ -246,6 +246,15 @@ impl Reader {
         self.host.signal_dblock(Signal::SIGTERM);
     }
 
+    /// Whether no dblock of the host has a process but its own.
+    fn nothing_runs(&self) -> bool {
+        let name = |pid| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let dblocks = self.host.processes().into_iter();
+        let dblocks = dblocks.filter(|&pid| name(pid) == "dblock\n");
+        let mut theirs = dblocks.flat_map(children_of);
+        theirs.all(|pid| name(pid).starts_with("dblock"))
+    }
+
     /// A block that is a file of the host.
     fn put_in_place(&mut self, block: &Block) {
         if let Some(path) = block.file() {
@@ -340,8 +349,9 @@ impl Reader {
             self.ends_once_its_jobs_are_listed(&options);
         }
         if command.contains("--hold-at-least") || goes_on {
+            // One that still runs would get the signal, too.
             eventually("the job has run", SOON, || {
-                self.host.calls().len() > before.len()
+                self.host.calls().len() > before.len() && self.nothing_runs()
             });
             self.host.signal_dblock(Signal::SIGTERM);
         }

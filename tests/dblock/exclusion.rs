@@ -16,15 +16,24 @@ all_locks! {
         let (mut admin, client) = (server.watcher(), server.hold(&name));
         let mut queue = Vec::new();
         for id in 0..40 {
-            let dblock = Dblock::run(server, &name).args(["--wait", "60"]);
+            let dblock = Dblock::run(server, &name).args(["-v", "--wait", "600"]);
             queue.push(dblock.command(records.command(id)).spawn());
             eventually("the next one waits", SOON, || waiters(&mut admin, &name).len() == id + 1);
         }
         drop(client);
-        for dblock in queue {
-            dblock.wait().expect_code(0);
+        // Who says nothing for seconds, as on a machine that stands still, loses its session, and with it its place.
+        let mut kept = Vec::new();
+        for (id, dblock) in queue.into_iter().enumerate() {
+            let output = dblock.wait();
+            output.expect_code(0);
+            if !output.stderr.contains("lost the session with ") {
+                kept.push(id);
+            }
         }
-        assert!(records.assert_no_overlap().order().into_iter().eq(0..40), "{:?}", records.order());
+        let mut order = records.assert_no_overlap().order();
+        assert!(order.len() == 40 && kept.len() > 20, "{order:?}, {kept:?}");
+        order.retain(|id| kept.contains(id));
+        assert_eq!(order, kept);
     }
 
     fn of_two_hundred_that_do_not_wait_the_winners_run(server) {
@@ -99,7 +108,7 @@ all_locks! {
         for connection in 0..30 {
             Dblock::run_at(&proxy.url(), &name).command(["true"]).output().expect_code(75);
             let quit = |packet: &Packet| packet.connection == connection && packet.is_quit();
-            eventually("the goodbye", Duration::from_secs(2), || proxy.packets().iter().any(quit));
+            eventually("the goodbye", SOON, || proxy.packets().iter().any(quit));
         }
     }
 

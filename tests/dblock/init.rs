@@ -479,7 +479,8 @@ both_servers! {
         let tables = Tables::new(&server);
         tables.sql("ALTER TABLE dblock_runs DROP KEY by_time");
         server.admin().query_drop("SET GLOBAL read_only = 1").unwrap();
-        let init = || tables.init().args(["--connect-timeout", "2s"]);
+        // It waits for most of this time, and has the rest of it to say so.
+        let init = || tables.init().args(["--connect-timeout", "10s"]);
         init().output().expect_code(78).expect_one_line("is read-only, as a replica is; name the server that takes writes");
         // To look is no harm.
         init_check(&tables).output().expect_code(78).expect_one_line("no key dblock_runs.by_time");
@@ -581,8 +582,9 @@ fn in_a_multi_primary_group_the_tables_are_made_through_one_member_only() {
     let first_at = format!("{}:{}", first.address, first.port);
     let tables = Tables::missing(first);
     let init = |member: &Server| tables.init().env("DBLOCK_URL", member.url());
+    // It waits for most of this time, and has the rest of it to say so.
     init(other)
-        .args(["--connect-timeout", "2s"])
+        .args(["--connect-timeout", "10s"])
         .output()
         .expect_code(78)
         .expect_one_line(

@@ -1504,7 +1504,7 @@ both_servers! {
         let (_folder, path) = file(&format!(
             "[client]\nhost=127.0.0.1\nport={}\nuser=dblock\npassword=old\npassword={PASSWORD}\n", server.port));
         let name = unique("moved");
-        let mut run = bare().args(["run", "--ttl", "4", "--name", &name, "--defaults-file"]).arg(&path).sh("echo began; read line; exit 5").stdin(std::process::Stdio::piped()).spawn();
+        let mut run = bare().args(["run", "--ttl", "30", "--name", &name, "--defaults-file"]).arg(&path).sh("echo began; read line; exit 5").stdin(std::process::Stdio::piped()).spawn();
         run.wait_line("began", SOON);
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, format!("# A comment.\n{text}\n")).unwrap();

@@ -148,7 +148,7 @@ fn with_tls(server: &Server, mode: &str) -> Dblock {
 #[track_caller]
 fn refused(dblock: Dblock, code: i32, words: &[&str]) {
     let output = dblock
-        .args(["--connect-timeout", "2"])
+        .args(["--connect-timeout", "20"])
         .sh("echo ran")
         .output();
     output
@@ -235,7 +235,7 @@ fn an_account_that_is_refused_is_named_with_the_servers_reason() {
         server.port, other.port
     );
     let output = Dblock::run_at(&both, &unique("both"))
-        .args(["--connect-timeout", "2"])
+        .args(["--connect-timeout", "20"])
         .command(["true"])
         .output();
     output.expect_code(77);
@@ -315,12 +315,15 @@ fn a_server_that_is_full_is_waited_for_and_then_unreachable() {
             .user(&account)
             .args(["--connect-timeout", timeout])
     };
-    let output = run("1").sh("echo ran").output();
+    let output = run("4").sh("echo ran").output();
     output
         .expect_code(69)
         .expect_stdout("")
         .expect_one_line("53300");
-    output.expect_took(Duration::from_millis(900), Duration::from_secs(1) + slack());
+    output.expect_took(
+        Duration::from_millis(3900),
+        Duration::from_secs(4) + slack(),
+    );
     let mut patient = run("30").sh("echo ran").spawn();
     assert!(!within(Duration::from_millis(600), || !patient.is_running()));
     drop(taken);
@@ -344,7 +347,7 @@ fn a_server_that_is_starting_or_stopping_is_waited_for() {
     // 57P03: it takes no connection while somebody still uses it.
     server.stop();
     let output = Dblock::run(server, &name)
-        .args(["--connect-timeout", "1"])
+        .args(["--connect-timeout", "4"])
         .sh("echo ran")
         .output();
     output

@@ -13,8 +13,8 @@ use crate::harness::{
 };
 use crate::sigkill::{looks_for_life, with_sign_of_life};
 
-/// The shortest lease, and how long a waiter that is first in the line may take to see that nobody is before it.
-const TTL: Duration = Duration::from_secs(4);
+/// A short lease.
+const TTL: Duration = Duration::from_secs(8);
 
 /// A way to end a session, and what the server's log says of it.
 type End = (&'static str, fn(&Server, u64));
@@ -60,7 +60,11 @@ fn a_lock_is_held_again_after_its_session_ended_in_any_way() {
         let before = server.holder(&name).expect("it is held");
         end(server, before);
         dblock.wait_stderr("reacquired after", SOON);
-        let after = server.holder(&name).expect("it is held again");
+        // A server that is about to start again may have been quick to take it back.
+        eventually("it is held again", SOON, || {
+            let admin = server.postgres_as("admin", "admin-secret");
+            admin.is_ok_and(|mut admin| admin.holder(&name).is_some())
+        });
         assert!(
             runs(command) && dblock.is_running(),
             "{what}: {}",
@@ -82,11 +86,7 @@ fn a_lock_is_held_again_after_its_session_ended_in_any_way() {
                 .all(|line| line.starts_with("dblock: ")),
             "{what}: {output:#?}"
         );
-        // The process of a server that has started again may have the same number.
-        assert!(
-            after > 0 && server.holder(&name).is_none(),
-            "{what}: it is released"
-        );
+        assert!(server.holder(&name).is_none(), "{what}: it is released");
     }
 }
 
@@ -115,7 +115,7 @@ fn the_lock_of_a_host_that_is_cut_off_is_free_after_its_time_to_live_and_its_com
         &sign,
         "trap '' TERM; echo shell $$; while :; do sleep 0.1; done",
     );
-    let first = Dblock::run_at(&proxy.url(), &name).args(["--ttl", "4", "--kill-after", "1"]);
+    let first = Dblock::run_at(&proxy.url(), &name).args(["--ttl", "8", "--kill-after", "1"]);
     let mut first = first.without_terminal().sh(&script).spawn();
     let command = first.wait_pid("shell");
     let second = Dblock::run(server, &name).args(["--wait", "forever"]);
@@ -129,7 +129,8 @@ fn the_lock_of_a_host_that_is_cut_off_is_free_after_its_time_to_live_and_its_com
     });
     let free_after = cut.elapsed();
     second.wait().expect_code(0).expect_stdout("alone\n");
-    assert!(free_after < TTL + slack(), "{free_after:?}");
+    let most = TTL + Duration::from_secs(5) + slack();
+    assert!(free_after < most, "{free_after:?}");
     assert!(
         server.log().contains("idle-session timeout"),
         "{}",
@@ -146,13 +147,14 @@ fn the_lock_of_a_host_that_is_cut_off_is_free_after_its_time_to_live_and_its_com
 fn a_keeper_that_was_frozen_for_longer_than_the_lease_reads_that_its_session_was_ended() {
     let server = &Server::private(Kind::Postgres);
     let name = unique("frozen");
-    let mut dblock = Dblock::run(server, &name).args(["--ttl", "4"]);
+    // An eighth of it is for the keeper to take the lock again before the command is ended, when they wake.
+    let mut dblock = Dblock::run(server, &name).args(["--ttl", "16"]);
     dblock = dblock.without_terminal().stdin(Stdio::piped());
     let mut dblock = dblock.sh("echo shell $$; read x; exit 6").spawn();
     let command = dblock.wait_pid("shell");
     let all = [dblock.pid(), dblock.keeper(Some(command)), command];
     let frozen = all.map(Frozen::new);
-    eventually("the server frees it", TTL + SOON, || {
+    eventually("the server frees it", 2 * SOON, || {
         server.holder(&name).is_none()
     });
     drop(frozen);
@@ -257,6 +259,7 @@ fn a_database_that_is_closed_or_renamed_for_a_moment_costs_no_lock() {
             admin.run(sql);
         }
         dblock.wait_stderr("was lost while the command runs", SOON);
+        dblock.wait_stderr("refused the session", SOON);
         assert!(!within(Duration::from_millis(500), || !dblock.is_running()));
         admin.run(&back);
         dblock.wait_stderr("reacquired after", SOON);

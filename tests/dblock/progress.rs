@@ -106,10 +106,16 @@ fn what_jobs_write_to_the_terminal_begins_at_its_left_end_and_no_line_is_wider()
 fn what_puts_records_says_how_many() {
     let server = Server::shared(Kind::MariaDb);
     let (_jobs, mut shell) = shell(server);
-    shell.enter("(seq 5; sleep 1.5; seq 5; sleep 0.2) | dblock queue put q --lines >/dev/null");
+    let folder = tempfile::tempdir().unwrap();
+    let go = folder.path().join("go");
+    let until_told = format!("until test -e {}; do sleep 0.1; done", go.display());
+    shell.enter(&format!(
+        "(seq 5; {until_told}; seq 5; sleep 0.2) | dblock queue put q --lines >/dev/null"
+    ));
     eventually("it is drawn", SOON, || {
         shell.all().contains(" jobs put\x1b8")
     });
+    std::fs::write(go, "").unwrap();
     shell.expect_code(0);
     assert_is_cleared(shell.all());
 }

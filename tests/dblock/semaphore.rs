@@ -102,11 +102,11 @@ fn ran_after(dblock: &mut Running, begun: Instant) -> Duration {
     begun.elapsed()
 }
 
-/// What is never done in time is wrong; what is not in one of three tries met a busy machine.
+/// What is never done in time is wrong; what is not in some of ten tries met a busy machine.
 #[track_caller]
 fn assert_within(limit: Duration, mut attempt: impl FnMut() -> Duration) {
     let mut seen = Vec::new();
-    let in_time = (0..3).any(|_| {
+    let in_time = (0..10).any(|_| {
         seen.push(attempt());
         seen[seen.len() - 1] < limit
     });
@@ -453,7 +453,7 @@ both_locks! {
     }
 
     fn a_head_that_is_killed_between_being_woken_and_taking_the_slot_leaves_it_to_the_next(server) {
-        assert!((0..5).any(|_| woken_head_is_killed(server)), "it had always taken the slot");
+        assert!((0..20).any(|_| woken_head_is_killed(server)), "it had always taken the slot");
     }
 
     fn a_waiter_for_the_lock_alone_that_is_stopped_blocks_the_others_four_seconds_at_most(server) {

@@ -68,12 +68,16 @@ each_lock! {
 
     fn dblock_waits_for_a_command_that_takes_its_time_after_term(server) {
         let name = unique("slow-end");
-        let script = "trap 'echo asked; sleep 0.7; echo done; exit 9' TERM; sleep 60 & echo ready; wait";
-        let mut run = Dblock::run(server, &name).without_terminal().sh(script).spawn();
+        let folder = tempfile::tempdir().unwrap();
+        let go = folder.path().join("go");
+        let until_told = format!("until test -e {}; do sleep 0.1; done", go.display());
+        let script = format!("trap 'echo asked; {until_told}; echo done; exit 9' TERM; sleep 60 & echo ready; wait");
+        let mut run = Dblock::run(server, &name).without_terminal().sh(&script).spawn();
         run.wait_line("ready", SOON);
         run.signal(Signal::SIGTERM);
         run.wait_line("asked", SOON);
         assert!(server.holder(&name).is_some(), "the lock is held until the command has ended");
+        std::fs::write(go, "").unwrap();
         run.wait().expect_code(9).expect_stdout("ready\nasked\ndone\n").expect_silence();
     }
 

@@ -42,7 +42,7 @@ fn sought(server: &Server, name: &str, slots: u32, wait: f64) -> Duration {
     packets[packets.len() - 1].at - packets[0].at
 }
 
-/// A wait that is never within the precision is wrong; one that is not in one of three tries met a busy machine.
+/// A wait that is never within the precision is wrong; one that is not in some of ten tries met a busy machine.
 fn assert_as_long_as_asked(server: &Server, slots: u32, wait: f64) {
     let name = unique("length");
     let _client = server.hold(&name);
@@ -50,7 +50,7 @@ fn assert_as_long_as_asked(server: &Server, slots: u32, wait: f64) {
         .map(|slot| server.hold(&format!("{name}#{slot}")))
         .collect();
     let mut seen = Vec::new();
-    let precise = (0..3).any(|_| {
+    let precise = (0..10).any(|_| {
         seen.push(sought(server, &name, slots, wait));
         seen[seen.len() - 1].abs_diff(Duration::from_secs_f64(wait)) <= PRECISION
     });
