@@ -70,17 +70,28 @@ all_servers! {
         // Nobody holds it, and nobody is ended.
         tables.at("kill").arg(&name).output().expect_code(0);
         assert_eq!(deeds(&tables).len(), 1);
+        let (mut kills, mut recorded) = (0, 0);
         for durable in [false, true] {
-            let run = tables.at("run").args(["--name", &name]);
-            let run = if durable { run.arg("--durable") } else { run };
-            let mut run = run.sh("echo runs; exec sleep 60").spawn();
-            run.wait_line("runs", SOON);
-            tables.at("kill").args(["--dry-run", &name]).output().expect_code(0);
-            tables.at("kill").arg(&name).output().expect_code(0);
-            run.wait_within(SOON).expect_code(74);
+            // A busy server that takes half a second for the record is not waited for.
+            let is_recorded = (0..10).any(|_| {
+                let run = tables.at("run").args(["--name", &name]);
+                let run = if durable { run.arg("--durable") } else { run };
+                let mut run = run.sh("echo runs; exec sleep 60").spawn();
+                run.wait_line("runs", SOON);
+                tables.at("kill").args(["--dry-run", &name]).output().expect_code(0);
+                tables.at("kill").arg(&name).output().expect_code(0);
+                run.wait_within(SOON).expect_code(74);
+                kills += 1;
+                let (before, seen) = (recorded, deeds(&tables));
+                let is_old = |deed: &&[Value; 5]| deed[1] == json!("old");
+                let old = seen.iter().filter(is_old).count();
+                recorded = seen.len() - old;
+                recorded > before && old == 0
+            });
+            assert!(is_recorded, "{durable}");
         }
         let seen = deeds(&tables);
-        assert_eq!(seen.len(), 2, "{seen:?}");
+        assert!(seen.len() >= 2 && seen.len() <= kills, "{kills}: {seen:?}");
         for [action, object, detail, by, via] in seen {
             assert_eq!([action, object, by, via], [json!("kill"), json!(name), me(), json!(null)]);
             assert!(detail.as_str().unwrap().contains("connection "), "{detail}");
@@ -127,7 +138,7 @@ fn a_record_that_hangs_makes_no_failure_of_what_is_done() {
     jobs.tables.sql("INSERT INTO dblock_audit (at, action, object) VALUES (UTC_TIMESTAMP(6) - INTERVAL 999 DAY, 'kill', 'old')");
     // It is to be deleted next, and cannot be.
     let _locked = jobs.tables.lock("dblock_audit WHERE id = 1");
-    let paused = jobs.queue("pause", &[]).env("DBLOCK_CONNECT_TIMEOUT", "1s");
+    let paused = jobs.queue("pause", &[]).env("DBLOCK_CONNECT_TIMEOUT", "5s");
     paused.output().expect_code(0).expect_silence();
     assert_eq!(deeds(&jobs.tables).len(), 2);
 }

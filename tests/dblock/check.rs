@@ -37,6 +37,30 @@ fn json(url: &str, code: i32) -> Value {
     output.json()
 }
 
+/// The same, once it is as it is to be. A busy machine makes a warning of each time, and a second session has two seconds for each answer:
+/// what is so in none of ten tries is wrong.
+#[track_caller]
+fn json_when(url: impl Fn() -> String, code: i32, is_met: impl Fn(&Value) -> bool) -> Value {
+    let mut found = Value::Null;
+    let met = (0..10).any(|_| {
+        found = json(&url(), code);
+        is_met(&found)
+    });
+    assert!(met, "{found:#}");
+    found
+}
+
+/// Whether there is such a finding with this state.
+fn has_state(found: &Value, check: &str, state: &str) -> bool {
+    let mut all = found["findings"].as_array().expect("a list").iter();
+    all.any(|finding| finding["check"] == check && finding["verdict"] == state)
+}
+
+/// Whether the second session was in time, and saw the lock.
+fn has_second(found: &Value) -> bool {
+    has_state(found, "second_session", "ok")
+}
+
 /// The finding of this name.
 #[track_caller]
 fn finding<'a>(found: &'a Value, check: &str) -> &'a Value {
@@ -103,7 +127,9 @@ fn opening(slot: &str, session: u32, mark: u32, idle_limit: u32) -> Answer {
 
 both_servers! {
     fn a_fit_server_is_told_in_a_table(server) {
-        let output = dblock_check(&server.url()).output();
+        // On a busy machine what takes long is a warning.
+        let mut tables = (0..10).map(|_| dblock_check(&server.url()).output());
+        let output = tables.find(|output| !output.stdout.contains("\nwarning ")).expect("it is fit");
         output.expect_code(0).expect_silence();
         let address = format!("127.0.0.1:{}", server.port);
         assert!(output.stdout.starts_with(&format!("{address} is fit to lock on\n\nok ")), "{output:#?}");
@@ -115,8 +141,7 @@ both_servers! {
     }
 
     fn a_fit_server_is_told_as_json(server) {
-        let found = json(&server.url(), 0);
-        assert_eq!(found["verdict"], "ok", "{found:#}");
+        let found = json_when(|| server.url(), 0, |found| found["verdict"] == "ok");
         assert_eq!(found["server"], format!("127.0.0.1:{}", server.port));
         let kind = if server.kind == Kind::MySql { "MySQL" } else { "MariaDB" };
         assert_eq!(finding(&found, "server")["product"], kind);
@@ -137,7 +162,7 @@ both_servers! {
 
     fn a_socket_is_as_good(server) {
         let url = format!("mysql://dblock@localhost?socket={}", server.socket.display());
-        let found = json(&url, 0);
+        let found = json_when(|| url.clone(), 0, has_second);
         assert_eq!(found["server"], server.socket.to_str().unwrap());
         expect_state(&found, "TLS", "ok");
         expect_state(&found, "second_session", "ok");
@@ -267,13 +292,14 @@ fn a_server_that_is_short_of_connections_is_a_warning_and_nothing_is_left_on_it(
             .flat_map(|statement| names(statement))
             .collect();
         assert!(locks.len() > 2, "{statements:?}");
-        for lock in &locks {
-            assert_eq!(holder(&mut admin, lock), None, "{lock} is free");
-        }
+        // The server ends them when it notices that they are over.
         let query = "SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'dblock'";
         eventually("no session is left", SOON, || {
             admin.query_first(query).unwrap() == Some(0)
         });
+        for lock in &locks {
+            assert_eq!(holder(&mut admin, lock), None, "{lock} is free");
+        }
         assert_eq!(proxy.connections(), 2);
     }
 }
@@ -286,11 +312,15 @@ fn an_account_that_is_short_of_connections_is_a_warning() {
             "CREATE USER 'few'@'%' IDENTIFIED BY 'dblock-secret' WITH MAX_USER_CONNECTIONS 10";
         server.admin().query_drop(few).unwrap();
         let url = format!("mysql://few@127.0.0.1:{}/", server.port);
-        let found = json(&url, 0);
+        // The second session may have been ended a moment ago.
+        let found = json_when(
+            || url.clone(),
+            0,
+            |found| finding(found, "connections")["in_use_by_account"] == 1,
+        );
         expect_state(&found, "connections", "warning");
         let connections = finding(&found, "connections");
         assert_eq!(connections["max_of_account"], 10, "{connections:#}");
-        assert_eq!(connections["in_use_by_account"], 1, "{connections:#}");
         let advice = connections["advice"].as_str().expect("an advice");
         assert!(advice.starts_with("9 are free"), "{advice}");
         assert!(advice.ends_with("raise max_user_connections"), "{advice}");
@@ -323,7 +353,7 @@ fn a_server_that_is_read_only_is_unfit_and_is_passed_over_for_another() {
             .admin()
             .query_drop("SET GLOBAL read_only = 1")
             .unwrap();
-        let found = json(&server.url(), UNFIT);
+        let found = json_when(|| server.url(), UNFIT, has_second);
         assert_eq!(found["verdict"], "unfit");
         expect_state(&found, "takes_writes", "unfit");
         // The others are told all the same.
@@ -385,7 +415,7 @@ fn a_read_only_server_that_still_keeps_the_session_before_is_examined_as_well() 
 fn a_galera_node_is_unfit() {
     for node in &Cluster::shared(Replication::Galera).nodes {
         // In this database no other test makes tables.
-        let found = json(&format!("{}no_tables", node.url()), UNFIT);
+        let found = json_when(|| format!("{}no_tables", node.url()), UNFIT, has_second);
         expect_state(&found, "galera", "unfit");
         expect_state(&found, "second_session", "ok");
     }
@@ -413,7 +443,7 @@ fn a_primary_is_fit_and_passed_over_is_its_replica() {
 #[test]
 fn a_scripted_server_is_fit_unless_it_is_told_otherwise() {
     for kind in BOTH {
-        let found = json(&scripted(kind, |_, _| None).url(), 0);
+        let found = json_when(|| scripted(kind, |_, _| None).url(), 0, has_second);
         for check in [
             "takes_writes",
             "galera",
@@ -505,7 +535,11 @@ fn what_only_asks_for_care_is_a_warning() {
         }),
     ];
     for (check, change) in changes {
-        let found = json(&scripted(Kind::MySql, change).url(), 0);
+        let found = json_when(
+            || scripted(Kind::MySql, change).url(),
+            0,
+            |found| has_state(found, check, "warning"),
+        );
         expect_state(&found, check, "warning");
         assert_eq!(found["verdict"], "warning");
     }
@@ -541,7 +575,7 @@ fn a_server_that_falls_silent_on_the_way_is_given_up_in_time() {
     });
 }
 
-/// A server does not answer this statement. Returns whether it was asked: then it is given up in time.
+/// A server does not answer this statement. Returns whether it was asked, and who did was seen: then it is given up in time.
 fn falls_silent(silent: &'static str, limit: Duration) -> bool {
     let fake = scripted(Kind::MySql, move |statement, _| {
         statement.starts_with(silent).then_some(Answer::Silence)
@@ -559,7 +593,9 @@ fn falls_silent(silent: &'static str, limit: Duration) -> bool {
     });
     let run: Output = running.wait();
     let statements = fake.statements();
-    if !statements.iter().any(|asked| asked.starts_with(silent)) {
+    let is_asked = statements.iter().any(|asked| asked.starts_with(silent));
+    // It may be asked while it is given up for the time that it took to connect.
+    if !is_asked || run.stderr.contains("no server could be reached") {
         return false;
     }
     let shown = humantime::format_duration(whole);
@@ -569,11 +605,10 @@ fn falls_silent(silent: &'static str, limit: Duration) -> bool {
     run.expect_took(whole, whole + slack());
     seen.sort_unstable();
     seen.dedup();
-    assert!(!seen.is_empty());
-    for pid in seen {
+    for &pid in &seen {
         eventually_gone(pid, SOON);
     }
-    true
+    !seen.is_empty()
 }
 
 #[test]
@@ -604,12 +639,18 @@ fn a_value_of_another_type_is_an_error_and_not_null() {
         .expect_one_line("a value of an unexpected type");
 }
 
+/// A server that answers neither the second session, which waits for the lock, nor the first, which would end it soon.
+fn keeps_both() -> Fake {
+    scripted(Kind::MySql, |statement, _| {
+        let waits = statement.ends_with(", 2)");
+        (waits || statement.starts_with("SELECT RELEASE_LOCK")).then_some(Answer::Silence)
+    })
+}
+
 #[test]
 fn a_check_that_dies_takes_its_second_session_along() {
     for signal in [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGINT] {
-        let fake = scripted(Kind::MySql, |statement, _| {
-            statement.ends_with(", 2)").then_some(Answer::Silence)
-        });
+        let fake = keeps_both();
         let mut running = dblock_check(&fake.url()).spawn();
         let waits = || {
             fake.statements()
@@ -698,9 +739,7 @@ fn what_cannot_be_right_is_refused() {
 #[test]
 fn what_dblock_inherited_is_open_in_no_process_that_talks_to_the_server() {
     let (_reader, writer) = std::io::pipe().unwrap();
-    let fake = scripted(Kind::MySql, |statement, _| {
-        statement.ends_with(", 2)").then_some(Answer::Silence)
-    });
+    let fake = keeps_both();
     let running = dblock_check(&fake.url()).stdout(writer).spawn();
     let asked = || {
         fake.statements()

@@ -9,11 +9,18 @@ use nix::sys::signal::Signal;
 use crate::harness::crontab::{job, scheduler_of};
 use crate::harness::{
     Crontab, Kind, SOON, Server, Watcher, all_servers, both_servers, eventually, eventually_gone,
-    quoted, send,
+    quoted, send, slack,
 };
 
 /// A job whose ticks are far away.
 const JOB: &str = "#: job\n0 0 1 1 * echo job $DBLOCK_ATTEMPT >>{}";
+
+/// A command that runs until [`let_go`].
+const HELD: &str = "echo run >>{}; until test -e {}.go; do sleep 0.1; done";
+
+fn let_go(crontab: &Crontab) {
+    fs::write(crontab.path("record.go"), "").unwrap();
+}
 
 all_servers! {
     fn a_tick_runs_on_one_of_two_hosts(server) {
@@ -50,7 +57,9 @@ both_servers! {
         let late: Vec<(i64, i64)> = crontab.rows(
             "SELECT TIMESTAMPDIFF(MICROSECOND, tick, requested_at), TIMESTAMPDIFF(MICROSECOND, tick, started_at) FROM dblock_runs");
         let [(taken, started)] = late[..] else { panic!("{late:?}") };
-        assert!((0..700_000).contains(&taken) && started < 2_000_000, "{late:?}");
+        // On a busy machine, so many times that.
+        let slack = i64::try_from(slack().as_micros()).unwrap();
+        assert!((0..slack * 7 / 10).contains(&taken) && started < 2 * slack, "{late:?}");
     }
 
     fn the_command_gets_the_environment_and_stdin_of_the_file(server on mariadb) {
@@ -113,7 +122,7 @@ both_servers! {
 
 all_servers! {
     fn a_tick_during_a_run_is_skipped_and_the_history_says_so(server on mariadb) {
-        let crontab = Crontab::new(server, &job("", "echo run >>{}; sleep 8"));
+        let crontab = Crontab::new(server, &job("", HELD));
         let _hosts = [crontab.start(&[]), crontab.start(&[])];
         crontab.due("job");
         crontab.eventually_lines(1);
@@ -121,12 +130,13 @@ all_servers! {
         crontab.eventually_row("dblock_runs WHERE outcome = 'skipped'");
         let message: Vec<String> = crontab.rows("SELECT message FROM dblock_runs WHERE outcome = 'skipped'");
         assert!(message[0].contains("job: an earlier tick is under way; the tick "), "{message:?}");
+        let_go(&crontab);
         crontab.eventually_idle();
         crontab.lines_stay(1);
     }
 
     fn a_tick_waits_for_a_run_and_another_one_does_not(server on mysql) {
-        let crontab = Crontab::new(server, &job("--overlap wait", "echo run >>{}; sleep 6"));
+        let crontab = Crontab::new(server, &job("--overlap wait", HELD));
         let _hosts = [crontab.start(&[]), crontab.start(&[])];
         crontab.due("job");
         crontab.eventually_lines(1);
@@ -134,13 +144,14 @@ all_servers! {
         crontab.eventually_row("dblock_cron_ticks WHERE daemon IS NULL");
         crontab.due("job");
         crontab.eventually_row("dblock_runs WHERE message LIKE '%job: a tick waits already; %'");
+        let_go(&crontab);
         crontab.eventually_lines(2);
         crontab.eventually_idle();
         crontab.lines_stay(2);
     }
 
     fn ticks_that_may_overlap_do(server on mysql) {
-        let crontab = Crontab::new(server, &job("--overlap allow", "echo run >>{}; sleep 5"));
+        let crontab = Crontab::new(server, &job("--overlap allow", "echo run >>{}; exec sleep 60"));
         let _host = crontab.start(&[]);
         crontab.due("job");
         crontab.eventually_lines(1);
@@ -163,6 +174,7 @@ all_servers! {
 
     fn the_latest_missed_tick_is_made_up_for_and_the_others_are_one_row(server) {
         let crontab = Crontab::new(server, "#: job\n* * * * * echo $DBLOCK_TICK >>{}");
+        crontab.until_minute_is_young();
         let mut before = crontab.start(&[]);
         before.signal(Signal::SIGTERM);
         before.wait_within(SOON).expect_code(0);
@@ -203,7 +215,7 @@ both_servers! {
 
 all_servers! {
     fn another_host_takes_over_a_tick_whose_host_has_died(server) {
-        let options = "--ttl 4s";
+        let options = "--ttl 12s";
         let command = "echo $DBLOCK_ATTEMPT >>{}; test $DBLOCK_ATTEMPT = 2 || sleep 60";
         let crontab = Crontab::new(server, &job(options, command));
         let first = crontab.start(&[]);
@@ -262,7 +274,7 @@ all_servers! {
         assert_eq!(crontab.eventually_lines(2), ["1", "2"]);
         crontab.eventually_idle();
         // What ends in time is not tried again.
-        crontab.write(&job("", "echo start >>{}; sleep 3; echo end >>{}"));
+        crontab.write(&job("", "echo start >>{}; sleep 6; echo end >>{}"));
         let mut third = crontab.start(&[]);
         crontab.eventually_row("dblock_cron_daemons WHERE gone_at IS NULL AND jobs = 1");
         drop(second);

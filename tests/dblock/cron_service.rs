@@ -2,13 +2,14 @@
 //! and what becomes of what is in no file any more.
 
 use std::os::unix::net::UnixDatagram;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    Crontab, Kind, SOON, Server, all_servers, both_servers, children_of, eventually, send, within,
+    Crontab, Kind, SOON, Server, all_servers, both_servers, children_of, eventually, send, slack,
+    within,
 };
 
 const JOB: &str = "#: job\n0 0 1 1 * echo run >>{}";
@@ -28,7 +29,7 @@ both_servers! {
                 }
             }
         };
-        let mut host = crontab.daemon(&[]).env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "600000").spawn();
+        let mut host = crontab.daemon(&[]).env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "1500000").spawn();
         for wanted in ["READY=1", "WATCHDOG=1", "WATCHDOG=1"] {
             told(wanted);
         }
@@ -69,13 +70,14 @@ both_servers! {
     }
 
     fn a_run_goes_on_whose_job_is_no_longer_in_the_file(server) {
-        let crontab = Crontab::new(server, "#: job\n0 0 1 1 * echo begin >>{}; sleep 4; echo end >>{}");
+        let crontab = Crontab::new(server, "#: job\n0 0 1 1 * echo begin >>{}; until test -e {}.go; do sleep 0.1; done; echo end >>{}");
         let host = crontab.start(&[]);
         crontab.due("job");
         crontab.eventually_lines(1);
         crontab.write("#: other\n0 0 1 1 * true");
         host.signal(Signal::SIGHUP);
         crontab.eventually_row("dblock_cron_jobs WHERE name LIKE '%-other'");
+        std::fs::write(crontab.path("record.go"), "").unwrap();
         crontab.eventually_lines(2);
         crontab.eventually_idle();
         assert_eq!(crontab.count("dblock_runs WHERE outcome = 'ran' AND exit_code = 0"), 1);
@@ -153,13 +155,14 @@ fn an_idle_daemon_asks_little(kind: Kind) {
         row.unwrap().1
     };
     within(Duration::from_secs(2), || false);
-    let before = questions();
+    let (begun, before) = (Instant::now(), questions());
     within(Duration::from_secs(10), || false);
-    // One look a second, and now and then a renewal.
     let asked = questions() - before - 1;
+    // One look a second, and now and then a renewal. A machine that is held up has fewer looks, or this test more seconds.
+    let (seconds, held_up) = (begun.elapsed().as_secs(), slack().as_secs());
     assert!(
-        (8..=14).contains(&asked),
-        "{asked} statements in 10 seconds"
+        (9_u64.saturating_sub(held_up)..=seconds + 4).contains(&asked),
+        "{asked} statements in {seconds} seconds"
     );
 }
 

@@ -139,8 +139,16 @@ fn soak(kind: Kind) {
         crontab.count("dblock_cron_ticks") == 0
             && crontab.count("dblock_cron_jobs WHERE next_at <= UTC_TIMESTAMP(6)") == 0
     });
-    for daemon in &daemons {
-        daemon.signal(Signal::SIGTERM);
+    // One that has only just been started would die of the signal.
+    let heeds =
+        |daemon: &mut Running| daemon.stderr().contains("dblock: ready: ") || !daemon.is_running();
+    eventually("each daemon heeds signals, or has ended", SOON, || {
+        daemons.iter_mut().all(heeds)
+    });
+    for daemon in &mut daemons {
+        if daemon.is_running() {
+            daemon.signal(Signal::SIGTERM);
+        }
     }
     for mut daemon in daemons {
         daemon.wait_within(SOON).expect_code(0);

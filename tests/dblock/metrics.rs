@@ -126,7 +126,7 @@ both_servers! {
         let shown = lock.replace('\u{2028}', "\\u{2028}");
         let durable = |wait: &str| tables.at("run").args(["--durable", "--name", &lock, "--wait", wait]);
         let _holder = holder(durable("0"));
-        let _waiter = durable("60").command(["true"]).spawn();
+        let _waiter = durable("600").command(["true"]).spawn();
         eventually("it waits", SOON, || server.waiters(&lock).len() == 1);
         tables.at("run").args(["--durable", "--name", "gone", "--", "true"]).output().expect_code(0);
         tables.sql("UPDATE dblock_locks SET owner = REPEAT('0', 32), kind = 'run', ttl_seconds = 60, acquired_at = UTC_TIMESTAMP(6), \
@@ -255,7 +255,7 @@ fn on_postgresql_the_locks_are_shown() {
     let name = unique("metrics");
     let _holder = holder(Dblock::run(server, &name));
     let _waiter = Dblock::run(server, &name)
-        .args(["--wait", "60"])
+        .args(["--wait", "600"])
         .command(["true"])
         .spawn();
     eventually("it waits", SOON, || server.waiters(&name).len() == 1);

@@ -194,7 +194,7 @@ all_servers! {
     fn the_history_says_by_what_a_lock_was_lost(shared) {
         let server = Server::durable(shared.kind);
         let start = |name: &str, options: &[&str]| {
-            let mut begun = run(server, name, options).args(["--ttl", "4"])
+            let mut begun = run(server, name, options).args(["--ttl", "16"])
                 .stdin(std::process::Stdio::piped()).sh("echo began; cat").spawn();
             begun.wait_line("began", SOON);
             begun
@@ -319,26 +319,27 @@ all_servers! {
         let server = Server::durable(shared.kind);
         let again = "this success may not have been recorded, and then ";
         let run_only = "the run may not have been recorded";
-        for (options, script, told) in [
+        let cases = [
             (&["--record"][..], "exit 0", Some(run_only)),
             (&["--durable"], "exit 0", Some(run_only)),
             (&["--once-per", "1h"], "exit 0", Some(again)),
             (&["--once-per", "1h", "--durable"], "exit 0", Some(again)),
             (&["--once-per", "1h"], "exit 3", Some(run_only)),
             (&[], "exit 0", None),
-        ] {
+        ];
+        let check = |options: &[&str], script: &str, told: Option<&str>| {
             let name = unique("silent");
             let proxy = Proxy::to(server);
             let script = format!("echo began; read line; {script}");
-            let mut begun = run(server, &name, options).env("DBLOCK_URL", proxy.url()).args(["--connect-timeout", "1", "--ttl", "4"])
+            let mut begun = run(server, &name, options).env("DBLOCK_URL", proxy.url()).args(["--connect-timeout", "5", "--ttl", "16"])
                 .stdin(std::process::Stdio::piped()).sh(&script).spawn();
             begun.wait_line("began", SOON);
             proxy.freeze();
             let ended = Instant::now();
             drop(begun.take_stdin());
-            let end = begun.wait_within(SOON);
+            let end = begun.wait_within(2 * SOON);
             // A success is tried for as long as the TTL.
-            let (least, took) = (if told == Some(again) { 4 } else { 1 }, ended.elapsed());
+            let (least, took) = (if told == Some(again) { 16 } else { 5 }, ended.elapsed());
             let least = Duration::from_secs(least);
             assert!(least <= took && took < least + 2 * slack(), "{took:?}");
             assert!([Some(0), Some(3)].contains(&end.code), "{end:?}");
@@ -347,7 +348,12 @@ all_servers! {
                 Some(told) => drop(end.expect_said([told])),
                 None => assert!(!end.stderr.contains("recorded"), "{end:?}"),
             }
-        }
+        };
+        std::thread::scope(|scope| {
+            for (options, script, told) in cases {
+                scope.spawn(move || check(options, script, told));
+            }
+        });
     }
 
     fn a_success_counts_for_its_tick_though_another_keeper_records_it(shared on mariadb) {
@@ -481,7 +487,7 @@ fn a_server_that_has_answered_is_not_out_of_reach_while_its_history_is_locked() 
         let run = tables
             .at("run")
             .args(["--name", &name, "--record", "--if-unreachable", "run"]);
-        run.args(["--connect-timeout", "1"]).sh("echo ran").output()
+        run.args(["--connect-timeout", "6"]).sh("echo ran").output()
     };
     let mut locks = tables.client();
     locks.query_drop("LOCK TABLES dblock_runs WRITE").unwrap();
@@ -509,7 +515,7 @@ fn a_server_whose_rows_are_locked_is_not_out_of_reach() {
         let run = tables
             .at("run")
             .args(["--name", &name, "--durable", "--if-unreachable", "run"]);
-        run.args(["--connect-timeout", "4"]).sh("echo ran").output()
+        run.args(["--connect-timeout", "8"]).sh("echo ran").output()
     };
     run().expect_code(0).expect_stdout("ran\n");
     let mut locks = tables.client();
@@ -523,7 +529,7 @@ fn a_server_whose_rows_are_locked_is_not_out_of_reach() {
 /// A run that is to succeed for its tick, through this proxy, and says `began`; it ends when its stdin is closed.
 fn to_succeed(proxy: &Proxy, name: &str, options: &[&str]) -> Running {
     let run = Dblock::run_at(&proxy.url(), name).args(YEARLY);
-    let run = run.args(options).args(["--connect-timeout", "1"]);
+    let run = run.args(options).args(["--connect-timeout", "4"]);
     let run = run.stdin(std::process::Stdio::piped());
     let mut run = run.sh("echo began $$; read line; exit 0").spawn();
     run.wait_line("began", SOON);
@@ -533,14 +539,15 @@ fn to_succeed(proxy: &Proxy, name: &str, options: &[&str]) -> Running {
 #[test]
 fn a_success_is_recorded_also_where_the_server_is_away_for_longer_than_the_connect_timeout() {
     let server = Server::durable(Kind::MariaDb);
-    for options in [&["--ttl", "20"][..], &["--ttl", "20", "--durable"]] {
+    // The server has ten seconds for an answer.
+    for options in [&["--ttl", "80"][..], &["--ttl", "80", "--durable"]] {
         let (name, proxy) = (unique("away"), Proxy::to(server));
         let mut begun = to_succeed(&proxy, &name, options);
         proxy.freeze();
         let ended = Instant::now();
         drop(begun.take_stdin());
         eventually("longer than that", SOON, || {
-            ended.elapsed() > Duration::from_secs(2)
+            ended.elapsed() > Duration::from_secs(5)
         });
         assert!(begun.is_running(), "{options:?}: {}", begun.stderr());
         proxy.thaw();
@@ -577,7 +584,9 @@ fn a_success_whose_keeper_dies_is_recorded_by_another_or_said_to_be_lost() {
     let server = Server::durable(Kind::MariaDb);
     for is_back in [true, false] {
         let (name, proxy) = (unique("dropped"), Proxy::to(server));
-        let mut begun = to_succeed(&proxy, &name, &["--ttl", "4", "--on-lock-lost", "ignore"]);
+        // The success is tried for as long.
+        let ttl = if is_back { "60" } else { "4" };
+        let mut begun = to_succeed(&proxy, &name, &["--ttl", ttl, "--on-lock-lost", "ignore"]);
         let command = begun.wait_pid("began");
         proxy.refuse(true);
         proxy.cut();
@@ -617,7 +626,11 @@ fn a_success_that_cannot_be_recorded_is_said_whatever_keeps_it_and_also_with_qui
     ] {
         let (tables, name) = (Tables::new(server), unique("unrecorded"));
         let run = tables.at("run").args(["-q", "--name", &name, "--ttl", "8"]);
-        let run = run.args(YEARLY).args(durable);
+        // Longer than it is tried for.
+        let run = run
+            .args(YEARLY)
+            .args(durable)
+            .args(["--connect-timeout", "30"]);
         let run = run.stdin(std::process::Stdio::piped());
         let mut begun = run.sh("echo began; read line; exit 0").spawn();
         begun.wait_line("began", SOON);

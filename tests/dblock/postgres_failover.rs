@@ -204,14 +204,24 @@ fn who_is_next_reads_what_the_one_before_has_recorded_however_long_that_takes() 
     let mut admin = server.postgres();
     admin.run("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
     admin.run("SELECT pg_reload_conf()");
+    // It reads that a moment later.
+    let waits = |who: &str| {
+        let session = format!("usename = '{who}' AND wait_event = 'SyncRep'");
+        format!("EXISTS (SELECT FROM pg_stat_activity WHERE {session})")
+    };
+    eventually("another commit waits for a standby", SOON, || {
+        let mut other = server.postgres();
+        let begun = other.begin("SELECT pg_logical_emit_message(true, 'test', '')");
+        begun.is_ok() && within(Duration::from_millis(500), || admin.is(&waits("admin")))
+    });
     drop(first.take_stdin());
-    let waits = "EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep')";
-    eventually("its commit waits for a standby", SOON, || admin.is(waits));
+    let waits = waits("dblock");
+    eventually("its commit waits for a standby", SOON, || admin.is(&waits));
     // The first in line asks each second.
     assert!(!within(Duration::from_secs(3), || !next
         .stdout()
         .is_empty()));
-    assert!(admin.is(waits));
+    assert!(admin.is(&waits));
     admin.run("ALTER SYSTEM RESET synchronous_standby_names");
     admin.run("SELECT pg_reload_conf()");
     first.wait_within(SOON).expect_code(0);

@@ -215,6 +215,7 @@ fn behind_a_pooler_no_operator_of_another_role_is_called_and_nothing_stays_for_i
     let crontab = Crontab::alone(server, &job("", "echo ran >>{}"));
     set_traps(server);
     let url = |pooler: &PgBouncer| format!("{}?pooler=session", pooler.url());
+    let mut admin = server.postgres();
     for (mode, lines) in [("session", 1), ("transaction", 2)] {
         for options in [&[][..], &["--durable"], &["--record"]] {
             // In transaction mode the server's session keeps the locks of who is gone, and nobody else is let in.
@@ -222,6 +223,10 @@ fn behind_a_pooler_no_operator_of_another_role_is_called_and_nothing_stays_for_i
             let run = Dblock::run_at(&url(&pooler), &unique("trapped")).args(options);
             let run = run.command(["true"]).output();
             run.expect_code(0).expect_silence();
+            // The server may take a moment to end the sessions of the pooler before.
+            eventually("one session is left", SOON, || {
+                admin.is("(SELECT count(*) FROM pg_stat_activity WHERE usename = 'dblock') <= 1")
+            });
             let address = ("127.0.0.1", pooler.port);
             let account = ("dblock", crate::harness::PASSWORD);
             let mut next = Postgres::connect(address, account, "app").unwrap();

@@ -532,7 +532,8 @@ fn where_all_numbers_are_used_up_callers_ask_now_and_then_and_have_their_turn() 
         "without a pause"
     );
     last.run("SELECT pg_advisory_unlock_all()");
-    eventually("they have some", SOON, || server.waiters(&name).len() == 2);
+    // One may get the largest, as it was freed between its question and its try: then the other one waits for that.
+    eventually("they have some", SOON, || !server.waiters(&name).is_empty());
     drop(holder);
     for mut dblock in waiting {
         dblock.wait_within(SOON).expect_code(0).expect_silence();

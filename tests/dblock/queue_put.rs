@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use crate::harness::pty::Shell;
 use crate::harness::{
     Dblock, Kind, Output, Proxy, SOON, Server, Tables, both_servers, children_of, eventually,
-    numbered_lines, runs, unique,
+    numbered_lines, quoted, runs, unique,
 };
 
 /// Tables with the queue `q`.
@@ -256,13 +256,17 @@ both_servers! {
         also_there.init().output().expect_code(0);
         also_there.at("queue").args(["create", "q"]).output().expect_code(0);
         replica.admin().query_drop("SET GLOBAL read_only = 1").unwrap();
-        put(&also_there, &["x", "--connect-timeout", "2"]).output().expect_code(78).expect_stdout("").expect_one_line("name the server that takes writes");
+        put(&also_there, &["x", "--connect-timeout", "5"]).output().expect_code(78).expect_stdout("").expect_one_line("name the server that takes writes");
         also_there.at("queue").args(["pause", "q"]).output().expect_code(78).expect_one_line("name the server that takes writes");
         also_there.at("queue").args(["status", "q"]).output().expect_code(0).expect_silence();
         let only_replicas = format!("mysql://dblock@127.0.0.1:{0},127.0.0.1:{0}/", replica.port);
         let refused: Vec<_> = [&["put", "q", "x"][..], &["pause", "q"], &["resume", "q"], &["create", "r"], &["retry", "q", "1"], &["cancel", "q", "1"], &["delete", "q"]]
             .into_iter()
-            .map(|args| also_there.at("queue").args(args).args(["--connect-timeout", "2"]).env("DBLOCK_URL", &only_replicas).spawn())
+            .map(|args| {
+                // It has the last tenth of the time to tell why; the others have told it before.
+                let limit = if args[0] == "put" { "20" } else { "5" };
+                also_there.at("queue").args(args).args(["--connect-timeout", limit]).env("DBLOCK_URL", &only_replicas).spawn()
+            })
             .collect();
         for refused in refused {
             refused.wait().expect_code(78).expect_stdout("").expect_one_line(&format!("127.0.0.1:{} is read-only, ", replica.port));
@@ -448,9 +452,10 @@ both_servers! {
     fn an_answer_that_was_lost_puts_nothing_twice(server) {
         let tables = with_queue(server, &[]);
         let long = "x".repeat(60_000);
+        let mut admin = tables.admin();
         for kind in 0..3 {
-            // Whether it is lost is chance: the connection is cut between the commit and its answer.
-            let loses_an_answer = |attempt: i32| {
+            // Whether it is lost is chance: the connection is cut between the commit and its answer, which comes later with each attempt.
+            let loses_an_answer = |attempt: u32| {
                 let key = attempt.to_string();
                 let args = match kind {
                     0 => vec!["one"],
@@ -459,10 +464,11 @@ both_servers! {
                 };
                 let before = count(&tables, "dblock_jobs");
                 let proxy = Proxy::to(server);
-                let run = put(&tables, &args).env("DBLOCK_URL", proxy.url()).args(["--connect-timeout", "20"]);
-                proxy.delay(Duration::from_millis(150));
+                let run = put(&tables, &args).env("DBLOCK_URL", proxy.url()).args(["--connect-timeout", "60"]);
+                proxy.delay(Duration::from_millis(150) + attempt * Duration::from_millis(50));
                 let run = run.spawn();
-                eventually("it is committed", SOON, || count(&tables, "dblock_jobs") > before);
+                let mut jobs = || admin.query_first::<u64, _>("SELECT COUNT(*) FROM dblock_jobs").unwrap();
+                eventually("it is committed", SOON, || jobs() > Some(before));
                 proxy.abandon();
                 let output = run.wait();
                 output.expect_code(0).expect_silence();
@@ -497,7 +503,7 @@ both_servers! {
     fn a_server_that_stays_away_is_told_with_what_is_put(server on mysql) {
         let tables = with_queue(server, &[]);
         let proxy = Proxy::to(server);
-        let mut run = put(&tables, &["--lines", "--connect-timeout", "2"]).env("DBLOCK_URL", proxy.url()).stdin(Stdio::piped()).spawn();
+        let mut run = put(&tables, &["--lines", "--connect-timeout", "8"]).env("DBLOCK_URL", proxy.url()).stdin(Stdio::piped()).spawn();
         let mut stdin = run.take_stdin();
         stdin.write_all(b"a\nb\nc\n").unwrap();
         eventually("they are put", SOON, || run.stdout().lines().count() == 3);
@@ -507,13 +513,13 @@ both_servers! {
         let output = run.wait();
         output.expect_code(69).expect_one_line("; 3 jobs are put; ").expect_one_line("it is not known whether the next batch of 1 is put: see dblock queue status q");
         // A server that is never reached.
-        put(&tables, &["x", "--connect-timeout", "1"]).env("DBLOCK_URL", "mysql://dblock@127.0.0.1:1/").output().expect_code(69).expect_one_line("127.0.0.1:1");
+        put(&tables, &["x", "--connect-timeout", "5"]).env("DBLOCK_URL", "mysql://dblock@127.0.0.1:1/").output().expect_code(69).expect_one_line("127.0.0.1:1");
     }
 
     fn a_server_without_room_is_told_and_nothing_is_in_doubt(server) {
         let tables = with_queue(server, &[]);
         no_room(&tables, "dblock_due");
-        put(&tables, &["x", "--connect-timeout", "1"]).output().expect_code(69).expect_one_line(" has no room: The table is full (error 1114)\n");
+        put(&tables, &["x", "--connect-timeout", "5"]).output().expect_code(69).expect_one_line(" has no room: The table is full (error 1114)\n");
         let mut run = put(&tables, &["y", "-v"]).spawn();
         run.wait_stderr("has no room: The table is full (error 1114); trying again", SOON);
         tables.sql("DROP TRIGGER no_room");
@@ -603,10 +609,14 @@ both_servers! {
 
     fn a_terminal_shows_how_far_it_is(server on mariadb) {
         let tables = with_queue(server, &[]);
+        let folder = tempfile::tempdir().unwrap();
+        let go = folder.path().join("go");
         let mut shell = Shell::start(server);
         shell.enter(&format!("export TERM=xterm DBLOCK_DATABASE='{}'", tables.database));
-        shell.enter("(echo a; sleep 3; echo b) | dblock queue put q --lines >/dev/null; echo code=$?");
-        shell.wait_for("1 job put");
+        let lines = format!("(echo a; until test -e {}; do sleep 0.1; done; echo b)", quoted(&go));
+        shell.enter(&format!("{lines} | dblock queue put q --lines >/dev/null; echo code=$?"));
+        eventually("it shows how far it is", SOON, || shell.all().contains("1 job put"));
+        fs::write(go, "").unwrap();
         shell.wait_for("code=0");
     }
 }

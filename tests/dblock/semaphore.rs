@@ -74,7 +74,11 @@ fn waiter(server: &Server, name: &str, slots: u32) -> Running {
 #[track_caller]
 fn waiter_by(server: &Server, url: &str, name: &str, slots: u32) -> Running {
     let mut admin = server.watcher();
-    let before = waiters(&mut admin, name).len();
+    // On MySQL the head asks anew each second, and in between is none of those that wait.
+    let head = admin.head(name);
+    let mut before = waiters(&mut admin, name);
+    before.retain(|&waiter| Some(waiter) != head);
+    let before = before.len() + usize::from(head.is_some());
     let dblock = Dblock::run_at(url, name).args(["-m", &slots.to_string(), "--wait", "60"]);
     let dblock = dblock.without_terminal().sh("echo ran").spawn();
     eventually("one more waits", SOON, || {
@@ -134,18 +138,8 @@ all_locks! {
     }
 
     fn whoever_waits_is_not_overtaken_by_one_that_comes_later_and_waits(server) {
-        let name = unique("later");
-        let mut client = hold_slots(server, &name, 2);
-        let mut head = waiter(server, &name, 2);
-        let keeper = head.keeper(None);
-        // A slot is free, and the head does not know it yet.
-        send(keeper, Signal::SIGSTOP);
-        free(&mut client, &name, 0);
-        let mut late = of(server, &name, 2).args(["-v", "--wait", "60"]).sh("echo ran").spawn();
-        late.wait_stderr("; waiting", SOON);
-        send(keeper, Signal::SIGCONT);
-        ran_after(&mut head, Instant::now());
-        late.wait().expect_code(0).expect_stdout("ran\n");
+        // A busy machine may not start it before the server ends the session of a head that is silent for three seconds.
+        assert!((0..20).any(|_| late_one_waits(server)), "the head's session was always gone");
     }
 
     fn a_holder_that_ends_wakes_the_head_at_once(server) {
@@ -206,12 +200,12 @@ all_locks! {
         let name = unique("gives-up");
         let mut admin = server.watcher();
         let mut client = hold_slots(server, &name, 2);
-        let head = of(server, &name, 2).args(["--wait", "1.4"]).command(["true"]).spawn();
+        let head = of(server, &name, 2).args(["--wait", "7.4"]).command(["true"]).spawn();
         eventually("it is the head", SOON, || admin.head(&name).is_some());
         let first = admin.head(&name);
         let mut next = waiter(server, &name, 2);
         head.wait().expect_code(75);
-        eventually("the next one is the head", Duration::from_secs(1), || {
+        eventually("the next one is the head", Duration::from_secs(1) + slack(), || {
             let now = admin.head(&name);
             now.is_some() && now != first
         });
@@ -407,7 +401,7 @@ both_locks! {
         let mut client = hold_slots(server, &name, 4);
         let mut queue = Vec::new();
         for id in 0..60 {
-            let dblock = Dblock::run_at(&proxy.url(), &name).args(["-m", "4", "--wait", "60"]);
+            let dblock = Dblock::run_at(&proxy.url(), &name).args(["-m", "4", "--wait", "600"]);
             // Of odd lengths, so that they end in another order than they began.
             let work = format!("sleep 0.{:02}", 10 + (id * 7) % 23);
             queue.push(dblock.command(records.command_around(id, &work)).spawn());
@@ -425,7 +419,9 @@ both_locks! {
         // them is that of the grants, whatever a busy machine makes of the starts.
         let is_proof = |packet: &&Packet| packet.statements().is_some_and(|it| it.starts_with("SELECT CASE WHEN IFNULL(IS_USED_LOCK"));
         let mut order: Vec<usize> = proxy.packets().iter().filter(is_proof).map(|packet| packet.connection).collect();
-        order.dedup();
+        // One that a wake-up interrupts is asked for again.
+        let mut proved = BTreeSet::new();
+        order.retain(|connection| proved.insert(*connection));
         assert!(order.iter().copied().eq(0..60), "{order:?}");
         // Each start from the fifth on takes the place of the earliest end that was still to be followed.
         let mut ends: Vec<u64> = intervals.iter().filter_map(|interval| interval.end).collect();
@@ -481,8 +477,8 @@ both_locks! {
             // Some do not wait, some wait for the lock alone, which is slot 0.
             let (slots, wait) = match id % 10 {
                 9 => (3, "0"),
-                8 => (1, "50"),
-                _ => (3, "50"),
+                8 => (1, "600"),
+                _ => (3, "600"),
             };
             let dblock = of(server, &name, slots).args(["--wait", wait, "--connect-timeout", "50"]);
             dblock.command(records.command_around(id, &script)).spawn()
@@ -518,9 +514,9 @@ both_locks! {
         let mut admin = server.admin();
         for (slots, callers, seconds, least, most) in [(4, 50, 10, 9, 11), (1, 20, 4, 0, 0)] {
             let name = unique("statements");
-            let _client = hold_slots(server, &name, slots);
-            let start = |_| of(server, &name, slots).args(["--wait", "60"]).command(["true"]).spawn();
-            let _queue: Vec<_> = (0..callers).map(start).collect();
+            let client = hold_slots(server, &name, slots);
+            let start = |_| of(server, &name, slots).args(["--wait", "600"]).command(["true"]).spawn();
+            let queue: Vec<_> = (0..callers).map(start).collect();
             eventually("all wait", SOON, || waiters(&mut admin, &name).len() == callers);
             if slots > 1 {
                 eventually("there is a head", SOON, || admin.head(&name).is_some());
@@ -529,11 +525,20 @@ both_locks! {
                 let row: Option<(String, u64)> = admin.query_first("SHOW GLOBAL STATUS LIKE 'Questions'").unwrap();
                 row.expect("a counter").1
             };
-            let before = questions();
-            within(Duration::from_secs(seconds), || false);
-            // The second question counts itself.
-            let asked = questions() - before - 1;
-            assert!((least..=most).contains(&asked), "{asked} statements in {seconds} s of {callers} callers");
+            // A busy machine may ask less often in that time, and in more time more often.
+            let is_asked = (0..5).any(|_| {
+                let (begun, before) = (Instant::now(), questions());
+                within(Duration::from_secs(seconds), || false);
+                // The second question counts itself.
+                let asked = questions() - before - 1;
+                let more = if most > 0 { begun.elapsed().as_secs() - seconds } else { 0 };
+                assert!(asked <= most + more, "{asked} statements in {seconds} s and {more} s of {callers} callers");
+                asked >= least
+            });
+            assert!(is_asked, "never {least} statements in {seconds} s of {callers} callers");
+            // What is left of them may not ask among the next ones.
+            drop((client, queue));
+            eventually("their sessions are gone", SOON, || admin.sessions().is_empty());
         }
     }
 }
@@ -604,6 +609,31 @@ impl Drop for Group {
     }
 }
 
+/// A slot is free, the head does not know it yet, and one that comes later and waits does not overtake it. `false`: the head's session was
+/// gone by then.
+fn late_one_waits(server: &Server) -> bool {
+    let name = unique("later");
+    let mut admin = server.watcher();
+    let mut client = hold_slots(server, &name, 2);
+    let mut head = waiter(server, &name, 2);
+    let session = admin.head(&name).expect("it is the head");
+    let keeper = head.keeper(None);
+    send(keeper, Signal::SIGSTOP);
+    free(&mut client, &name, 0);
+    let late = of(server, &name, 2).args(["-v", "--wait", "60"]);
+    let mut late = late.sh("echo ran").spawn();
+    eventually("it waits, or has not waited", SOON, || {
+        late.stderr().contains("; waiting") || !late.is_running()
+    });
+    let was_there = admin.has_session(session);
+    let waits = late.stderr().contains("; waiting");
+    assert!(waits || !was_there, "it has overtaken the head");
+    send(keeper, Signal::SIGCONT);
+    ran_after(&mut head, Instant::now());
+    late.wait().expect_code(0).expect_stdout("ran\n");
+    was_there
+}
+
 /// Kills the head of those who wait, which was woken and has not taken the slot: the next one has it soon. `false`: it had taken it.
 fn woken_head_is_killed(server: &Server) -> bool {
     let (name, proxy) = (unique("woken"), Proxy::to(server));
@@ -616,12 +646,10 @@ fn woken_head_is_killed(server: &Server) -> bool {
     proxy.freeze();
     drop(holders[0].take_stdin());
     let state = format!("SELECT state FROM information_schema.processlist WHERE id = {first}");
+    // Or its session is gone: the server keeps it for three seconds.
     eventually("the head was woken", SOON, || {
-        let state = admin
-            .query_first::<Option<String>, _>(&state)
-            .unwrap()
-            .flatten();
-        state.is_some_and(|state| state != "User lock")
+        let state = admin.query_first::<Option<String>, _>(&state).unwrap();
+        state.is_none_or(|state| state.is_some_and(|state| state != "User lock"))
     });
     let is_head = admin.head(&name) == Some(first);
     if !is_head || holder(&mut admin, &name).is_some() {
@@ -645,15 +673,16 @@ fn storm(server: &Server, seed: u64) {
     let (name, records) = (unique("storm"), Records::new());
     let mut admin = server.watcher();
     let client = hold_slots(server, &name, SLOTS);
-    // Each command has its slot's file locked for as long as it lives, also if it is killed, and says in it who it is. Where nobody was
-    // left to wait for that, a busy machine may take a moment to clear away what is dead. Half of them end soon, the others when the
-    // storm is over.
+    // Each command says beside its slot's file that it has come, and has that locked for as long as it lives, also if it is killed. Where
+    // nobody was left to wait for that, a busy machine may take a moment to clear away what is dead. Half of them end soon, the others
+    // when the storm is over.
     let overlaps = records.path().join("overlaps");
     let over = records.path().join("over");
     let guard = |id: usize| {
         let until = ["true".to_owned(), format!("[ -e {} ]", quoted(&over))];
         format!(
-            "slot={}/slot-$DBLOCK_SLOT; exec 9>>$slot; flock -w 0.05 9 || {{ cat $slot >>{}; flock 9; }}; echo {id} >$slot
+            "slot={}/slot-$DBLOCK_SLOT; echo {id} >>$slot.came; exec 9>>$slot
+            flock -w 0.05 9 || {{ tail -n 2 $slot.came | head -n 1 >>{}; flock 9; }}
             sleep 0.1 9>&-; until {}; do sleep 0.1 9>&-; done",
             records.path().display(),
             quoted(&overlaps),

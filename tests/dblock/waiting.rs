@@ -75,14 +75,18 @@ all_locks! {
     }
 
     fn a_wait_may_be_longer_than_the_connect_timeout(server) {
-        for slots in [1, 2] {
-            let name = unique("longer");
-            let _clients = [server.hold(&name), server.hold(&format!("{name}#1"))];
-            let dblock = Dblock::run(server, &name).args(["--connect-timeout", "0.5", "--wait", "2", "-v"]);
-            let output = dblock.args(["-m", &slots.to_string()]).command(["true"]).output();
-            output.expect_code(75).expect_took(Duration::from_secs(2), Duration::from_secs(2) + slack());
-            output.expect_said([format!("{name} is held by connection "), "; waiting\n".to_owned()]);
-        }
+        thread::scope(|scope| {
+            for slots in ["1", "2"] {
+                scope.spawn(move || {
+                    let name = unique("longer");
+                    let _clients = [server.hold(&name), server.hold(&format!("{name}#1"))];
+                    let dblock = Dblock::run(server, &name).args(["--connect-timeout", "4", "--wait", "6", "-v"]);
+                    let output = dblock.args(["-m", slots]).command(["true"]).output();
+                    output.expect_code(75).expect_took(Duration::from_secs(6), Duration::from_secs(6) + slack());
+                    output.expect_said([format!("{name} is held by connection "), "; waiting\n".to_owned()]);
+                });
+            }
+        });
     }
 
     fn a_lock_that_is_freed_meanwhile_is_had_at_once(server) {
@@ -93,7 +97,10 @@ all_locks! {
         drop(client);
         let freed = Instant::now();
         dblock.wait_line("ran", SOON);
-        assert!(freed.elapsed() < slack(), "{:?}", freed.elapsed());
+        let took = freed.elapsed();
+        // There a client that is none of dblock's tells nobody, and the waiter looks once a second.
+        let looks = Duration::from_secs(u64::from(server.kind == Kind::Postgres));
+        assert!(took < looks + slack(), "{took:?}");
         dblock.wait().expect_code(0);
     }
 
@@ -124,12 +131,12 @@ all_locks! {
                 scope.spawn(move || {
                     let name = unique("stopped");
                     let _clients = [server.hold(&name), server.hold(&format!("{name}#1"))];
-                    let dblock = Dblock::run(server, &name).args(["-m", slots, "--wait", "1", "--connect-timeout", "1"]);
+                    let dblock = Dblock::run(server, &name).args(["-m", slots, "--wait", "5", "--connect-timeout", "4"]);
                     let dblock = dblock.args(["--if-unreachable", "run"]).sh("echo ran").spawn();
                     the_waiter(&mut server.watcher(), &name);
                     dblock.signal(Signal::SIGSTOP);
                     // Longer than the wait, the connect timeout and what the server grants a silent waiter.
-                    within(Duration::from_secs(5), || false);
+                    within(Duration::from_secs(10), || false);
                     dblock.signal(Signal::SIGCONT);
                     dblock.wait().expect_code(75).expect_stdout("").expect_one_line("; not run");
                 });
@@ -156,7 +163,7 @@ all_locks! {
         for end in [Server::stop, Server::kill] {
             let name = unique("restart");
             let _client = server.hold(&name);
-            let mut dblock = Dblock::run(server, &name).args(["--wait", "50"]).sh("echo ran").spawn();
+            let mut dblock = Dblock::run(server, &name).args(["--wait", "600"]).sh("echo ran").spawn();
             the_waiter(&mut server.watcher(), &name);
             end(server);
             assert!(dblock.is_running(), "waits on: {}", dblock.stderr());
@@ -173,18 +180,20 @@ all_locks! {
             let held = Holder::new(server, &name);
             let first = Dblock::run(server, &name).args(["--wait", "forever"]).sh("echo ran").spawn();
             the_waiter(&mut admin, &name);
-            let second = Dblock::run(server, &name).args(["--wait", "30"]).sh("echo ran; exec sleep 1").spawn();
+            let second = Dblock::run(server, &name).args(["--wait", "60"]).stdin(Stdio::piped());
+            let mut second = second.sh("echo ran; read x; exit 0").spawn();
             eventually("the next one waits", SOON, || waiters(&mut admin, &name).len() == 2);
             let next = waiters(&mut admin, &name)[1];
             first.signal(signal);
             first.wait().expect_signal(signal).expect_stdout("");
-            let soon = Duration::from_millis(200);
+            let soon = Duration::from_millis(200) + slack();
             // Who is told that the lock is free, and dies, leaves the next one waiting until that looks by itself.
             let is_gone = || server.kind != Kind::Postgres || waiters(&mut admin, &name) == [next];
             assert!(in_time(soon, is_gone), "{signal}: it still waits");
             held.free();
             let has_it = in_time(soon, || holder(&mut admin, &name) == Some(next));
             assert!(has_it, "{signal}: its place in the queue is still taken");
+            drop(second.take_stdin());
             second.wait().expect_code(0).expect_stdout("ran\n");
         }
     }
@@ -230,14 +239,14 @@ all_locks! {
         let _client = server.hold(&name);
         proxy.freeze();
         let begun = Instant::now();
-        let dblock = Dblock::run_at(&proxy.url(), &name).args(["--wait", "1", "--connect-timeout", "2"]);
+        let dblock = Dblock::run_at(&proxy.url(), &name).args(["--wait", "4", "--connect-timeout", "8"]);
         let dblock = dblock.sh("echo ran").spawn();
-        eventually("most of the connect timeout is over", SOON, || begun.elapsed().as_millis() > 1600);
+        eventually("half of the connect timeout is over", SOON, || begun.elapsed().as_secs() >= 4);
         proxy.thaw();
         the_waiter(&mut server.watcher(), &name);
         proxy.freeze();
         // The wait and one connect timeout, not two.
-        dblock.wait().expect_code(69).expect_stdout("").expect_took(Duration::ZERO, Duration::from_secs(3) + slack());
+        dblock.wait().expect_code(69).expect_stdout("").expect_took(Duration::ZERO, Duration::from_secs(12) + slack());
     }
 
     fn a_frozen_server_is_given_up_in_time(server) {
@@ -256,13 +265,13 @@ each_lock! {
         let server = &Server::private(server.kind);
         let name = unique("frozen");
         let _client = server.hold(&name);
-        let dblock = Dblock::run(server, &name).args(["--wait", "1", "--connect-timeout", "1"]).sh("echo ran").spawn();
+        let dblock = Dblock::run(server, &name).args(["--wait", "4", "--connect-timeout", "4"]).sh("echo ran").spawn();
         the_waiter(&mut server.watcher(), &name);
         let frozen = server.freeze();
         let output = dblock.wait();
         drop(frozen);
         output.expect_code(69).expect_stdout("").expect_one_line("");
-        output.expect_took(Duration::from_secs(1), Duration::from_millis(2200) + slack());
+        output.expect_took(Duration::from_secs(4), Duration::from_millis(8200) + slack());
     }
 }
 
@@ -307,7 +316,7 @@ fn wherever_a_waiter_was_stopped_until_its_time_was_over_it_says_that_the_lock_i
                 "--wait",
                 "1",
                 "--connect-timeout",
-                "1",
+                "6",
                 "--if-unreachable",
                 "run",
             ]);
@@ -324,7 +333,7 @@ fn wherever_a_waiter_was_stopped_until_its_time_was_over_it_says_that_the_lock_i
                 let was_stopped = dblock.is_running();
                 if was_stopped {
                     // Longer than the wait and the connect timeout.
-                    within(Duration::from_secs(3), || false);
+                    within(Duration::from_secs(8), || false);
                     dblock.signal(Signal::SIGCONT);
                 }
                 dblock
@@ -355,12 +364,15 @@ both_locks! {
         let three = Dblock::run(server, &name).args(["--wait", "3"]).command(["true"]).spawn();
         let proxy = Proxy::to(server);
         let mut forever = Dblock::run_at(&proxy.url(), &name).args(["--wait", "forever"]).sh("echo ran").spawn();
+        let asked = || proxy.packets().iter().filter(|packet| packet.statements().is_some_and(|it| it.contains("GET_LOCK"))).count();
+        eventually("the other one waits", SOON, || asked() == 2);
+        let waits = Instant::now();
         let (three_seconds, most) = (Duration::from_secs(3), PRECISION + slack());
         three.wait().expect_code(75).expect_took(three_seconds, three_seconds + most);
+        eventually("the other one has waited for longer than the limit", SOON, || waits.elapsed() > Duration::from_secs(2));
         assert!(forever.is_running(), "still waits: {}", forever.stderr());
         // Cut short and asked again, it would have lost its place in the queue.
-        let asked = proxy.packets().iter().filter(|packet| packet.statements().is_some_and(|it| it.contains("GET_LOCK"))).count();
-        assert_eq!(asked, 2, "once without waiting, once for ever");
+        assert_eq!(asked(), 2, "once without waiting, once for ever");
         drop(client);
         forever.wait_line("ran", SOON);
         forever.wait().expect_code(0);
@@ -383,14 +395,14 @@ both_locks! {
     fn a_waiter_whose_session_is_killed_waits_no_longer_than_asked(server) {
         let name = unique("killed");
         let (_client, mut admin) = (server.hold(&name), server.admin());
-        let dblock = Dblock::run(server, &name).args(["--wait", "4.5"]).command(["true"]).spawn();
+        let dblock = Dblock::run(server, &name).args(["--wait", "7.5"]).command(["true"]).spawn();
         let waiter = the_waiter(&mut admin, &name);
         let its_time = format!("SELECT time FROM information_schema.processlist WHERE id = {waiter}");
         eventually("it has waited three seconds", SOON, || {
             admin.query_first::<u32, _>(&its_time).unwrap().is_some_and(|seconds| seconds >= 3)
         });
         admin.query_drop(format!("KILL {waiter}")).unwrap();
-        let asked = Duration::from_millis(4500);
+        let asked = Duration::from_millis(7500);
         dblock.wait().expect_code(75).expect_took(asked, asked + PRECISION + slack());
     }
 
@@ -475,21 +487,27 @@ impl Holder {
     }
 }
 
-/// Interrupts a waiter in the last tenth of its second; whether the moment was met.
+/// Interrupts a waiter in the last tenth of its second; whether the moment was met. A busy machine may not even see that it waits.
 fn interrupted_at_the_end(server: &Server, slots: &str) -> bool {
     let name = unique("interrupted");
     let _clients = [server.hold(&name), server.hold(&format!("{name}#1"))];
     let mut admin = server.watcher();
-    let dblock = Dblock::run(server, &name)
-        .args(["-m", slots, "--wait", "1", "--connect-timeout", "1"])
+    let mut dblock = Dblock::run(server, &name)
+        .args(["-m", slots, "--wait", "1", "--connect-timeout", "10"])
         .args(["--if-unreachable", "run"])
         .sh("echo ran")
         .spawn();
-    let waiter = the_waiter(&mut admin, &name);
+    let mut found = Vec::new();
+    eventually("it waits, or has waited", SOON, || {
+        found = waiters(&mut admin, &name);
+        !found.is_empty() || !dblock.is_running()
+    });
     let waits = Instant::now();
     within(Duration::from_millis(930), || false);
-    admin.interrupt(waiter);
-    let met = waits.elapsed() < Duration::from_secs(1);
+    for &waiter in &found {
+        admin.interrupt(waiter);
+    }
+    let met = !found.is_empty() && waits.elapsed() < Duration::from_secs(1);
     let asked = Duration::from_secs(1);
     let output = dblock.wait();
     output.expect_code(75).expect_stdout("");

@@ -450,7 +450,7 @@ pub fn url_of<'a>(servers: impl IntoIterator<Item = &'a Server>) -> String {
 }
 
 /// A port that nobody listens on, below the range from which the system takes ports for outgoing connections.
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     loop {
         let port = fastrand::u16(10_000..32_000);
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {

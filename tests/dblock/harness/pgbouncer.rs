@@ -1,9 +1,10 @@
 //! `PgBouncer` in front of a server, until it is dropped.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
+use super::cluster::free_port;
 use super::postgres::DATABASE;
 use super::{Kind, PASSWORD, SOON, Server, eventually, url_of_kind};
 
@@ -23,9 +24,7 @@ impl PgBouncer {
 
     /// One that takes these settings of a session, and drops them.
     pub fn start_with(server: &Server, pool_mode: &str, dropped: &str) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-        let port = listener.local_addr().expect("bound").port();
-        drop(listener);
+        let port = free_port();
         let folder = tempfile::tempdir().expect("a scratch folder");
         let path = |name: &str| folder.path().join(name);
         let settings = format!(

@@ -50,12 +50,13 @@ fn a_fleet() -> (Fleet, Web) {
     }
     fleet.write("output", "reading 1200 orders\n<script>alert(1)</script>\n");
     let web = fleet.serve(&["--allow-actions", "--show-data", "--refresh", "1s"]);
-    (fleet, web)
+    (fleet, web.enter())
 }
 
-/// A browser that has opened the page as its first line says.
+/// A browser that has opened the page as its first line says, when all is known.
 fn a_browser(web: &Web) -> Browser {
     let browser = Browser::new();
+    web.until_all_is_known();
     browser.open(&web.url);
     // On a busy machine the first page may come before the fleet has answered.
     browser.until(
@@ -274,7 +275,7 @@ fn a_page_of_what_is_gone_says_so_and_comes_back_with_it() {
     let there = r#"{"server":"db1","cursor":null,"runs":[{"run":"01a2","name":"x","requested":"2026-11-26T12:00:00.000Z","outcome":"running"}]}"#;
     let gone = r#"{"server":"db1","cursor":null,"runs":[]}"#;
     fleet.answers("history", there);
-    let web = fleet.serve(&["--refresh", "1s"]);
+    let web = fleet.serve(&["--refresh", "1s"]).enter();
     let browser = a_browser(&web);
     browser.open(&url(&web, "/runs/01a2"));
     for (answer, words) in [
@@ -316,7 +317,11 @@ fn pages_say_the_same_without_scripts() {
     let browser = a_browser(&web);
     let words = |page: &str| {
         browser.open(&url(&web, page));
-        let text = browser.text("return document.querySelector('main').innerText");
+        // That an answer is old it says from one moment to the next.
+        let text = browser.text(
+            "const main = document.querySelector('main'); \
+             return main.innerText.replace(main.querySelector('#away .note')?.innerText ?? '', '')",
+        );
         // Ages differ from one moment to the next, and so do their units.
         let is_age = |word: &&str| {
             word.starts_with(|first: char| first.is_ascii_digit())

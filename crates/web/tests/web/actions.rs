@@ -158,6 +158,7 @@ fn how_many_are_concerned_is_counted_before() {
         ),
     );
     let web = fleet.serve(&["--allow-actions"]).enter();
+    web.until_all_is_known();
     let object = format!("queue={ENCODED}");
     let retry = web
         .get(&format!("/actions/retry?{object}"))

@@ -15,15 +15,16 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 /// How long anything may take, on however slow a machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What a browser says of a form.
 pub const FORM: (&str, &str) = ("Content-Type", "application/x-www-form-urlencoded");
 
-/// Answers by files, and writes down what it is asked: a line for each call, with a unit separator behind each argument.
+/// Answers by files, and writes down what it is asked: a line for each call, with a unit separator behind each argument. It is written in
+/// one piece, as several may be at it at once.
 const DBLOCK: &str = r#"#!/bin/sh
 folder=$(dirname "$0")
-{ printf 'VIA=%s\037' "$DBLOCK_VIA"; printf '%s\037' "$@"; echo; } >>"$folder/calls"
+printf '%s\n' "$(printf '%s\037' "VIA=$DBLOCK_VIA" "$@")" >>"$folder/calls"
 if [ "$1" = config ]; then if [ -e "$folder/unfit" ]; then cat "$folder/unfit" >&2; exit 78; fi; exit 0; fi
 if [ -e "$folder/hang" ]; then echo $$ >>"$folder/hanging"; exec sleep 1000; fi
 if [ -e "$folder/away" ]; then cat "$folder/away" >&2; exit 69; fi
@@ -111,7 +112,9 @@ impl Fleet {
     pub fn calls(&self) -> Vec<Vec<String>> {
         let calls = fs::read_to_string(self.path("calls")).unwrap_or_default();
         let words = |line: &str| line.split_terminator('\u{1f}').map(str::to_owned).collect();
-        calls.lines().map(words).collect()
+        // What is being written is no line yet.
+        let whole = calls.rfind('\n').map_or(0, |end| end + 1);
+        calls[..whole].lines().map(words).collect()
     }
 
     /// How often it was asked something that begins so.
@@ -280,6 +283,12 @@ impl Web {
         until(text, || {
             self.get(path).expect(200).body.contains(text) == is_shown
         });
+    }
+
+    /// Waits until the fleet has answered all that it is asked at first: a page waits for that for a second only.
+    #[track_caller]
+    pub fn until_all_is_known(&self) {
+        until("all is known", || self.get("/queues/none").status == 404);
     }
 
     /// A form of one of its own pages.

@@ -14,11 +14,7 @@ const SOON: Duration = Duration::from_secs(10);
 #[track_caller]
 fn is_closed(stream: &mut TcpStream, since: Instant) {
     read_all(stream);
-    assert!(
-        since.elapsed() < SOON + Duration::from_secs(5),
-        "{:?}",
-        since.elapsed()
-    );
+    assert!(since.elapsed() < SOON * 2, "{:?}", since.elapsed());
 }
 
 #[track_caller]
@@ -182,7 +178,7 @@ fn whoever_takes_up_no_answer_is_closed() {
     let ask = web.request("GET", "/", &[("Connection", "keep-alive")], "");
     // Until nothing more is taken: all buffers between are full.
     while stream.write_all(ask.repeat(100).as_bytes()).is_ok() {}
-    sleep(SOON);
+    sleep(SOON + Duration::from_secs(4));
     // What is in the buffers is still there, and then the end.
     let mut part = vec![0; 1 << 20];
     let start = Instant::now();
