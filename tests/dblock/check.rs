@@ -575,7 +575,8 @@ fn a_server_that_falls_silent_on_the_way_is_given_up_in_time() {
     });
 }
 
-/// A server does not answer this statement. Returns whether it was asked, and who did was seen: then it is given up in time.
+/// A server does not answer this statement. Returns whether it was asked, and whether the process that asked was seen: then it was given
+/// up in time.
 fn falls_silent(silent: &'static str, limit: Duration) -> bool {
     let fake = scripted(Kind::MySql, move |statement, _| {
         statement.starts_with(silent).then_some(Answer::Silence)

@@ -392,7 +392,7 @@ all_servers! {
     fn a_late_grant_is_released_that_a_signal_finds_being_proved(shared) {
         let server = Server::durable(shared.kind);
         // What is done in time decides, which a machine that stands still does not do.
-        assert!((0..5).any(|_| signal_finds_a_late_grant(server)), "in time");
+        assert!((0..10).any(|_| signal_finds_a_late_grant(server)), "in time");
     }
 
     fn a_grant_whose_answer_was_lost_leaves_the_other_slots_to_others(shared) {

@@ -311,7 +311,7 @@ all_servers! {
         let first = holder.connection_id();
         drop(holder);
         eventually("it is granted the slot", SOON, || server.holder(&name).is_some_and(|id| id != first));
-        // It hears of that when its session is ended.
+        // It hears of the grant only when its session has ended.
         proxy.freeze();
         let killing = kill(server, &name).spawn();
         eventually("its session is ended", SOON, || server.holder(&name).is_none());

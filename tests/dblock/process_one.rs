@@ -159,7 +159,7 @@ both_servers! {
             run.wait_stderr("ending", SOON);
             let ending = Instant::now();
             let zombies = || children_of(one).into_iter().filter(|&pid| stat_field(pid, 0).as_deref() == Some("Z")).count();
-            // For a second: one that is held up itself reaps them afterwards.
+            // Few are left for a whole second: one that was held up reaps them late.
             let (mut left, mut few_since) = (0, ending);
             let some_came_and_went = within(Duration::from_secs(20), || {
                 left = zombies();

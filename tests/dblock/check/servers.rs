@@ -422,7 +422,7 @@ fn clocks_that_are_apart_are_told() {
         expect_state(&found, "clocks", "warning");
         let clocks = finding(&found, "clocks");
         let apart = clocks["seconds"].as_f64().unwrap();
-        // An answer that comes late may be half as old.
+        // An answer that is late is off by up to half of its delay.
         assert!((145.0..155.0).contains(&apart), "{clocks:#}");
         let value = clocks["value"].as_str().unwrap();
         assert!(
