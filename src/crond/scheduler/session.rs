@@ -12,7 +12,7 @@ use crate::cron::open;
 use crate::db::{Fault, Session, Timeline};
 use crate::isolated::link::cut;
 use crate::keeper::{Duty, NoAnswer, capped};
-use crate::lock::named::{Request, number_of_shared};
+use crate::lock::named::{Request, follow, number_of_shared};
 use crate::lock::rows::{RowLock, SharedServer};
 use crate::lock::{run_lock_of, shared_session_lock};
 
@@ -52,6 +52,8 @@ impl Scheduler<'_> {
             let number = number_of_shared(timeline, session)?;
             open(tables, idle.as_secs(), session)?;
             let server = SharedServer::ask(tables, limit, session)?;
+            // It takes writes, and may have been a standby when it told its timeline first.
+            follow(timeline, session)?;
             let mark = shared_session_lock(number);
             without_named_locks(Request::mark(&mark, session))?;
             Ok(server)

@@ -306,6 +306,8 @@ impl RowLock {
             self.limit_preparing(session)?;
             follow(&mut timeline, session)?;
             self.prepare(session)?;
+            // It takes writes, and may have been a standby when it told its timeline first.
+            follow(&mut timeline, session)?;
             session.answer_within(self.limit())
         };
         let opened = match until.map(Lease::time_until) {
