@@ -164,8 +164,8 @@ impl Request {
         }
     }
 
-    /// Refuses a pooler that gives out sessions anew for each statement: another one has `answered` than the first time. That one may be a
-    /// holder's, so it was asked to take nothing.
+    /// Refuses a pooler that shares sessions: the one that `answered` is not this caller's own. It may be the holder's, so the statement has
+    /// taken nothing there.
     fn check_own(&self, answered: u64, own: u64, session: &Session) -> Result<(), Fault> {
         if answered != own && self.wants_fit() {
             return Err(unfit(session, Unfit::SessionsShared));
