@@ -116,7 +116,7 @@ fn code_of(outcome: &KillOutcome) -> u8 {
         }
         | KillOutcome::BeingEnded { dry_run: false, .. } => CONFLICT,
         KillOutcome::Free { .. }
-        | KillOutcome::Held(_)
+        | KillOutcome::Held { .. }
         | KillOutcome::ReleasedMeanwhile { .. }
         | KillOutcome::Freed { .. }
         | KillOutcome::CommandEnded { .. }
@@ -141,7 +141,10 @@ fn line_of(kill: &Kill, slot: u32, outcome: &KillOutcome) -> String {
             });
             format!("{what} is free: nobody was ended{started}")
         }
-        KillOutcome::Held(holder) => {
+        KillOutcome::Held {
+            holder,
+            needs_right,
+        } => {
             let who = identity(holder);
             let row = holder.durable.as_ref();
             let is_over = row.is_some_and(|row| row.expires_in.is_none());
@@ -151,7 +154,10 @@ fn line_of(kill: &Kill, slot: u32, outcome: &KillOutcome) -> String {
                 None if !is_dblock(holder) => SESSION_ENDED,
                 _ => DBLOCK_ENDED,
             };
-            format!("{what} is held by {who}{over}{WITHOUT_DRY_RUN} {ended}")
+            let right = needs_right.as_ref().map_or_else(String::new, |account| {
+                format!(", if {account} may end sessions of others")
+            });
+            format!("{what} is held by {who}{over}{WITHOUT_DRY_RUN} {ended}{right}")
         }
         KillOutcome::ReleasedMeanwhile { holder, now } => {
             let (who, now) = (identity(holder), now_held(now.as_ref()));

@@ -25,6 +25,8 @@ use crate::settings::{self, Color};
 /// The findings about a lock.
 pub struct Lock {
     pub name: String,
+    /// That of `run --key`; `None`: the name says it.
+    key: Option<String>,
     pub holders: Vec<Holding>,
     /// The slots with a holder that is being killed, and the killers.
     ending: Vec<(u32, Client)>,
@@ -43,8 +45,9 @@ impl Watched for Locks {
 
     fn add(&mut self, found: Found) {
         match (found, self.locks.last_mut()) {
-            (Found::Lock(name), _) => self.locks.push(Lock {
+            (Found::Lock { name, key }, _) => self.locks.push(Lock {
                 name,
+                key,
                 holders: Vec::new(),
                 ending: Vec::new(),
                 waiters: Vec::new(),
@@ -208,6 +211,15 @@ fn as_table(locks: &[Lock], unseen: &[String], color: Color) -> String {
             table,
             "To end a holder and its command: dblock kill LOCK#SLOT"
         );
+        for lock in locks.iter().filter(|lock| !lock.holders.is_empty()) {
+            if let Some(key) = &lock.key {
+                let name = printable(&lock.name);
+                let _ = writeln!(
+                    table,
+                    "For {name}, which has the key {key}: dblock kill --key={key} LOCK"
+                );
+            }
+        }
     }
     if !unseen.is_empty() {
         let _ = writeln!(table, "\nNOT VISIBLE");
@@ -320,6 +332,7 @@ struct StatusJson<'a> {
 #[derive(Serialize)]
 struct LockJson<'a> {
     name: &'a str,
+    key: Option<&'a str>,
     killed_by: Vec<KillerJson<'a>>,
     holders: Vec<HolderJson<'a>>,
     waiters: Vec<WaiterJson<'a>>,
@@ -381,6 +394,7 @@ fn lock_json(lock: &Lock) -> LockJson<'_> {
     });
     LockJson {
         name: &lock.name,
+        key: lock.key.as_deref(),
         killed_by: ending.collect(),
         holders: lock.holders.iter().map(holder_json).collect(),
         waiters: waiters.collect(),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::ask::{Ask, LIST, ask, ask_value, command};
 use super::fault::Fault;
+use super::peer::Client;
 use super::postgres;
 use super::postgres_sql;
 use super::session::Session;
@@ -45,6 +46,18 @@ impl SessionInfo {
             }
             Kind::MySql => format!("GRANT CONNECTION_ADMIN ON *.* TO {account}"),
         }
+    }
+
+    /// Whether a client is seen to have the same account.
+    pub fn is_of_account_of(&self, client: &Client, kind: Kind) -> bool {
+        let user = |account: &str| account.rsplit_once('@').map(|(user, _)| user.to_owned());
+        let own = match kind {
+            Kind::MySql => user(&self.account),
+            // A role is the same from any host.
+            Kind::Postgres => Some(self.account.clone()),
+        };
+        let other = client.address.as_deref().and_then(user);
+        own.is_some() && own == other
     }
 
     /// The account, as a GRANT statement names it.

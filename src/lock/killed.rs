@@ -52,7 +52,11 @@ pub enum KillOutcome {
         server_started: Option<Duration>,
     },
     /// A dry run: the slot is held.
-    Held(Victim),
+    Held {
+        holder: Victim,
+        /// The account that asks, if the holder's session would be ended and is another's, or nobody sees whose.
+        needs_right: Option<String>,
+    },
     /// The holder released the slot before it could be killed.
     ReleasedMeanwhile { holder: Victim, now: Option<Client> },
     /// The row was taken from its owner meanwhile, because it had expired, or by another client.

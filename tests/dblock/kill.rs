@@ -512,6 +512,8 @@ both_servers! {
         let name = unique("others");
         let (mut dblock, command) = holder(server, &name, &[]);
         let account = server.account();
+        let told = kill(server, &name).user(&account).arg("--dry-run").output();
+        expect_told(&told, &[&format!("it would be ended, with its command, if {account}@% may end sessions of others\n")]);
         let refused = kill(server, &name).user(&account).output();
         refused.expect_code(77).expect_one_line("of another account").expect_stdout("");
         assert!(dblock.is_running() && runs(command));

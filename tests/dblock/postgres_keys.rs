@@ -96,6 +96,10 @@ fn the_key_is_the_lock_whatever_its_name_and_a_holder_is_killed_by_it() {
             .find(|lock| lock["name"] == *name)
             .expect("it is listed");
         assert_eq!(lock["holders"][0]["pid"], held.pid(), "{lock}");
+        assert_eq!(lock["key"], key);
+        let list = Dblock::at(Server::shared(Kind::Postgres), "status").output();
+        let hint = format!("For {name}, which has the key {key}: dblock kill --key={key} LOCK\n");
+        assert!(list.stdout.contains(&hint), "{list:#?}");
         assert_eq!(lock["waiters"].as_array().map(Vec::len), Some(0), "{lock}");
         let killed = of_lock("kill", &other, &key).output();
         killed.expect_code(0).expect_silence();

@@ -44,6 +44,9 @@ fn a_holder_of_another_role_is_seen_and_ended_with_the_grant_that_is_named() {
         "{seen}"
     );
 
+    let told = at("kill").args(["--dry-run", &name]).output();
+    let right = format!("with its command, if {account} may end sessions of others\n");
+    assert!(told.stdout.ends_with(&right), "{told:#?}");
     let grant = format!("GRANT pg_signal_backend TO \"{account}\"");
     let refused = at("kill").arg(&name).output();
     refused.expect_code(77).expect_one_line(&grant);

@@ -400,7 +400,7 @@ fn a_refusal_that_passes_ends_no_command() {
     let command = eventually_started(&log, 1, SOON);
     refuse(&jobs, "UPDATE ON dblock_workers");
     jobs.put(&["y"]);
-    let refused = "the server refused a statement: not now (error 1644); trying again";
+    let refused = "refused a statement: not now (error 1644); trying again";
     worker.wait_stderr(refused, SOON);
     jobs.tables.sql("DROP TRIGGER refusing");
     eventually_started(&log, 2, SOON);

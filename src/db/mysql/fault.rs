@@ -63,8 +63,8 @@ fn of_handshake(error: &(dyn std::error::Error + 'static), server: &str) -> Faul
     }
 }
 
-/// A fault of a statement in a session.
-pub fn of_statement(error: mysql::Error) -> Fault {
+/// A fault of a statement in a session with `server`.
+pub fn of_statement(error: mysql::Error, server: &str) -> Fault {
     if let Some(error) = of_rustls(&error) {
         return Fault::Gone(format!("TLS broke off: {error}"));
     }
@@ -77,7 +77,7 @@ pub fn of_statement(error: mysql::Error) -> Fault {
                 .and_then(broken_off);
             return Fault::Gone(cause.unwrap_or_else(|| in_words(&error)));
         }
-        other => return of_transport(other, "the server"),
+        other => return of_transport(other, server),
     };
     match error.code {
         // Query interrupted, statement time limit (MySQL, MariaDB).
@@ -110,7 +110,7 @@ pub fn of_statement(error: mysql::Error) -> Fault {
         1235 | 1105 if error.message.contains("GET_LOCK") => Fault::NoNamedLocks(Failure::new(
             Reason::Configuration,
             format!(
-                "this server does not support GET_LOCK: {}",
+                "{server} does not support GET_LOCK: {}",
                 message_of(&error)
             ),
         )),
@@ -118,25 +118,27 @@ pub fn of_statement(error: mysql::Error) -> Fault {
         1059 | 3057 | 4163 => Fault::Final(Failure::new(
             Reason::Usage,
             format!(
-                "--name: the server does not take this name: {}",
+                "--name: {server} does not take this name: {}",
                 message_of(&error)
             ),
         )),
         // With READ COMMITTED it writes only rows to its binary log.
         1665 => Fault::Final(Failure::new(
             Reason::Configuration,
-            "the server has binlog_format=STATEMENT, with which neither a queue nor a crontab works; set it to ROW or MIXED",
+            format!(
+                "{server} has binlog_format=STATEMENT, with which neither a queue nor a crontab works; set it to ROW or MIXED"
+            ),
         )),
         1193 => match error.message.split('\'').nth(1) {
             Some(name) => Fault::NoSuchVariable(name.to_owned()),
             None => Fault::Gone(message_of(&error)),
         },
         _ if is_about_the_account(&error) => {
-            let line = format!("the server refused the account: {}", message_of(&error));
+            let line = format!("{server} refused the account: {}", message_of(&error));
             Fault::Final(Failure::new(Reason::AccountRefused, line))
         }
         _ => {
-            let line = format!("the server refused a statement: {}", message_of(&error));
+            let line = format!("{server} refused a statement: {}", message_of(&error));
             Fault::Final(Failure::new(Reason::Internal, line))
         }
     }
@@ -270,7 +272,7 @@ mod tests {
                 message,
                 code,
             };
-            of_statement(mysql::Error::MySqlError(error))
+            of_statement(mysql::Error::MySqlError(error), "db1:3306")
         };
         for code in [1317, 3024, 1969] {
             assert!(matches!(fault(code), Fault::Interrupted(_)), "{code}");

@@ -50,6 +50,7 @@ impl LogIn for Account {
         let (conn, agreed) = self.open(target, (address, server), &options, tell)?;
         Ok(Box::new(MySqlWire {
             conn,
+            server: server.to_owned(),
             encryption: agreed.map(|agreed| tls::in_use(agreed.version, agreed.suite)),
         }))
     }

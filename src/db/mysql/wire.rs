@@ -21,6 +21,8 @@ const PROMISED: Duration = Duration::from_secs(2);
 pub struct MySqlWire {
     /// The crate's.
     pub conn: Conn,
+    /// The server, for the lines of its faults.
+    pub server: String,
     /// How it is encrypted.
     pub encryption: Option<String>,
 }
@@ -33,12 +35,13 @@ impl Wire for MySqlWire {
         replies: &mut Vec<Reply>,
     ) -> Result<(), Failed> {
         self.read_replies(&statements.join("; "), most_rows, replies)
-            .map_err(failed)
+            .map_err(|error| self.failed(error))
     }
 
     /// A `KILL QUERY` during the first statement makes both servers skip the second after they have announced its result.
     fn send_both(&mut self, statements: &str) -> Result<Option<Row>, Failed> {
-        self.second_row(statements).map_err(failed)
+        self.second_row(statements)
+            .map_err(|error| self.failed(error))
     }
 
     fn id(&self) -> u64 {
@@ -51,6 +54,15 @@ impl Wire for MySqlWire {
 }
 
 impl MySqlWire {
+    fn failed(&self, error: mysql::Error) -> Failed {
+        let code = match &error {
+            mysql::Error::MySqlError(error) => Some(Code::Number(error.code)),
+            _ => None,
+        };
+        let fault = of_statement(error, &self.server);
+        Failed { fault, code }
+    }
+
     fn read_replies(
         &mut self,
         statements: &str,
@@ -127,15 +139,6 @@ fn read(columns: &Rc<[String]>, row: mysql::Row) -> mysql::Result<Row> {
             .map(text)
             .collect::<mysql::Result<_>>()?,
     })
-}
-
-fn failed(error: mysql::Error) -> Failed {
-    let code = match &error {
-        mysql::Error::MySqlError(error) => Some(Code::Number(error.code)),
-        _ => None,
-    };
-    let fault = of_statement(error);
-    Failed { fault, code }
 }
 
 impl AsFd for MySqlWire {

@@ -113,8 +113,8 @@ impl Refusal {
         }
     }
 
-    /// The fault of a statement in a session.
-    pub fn of_statement(&self) -> Fault {
+    /// The fault of a statement in a session with `server`.
+    pub fn of_statement(&self, server: &str) -> Fault {
         if self.is_fatal {
             return Fault::Gone(self.to_string());
         }
@@ -141,11 +141,11 @@ impl Refusal {
             // The server ends the session, or a pooler has lost its server.
             _ if self.is_of("08") || self.is_of("57P") => Fault::Gone(self.to_string()),
             _ if self.is_about_the_account() => {
-                let line = format!("the server refused the account: {self}");
+                let line = format!("{server} refused the account: {self}");
                 Fault::Final(Failure::new(Reason::AccountRefused, line))
             }
             _ => {
-                let line = format!("the server refused a statement: {self}");
+                let line = format!("{server} refused a statement: {self}");
                 Fault::Final(Failure::new(Reason::Internal, line))
             }
         }
@@ -170,7 +170,7 @@ mod tests {
                 state: state.to_owned(),
                 ..Refusal::default()
             };
-            refusal.of_statement()
+            refusal.of_statement("the server")
         };
         assert!(matches!(fault("57014"), Fault::Interrupted(_)));
         for state in ["40001", "40P01", "55P03"] {

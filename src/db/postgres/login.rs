@@ -67,7 +67,7 @@ impl LogIn for Account {
             }
             _ => (Stream::Plain(socket), None),
         };
-        let mut wire = PostgresWire::new(stream, encryption, self.comment.clone());
+        let mut wire = PostgresWire::new(stream, encryption, server, self.comment.clone());
         let logged_in = self
             .start(&mut wire)
             .and_then(|()| self.authenticate(&mut wire, target, server))
@@ -113,7 +113,7 @@ impl Account {
                     format!("{server} offers no TLS, which sslmode demands; set it up there");
                 return Err(Fault::Untrusted(Failure::new(Reason::Configuration, line)));
             }
-            _ => return Err(garbled(&"an answer to the request for TLS")),
+            _ => return Err(garbled(server, &"an answer to the request for TLS")),
         }
         let mut tls = ClientConnection::new(Arc::clone(&config), name)
             .map_err(|error| Fault::of_tls(&error, server))?;
@@ -143,7 +143,8 @@ impl Account {
         let path = (!self.settings.has_pooler).then_some(("search_path", "pg_catalog"));
         let mut startup = BytesMut::new();
         let parameters = parameters.into_iter().chain(options).chain(path);
-        frontend::startup_message(parameters, &mut startup).map_err(|error| garbled(&error))?;
+        frontend::startup_message(parameters, &mut startup)
+            .map_err(|error| wire.garbled(&error))?;
         wire.write(&startup)
     }
 
@@ -171,7 +172,7 @@ impl Account {
                 }
                 Message::AuthenticationOk => return Ok(()),
                 // One that knows only what it keeps of the password would get the password itself so.
-                _ if has_proven => return Err(garbled(&"a second request for a password")),
+                _ if has_proven => return Err(wire.garbled(&"a second request for a password")),
                 Message::AuthenticationSasl(body) => {
                     self.authenticate_by_scram(wire, &body, target, server)?;
                     has_proven = true;
@@ -202,9 +203,9 @@ impl Account {
                 | Message::AuthenticationScmCredential => {
                     return Err(self.refused(server, UNKNOWN_WAY));
                 }
-                _ => return Err(garbled(&"an answer to the login")),
+                _ => return Err(wire.garbled(&"an answer to the login")),
             };
-            made.map_err(|error| garbled(&error))?;
+            made.map_err(|error| wire.garbled(&error))?;
             wire.write(&answer)?;
         }
     }
@@ -219,7 +220,7 @@ impl Account {
     ) -> Result<(), Fault> {
         let (mut has_scram, mut has_plus) = (false, false);
         let mut mechanisms = body.mechanisms();
-        while let Some(mechanism) = mechanisms.next().map_err(|error| garbled(&error))? {
+        while let Some(mechanism) = mechanisms.next().map_err(|error| wire.garbled(&error))? {
             has_scram |= mechanism == SCRAM_SHA_256;
             has_plus |= mechanism == SCRAM_SHA_256_PLUS;
         }
@@ -250,17 +251,18 @@ impl Account {
         let begun = Begun::new(binding, random::id().map_err(Fault::Final)?);
         let mut first = BytesMut::new();
         frontend::sasl_initial_response(mechanism, begun.message().as_bytes(), &mut first)
-            .map_err(|error| garbled(&error))?;
+            .map_err(|error| wire.garbled(&error))?;
         wire.write(&first)?;
         let (message, proven) = match self.answer(wire, server)? {
             Message::AuthenticationSaslContinue(body) => {
                 let proof = begun.prove(password, body.data());
                 proof.map_err(|unproven| self.of_proof(server, &unproven))?
             }
-            _ => return Err(garbled(&"an answer to the login")),
+            _ => return Err(wire.garbled(&"an answer to the login")),
         };
         let mut proof = BytesMut::new();
-        frontend::sasl_response(message.as_bytes(), &mut proof).map_err(|error| garbled(&error))?;
+        frontend::sasl_response(message.as_bytes(), &mut proof)
+            .map_err(|error| wire.garbled(&error))?;
         wire.write(&proof)?;
         match self.answer(wire, server)? {
             Message::AuthenticationSaslFinal(body) if proven.is_proven_by(body.data()) => Ok(()),
@@ -268,7 +270,7 @@ impl Account {
                 server,
                 "it does not know the password itself: is it the right server?",
             )),
-            _ => Err(garbled(&"an answer to the login")),
+            _ => Err(wire.garbled(&"an answer to the login")),
         }
     }
 
@@ -282,7 +284,7 @@ impl Account {
 
     fn of_proof(&self, server: &str, unproven: &Unproven) -> Fault {
         match unproven {
-            Unproven::Garbled(what) => garbled(what),
+            Unproven::Garbled(what) => garbled(server, what),
             Unproven::TooManyRounds(rounds) => {
                 let line = format!(
                     "the password was set with {rounds} rounds of SCRAM, and dblock computes {MOST_ROUNDS} at most: set \
@@ -307,10 +309,10 @@ impl Account {
                 Message::BackendKeyData(_) => {}
                 // By that number it is found out whether a pooler shares sessions.
                 Message::ReadyForQuery(_) if wire.pid == 0 && !self.settings.has_pooler => {
-                    return Err(garbled(&"a login without the number of the session"));
+                    return Err(wire.garbled(&"a login without the number of the session"));
                 }
                 Message::ReadyForQuery(_) => return Ok(()),
-                _ => return Err(garbled(&"an answer to the login")),
+                _ => return Err(wire.garbled(&"an answer to the login")),
             }
         }
     }

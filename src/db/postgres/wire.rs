@@ -1,6 +1,7 @@
 //! A session with PostgreSQL, by the simple query protocol: statements go out as texts, and values come back as texts.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
@@ -56,6 +57,8 @@ pub struct PostgresWire {
     pub(super) parameters: HashMap<String, String>,
     /// Whether a notification has come that nobody has asked for yet.
     is_notified: bool,
+    /// The server, for the lines of its faults.
+    server: String,
     /// What a comment in each statement says of the session.
     comment: String,
     /// Whether a pooler may give each transaction another session of the server's. Then each transaction sets [`TRUSTED`] for itself: in
@@ -69,10 +72,16 @@ pub struct PostgresWire {
 }
 
 impl PostgresWire {
-    /// Over a connected stream, before the login.
-    pub(super) fn new(stream: Stream, encryption: Option<String>, comment: String) -> Self {
+    /// Over a stream that is connected to `server`, before the login.
+    pub(super) fn new(
+        stream: Stream,
+        encryption: Option<String>,
+        server: &str,
+        comment: String,
+    ) -> Self {
         Self {
             stream,
+            server: server.to_owned(),
             input: BytesMut::new(),
             pid: 0,
             parameters: HashMap::new(),
@@ -83,6 +92,11 @@ impl PostgresWire {
             encryption,
             alert: None,
         }
+    }
+
+    /// What came is not PostgreSQL's protocol.
+    pub(super) fn garbled(&self, what: &dyn Display) -> Fault {
+        garbled(&self.server, what)
     }
 
     /// Sends messages.
@@ -117,7 +131,9 @@ impl PostgresWire {
                 let cause = Refusal::read(&body).to_string();
                 Err(Unasked::End(Fault::Gone(cause)))
             }
-            Some(_) => Err(Unasked::End(garbled(&"an answer that nobody asked for"))),
+            Some(_) => Err(Unasked::End(
+                self.garbled(&"an answer that nobody asked for"),
+            )),
         }
     }
 
@@ -154,11 +170,11 @@ impl PostgresWire {
 
     fn receive_any(&mut self) -> Result<Message, Fault> {
         loop {
-            let header = Header::parse(&self.input).map_err(|error| garbled(&error))?;
+            let header = Header::parse(&self.input).map_err(|error| self.garbled(&error))?;
             if header.is_some_and(|header| header.len() > LONGEST_MESSAGE) {
-                return Err(garbled(&"a message of more than 64 MB"));
+                return Err(self.garbled(&"a message of more than 64 MB"));
             }
-            let message = Message::parse(&mut self.input).map_err(|error| garbled(&error))?;
+            let message = Message::parse(&mut self.input).map_err(|error| self.garbled(&error))?;
             if let Some(message) = message {
                 return Ok(message);
             }
@@ -206,28 +222,28 @@ impl PostgresWire {
     ) -> Result<(), Failed> {
         let mut query = BytesMut::new();
         let (statements, mut settings) = self.text(statements);
-        frontend::query(&statements, &mut query).map_err(|error| gone(garbled(&error)))?;
+        frontend::query(&statements, &mut query).map_err(|error| gone(self.garbled(&error)))?;
         self.write(&query).map_err(gone)?;
         let (mut columns, mut rows): (Rc<[String]>, Vec<Row>) = (Rc::new([]), Vec::new());
         let mut refusal: Option<Refusal> = None;
         loop {
             match self.receive().map_err(gone)? {
                 Message::RowDescription(body) => {
-                    columns = names(&body).map_err(|error| gone(garbled(&error)))?;
+                    columns = names(&body).map_err(|error| gone(self.garbled(&error)))?;
                 }
                 Message::DataRow(body) => {
                     if rows.len() < most_rows {
                         let row = row(&columns, &body);
-                        rows.push(row.map_err(|error| gone(garbled(&error)))?);
+                        rows.push(row.map_err(|error| gone(self.garbled(&error)))?);
                     }
                 }
                 Message::CommandComplete(_) | Message::EmptyQueryResponse
                     if replies.len() >= MOST_REPLIES =>
                 {
-                    return Err(gone(garbled(&"answers without an end")));
+                    return Err(gone(self.garbled(&"answers without an end")));
                 }
                 Message::CommandComplete(body) => {
-                    let tag = body.tag().map_err(|error| gone(garbled(&error)))?;
+                    let tag = body.tag().map_err(|error| gone(self.garbled(&error)))?;
                     if tag == "SET" && settings > 0 {
                         settings -= 1;
                         continue;
@@ -242,7 +258,7 @@ impl PostgresWire {
                 Message::ErrorResponse(body) => {
                     let refused = Refusal::read(&body);
                     if refused.is_fatal {
-                        return Err(gone(refused.of_statement()));
+                        return Err(gone(refused.of_statement(&self.server)));
                     }
                     refusal = Some(refused);
                 }
@@ -250,12 +266,12 @@ impl PostgresWire {
                     self.is_outside = body.status() == OUTSIDE;
                     return refusal.map_or(Ok(()), |refusal| {
                         Err(Failed {
-                            fault: refusal.of_statement(),
+                            fault: refusal.of_statement(&self.server),
                             code: Some(refusal.code()),
                         })
                     });
                 }
-                _ => return Err(gone(garbled(&"an answer to another question"))),
+                _ => return Err(gone(self.garbled(&"an answer to another question"))),
             }
         }
     }
@@ -385,9 +401,9 @@ pub(super) fn of_transport(error: &io::Error) -> Fault {
     }
 }
 
-/// What came is not PostgreSQL's protocol.
-pub(super) fn garbled(what: &dyn std::fmt::Display) -> Fault {
+/// What came from `server` is not PostgreSQL's protocol.
+pub(super) fn garbled(server: &str, what: &dyn Display) -> Fault {
     let line =
-        format!("the server does not speak the PostgreSQL protocol as dblock knows it: {what}");
+        format!("{server} does not speak the PostgreSQL protocol as dblock knows it: {what}");
     Fault::Final(Failure::new(Reason::Internal, line))
 }

@@ -258,7 +258,10 @@ impl Census {
         if is_free && waiters.is_empty() && !named {
             return Ok(reported);
         }
-        report(Found::Lock(name.to_string()));
+        report(Found::Lock {
+            name: name.to_string(),
+            key: name.key().map(|key| key.to_string()),
+        });
         let mut holdings = Vec::new();
         for row in &rows {
             if row.client.is_none() {

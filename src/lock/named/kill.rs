@@ -246,7 +246,16 @@ impl Killing<'_> {
                 let server_started = uptime.filter(|span| *span < JUST_STARTED);
                 KillOutcome::Free { server_started }
             }
-            Outcome::Held => KillOutcome::Held(holder),
+            Outcome::Held => {
+                let kind = self.inspector.session.kind();
+                let asking = self.inspector.run(&ask_session_info(kind))?;
+                let client = holder.client.as_ref();
+                let is_own = client.is_some_and(|client| asking.is_of_account_of(client, kind));
+                KillOutcome::Held {
+                    holder,
+                    needs_right: (!is_own).then_some(asking.account),
+                }
+            }
             Outcome::ReleasedMeanwhile => {
                 let now = self.now(slot)?;
                 KillOutcome::ReleasedMeanwhile { holder, now }

@@ -197,7 +197,10 @@ impl RowKilling<'_> {
                     killer: killer.clone(),
                     dry_run: true,
                 },
-                _ => KillOutcome::Held(holder),
+                _ => KillOutcome::Held {
+                    holder,
+                    needs_right: None,
+                },
             }));
         }
         self.inspector().refuse_read_only()?;

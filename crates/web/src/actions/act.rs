@@ -22,6 +22,8 @@ pub struct Asked {
     /// Numbers, separated by commas.
     id: String,
     lock: String,
+    /// The lock's on PostgreSQL, if its name does not say it.
+    key: String,
     slot: String,
     /// Who held the lock when it was asked.
     holder: String,
@@ -58,8 +60,29 @@ pub enum Act {
     Retry(String, Vec<u64>, String),
     /// Of these jobs of a queue; of none: of those that died last.
     Cancel(String, Vec<u64>),
-    /// Of the holder of a slot of a lock; None: of its only one. And who that is, as it was shown; empty: it was not.
-    Kill(String, Option<u32>, String),
+    /// Of the holder of a lock. And who that is, as it was shown; empty: it was not.
+    Kill(Held, String),
+}
+
+/// What somebody holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// The lock.
+    pub lock: String,
+    /// The key that it has on PostgreSQL; empty: its name says it.
+    pub key: String,
+    /// None: the only slot that is held.
+    pub slot: Option<u32>,
+}
+
+impl Held {
+    /// A command about its lock.
+    pub fn asked_by<const N: usize>(&self, options: [&str; N]) -> Words {
+        match &*self.key {
+            "" => Words::of(options),
+            key => Words::of(options).with("--key", key),
+        }
+    }
 }
 
 impl Act {
@@ -85,7 +108,8 @@ impl Act {
                 } else {
                     Some(asked.slot.parse().ok()?)
                 };
-                Self::Kill(lock, slot, asked.holder)
+                let key = asked.key;
+                Self::Kill(Held { lock, key, slot }, asked.holder)
             }
             _ => return None,
         };
@@ -125,10 +149,13 @@ impl Act {
             }
             Self::Retry(queue, ids, _) => of_jobs(Words::of(["queue", "retry"]).about(queue), ids),
             Self::Cancel(queue, ids) => of_jobs(Words::of(["queue", "cancel"]).about(queue), ids),
-            Self::Kill(lock, slot, _) => {
-                let holder = slot.map_or_else(|| lock.clone(), |slot| format!("{lock}#{slot}"));
+            Self::Kill(held, _) => {
+                let lock = &held.lock;
+                let holder = held
+                    .slot
+                    .map_or_else(|| lock.clone(), |slot| format!("{lock}#{slot}"));
                 let wait = format!("{}s", KILL_WAIT.as_secs());
-                Words::of(["kill"]).with("--wait", &wait).about(holder)
+                held.asked_by(["kill"]).with("--wait", &wait).about(holder)
             }
         }
     }

@@ -5,7 +5,7 @@ use crate::fleet::data::{Holder, QueueList, QueueStatus, Status};
 use crate::fleet::dblock::Words;
 use crate::fleet::{Fleet, Seen};
 
-use super::act::{Act, MOST, Switch};
+use super::act::{Act, Held, MOST, Switch};
 
 /// What will be done.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub async fn of(act: &Act, fleet: &Fleet) -> Result<Plan, String> {
         Act::Queue(switch, name) => of_queue(act, *switch, name, &seen),
         Act::Retry(queue, ids, asked) => of_retry(act, queue, (ids, asked), &seen, fleet).await?,
         Act::Cancel(queue, ids) => of_cancel(queue, ids, &seen, fleet).await?,
-        Act::Kill(lock, slot, asked) => of_kill(lock, *slot, asked, fleet).await?,
+        Act::Kill(held, asked) => of_kill(held, asked, fleet).await?,
     };
     let server = match seen.server() {
         "" => UNKNOWN,
@@ -154,15 +154,15 @@ async fn of_cancel(queue: &str, ids: &[u64], seen: &Seen, fleet: &Fleet) -> Resu
     })
 }
 
-async fn of_kill(
-    lock: &str,
-    slot: Option<u32>,
-    asked: &str,
-    fleet: &Fleet,
-) -> Result<Plan, String> {
-    let holder = holder(fleet, lock, slot).await?;
+async fn of_kill(held: &Held, asked: &str, fleet: &Fleet) -> Result<Plan, String> {
+    let holder = holder(fleet, held).await?;
     let shown = shown(&holder).ok_or("This account does not see who holds it.")?;
-    let named = [("lock", lock.to_owned()), ("slot", holder.slot.to_string())];
+    let lock = &held.lock;
+    let key = Some(&held.key).filter(|key| !key.is_empty());
+    let key = key.map(|key| ("key", key.clone()));
+    let mut named = vec![("lock", lock.clone())];
+    named.extend(key);
+    named.push(("slot", holder.slot.to_string()));
     Ok(Plan {
         title: format!("Kill the holder of the lock {lock}"),
         objection: differs(asked, &shown, "The form says not who holds it.", |shown| {
@@ -175,7 +175,14 @@ async fn of_kill(
             .collect(),
         facts: named.into_iter().chain([("holder", shown)]).collect(),
         consequence: "The holder's command is ended by SIGTERM, then by SIGKILL, and the lock is free after that.",
-        words: Act::Kill(lock.to_owned(), Some(holder.slot), String::new()).words(),
+        words: Act::Kill(
+            Held {
+                slot: Some(holder.slot),
+                ..held.clone()
+            },
+            String::new(),
+        )
+        .words(),
     })
 }
 
@@ -275,12 +282,12 @@ async fn latest_dead(fleet: &Fleet, queue: &str) -> Result<Vec<u64>, String> {
 }
 
 /// Who holds a slot, or the only one, now.
-async fn holder(fleet: &Fleet, lock: &str, slot: Option<u32>) -> Result<Holder, String> {
-    let words = Words::of(["status", "--json"]).about(lock);
+async fn holder(fleet: &Fleet, held: &Held) -> Result<Holder, String> {
+    let words = held.asked_by(["status", "--json"]).about(&held.lock);
     let status = fleet.answer_now::<Status>(&words).await.into_value()?;
     let locks = status.into_iter().flat_map(|status| status.locks);
     let holders = locks.flat_map(|lock| lock.holders);
-    let mut holders = holders.filter(|holder| slot.is_none_or(|slot| holder.slot == slot));
+    let mut holders = holders.filter(|holder| held.slot.is_none_or(|slot| holder.slot == slot));
     match (holders.next(), holders.next()) {
         (Some(holder), None) => Ok(holder),
         (None, _) => Err("Nobody holds it now.".to_owned()),

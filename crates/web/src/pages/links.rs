@@ -58,7 +58,7 @@ pub fn with(path: &str, parameters: &[(&str, &str)]) -> String {
 /// | `trigger` | `job=NAME` |
 /// | `retry` | `queue=NAME&id=N`, or `queue=NAME` for all that are dead |
 /// | `cancel` | `queue=NAME&id=N` |
-/// | `kill` | `lock=NAME&slot=N` |
+/// | `kill` | `lock=NAME&slot=N`, and `key=KEY` where that is not the name's |
 pub fn action(kind: &str, object: &[(&str, &str)]) -> String {
     with(&format!("/actions/{kind}"), object)
 }

@@ -44,7 +44,7 @@ fn table(view: &View, locks: &[&Lock]) -> Markup {
             tbody {
                 @for lock in locks.iter().take(MOST) {
                     tr {
-                        th scope="row" { (lock.name) }
+                        th scope="row" { (lock.name) @if let Some(key) = &lock.key { ", key " (key) } }
                         td {
                             @if lock.holders.is_empty() { "nobody" }
                             ul.plain { @for holder in &lock.holders { li { (of_holder(view, lock, holder)) } } }
@@ -68,7 +68,8 @@ fn table(view: &View, locks: &[&Lock]) -> Markup {
 
 fn of_holder(view: &View, lock: &Lock, holder: &Holder) -> Markup {
     let slot = holder.slot.to_string();
-    let object = [("lock", &*lock.name), ("slot", slot.as_str())];
+    let key = lock.key.as_deref().unwrap_or_default();
+    let object = [("lock", &*lock.name), ("key", key), ("slot", &slot)];
     html! {
         (who(&holder.process))
         @if let Some(owner) = &holder.owner { ", owner " (owner) }

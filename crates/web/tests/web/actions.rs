@@ -238,6 +238,24 @@ fn the_holder_that_was_shown_is_killed_and_no_other() {
 }
 
 #[test]
+fn the_holder_of_a_lock_with_a_key_is_killed_by_that() {
+    let fleet = Fleet::new();
+    let keyed = held_by("web1").replace(r#""name":"backup""#, r#""name":"backup","key":"-7,42""#);
+    fleet.answers("status", &keyed);
+    let web = fleet.serve(&["--allow-actions", "--refresh", "1s"]).enter();
+    let kill = "/actions/kill?lock=backup&amp;key=-7%2C42&amp;slot=2";
+    until("the button is there", || {
+        web.get("/locks").body.contains(kill)
+    });
+    let page = web.get(&kill.replace("&amp;", "&")).expect(200);
+    web.post("/actions/kill", &form(&page)).expect(200);
+    assert_eq!(
+        done(&fleet),
+        [["kill", "--key=-7,42", "--wait=30s", "--", "backup#2"]]
+    );
+}
+
+#[test]
 fn what_failed_is_said_with_its_line_and_its_code() {
     let fleet = Fleet::new();
     fleet.write("refuse", "dblock: no job is called <b>report</b>\n");

@@ -11,7 +11,12 @@ use crate::lock::Durable;
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Found {
     /// The lock that the next holders and waiters belong to.
-    Lock(String),
+    Lock {
+        /// Its name.
+        name: String,
+        /// The key by which it is known on PostgreSQL; `None`: its name says it.
+        key: Option<String>,
+    },
     /// A slot that is held.
     Holding(Box<Holding>),
     /// A slot whose holder is being killed (`dblock kill`), and the killer. Another session may hold the slot meanwhile: a waiter that

@@ -18,6 +18,8 @@ pub struct Status {
 pub struct Lock {
     /// Its name.
     pub name: Box<str>,
+    /// The key that it has on PostgreSQL; None: its name says it.
+    pub key: Option<Box<str>>,
     /// Who ends the holder of which slot.
     pub killed_by: Vec<Killer>,
     /// None: the lock is free, unless somebody ends a holder.
