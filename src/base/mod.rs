@@ -11,6 +11,7 @@ pub mod log;
 pub mod processes;
 pub mod progress;
 pub mod random;
+pub mod shared_memory;
 pub mod static_glibc;
 pub mod terminal;
 pub mod text;

@@ -32,7 +32,9 @@ pub use peer::{
     ALL_ATTRIBUTES, Claims, Client, OWN_ATTRIBUTES, PROGRAM, claims, client, short_address,
 };
 pub use postgres::sql as postgres_sql;
-pub use postgres::{Facts, TIMELINE, Timeline, ask_facts, ask_sessions, ask_timeline};
+pub use postgres::{
+    Facts, LatestTimeline, TIMELINE, Timeline, ask_facts, ask_sessions, ask_timeline,
+};
 pub use row::{Row, Rows, no_answer};
 pub use server_facts::{SessionInfo, ask_session_info, ask_time};
 pub use session::Session;

@@ -46,9 +46,9 @@ pub fn fork_isolated<M: Serialize>(
     }
 }
 
-/// The memory limit of a process that runs the `mysql` crate, in bytes. The crate allocates as many columns as a server announces, and
-/// whatever the server sends. A keeper needs 9 MB, including TLS and the system's certificates. A packet has at most 4 MB at the login,
-/// and 1 MB afterwards.
+/// The memory limit of a process that has sessions with servers, in bytes. The `mysql` crate allocates as many columns as a server
+/// announces, and whatever it sends: a packet has at most 4 MB at the login, and 1 MB afterwards. A message of PostgreSQL has at most 16 MB.
+/// A keeper needs 9 MB, including TLS and the system's certificates.
 const MEMORY: rlim_t = 64 * 1024 * 1024;
 
 /// Sets the limit: an allocation beyond it aborts this process. The command has no such limit, as it is not forked from here.
@@ -63,7 +63,7 @@ fn limit_memory() {
 /// The place of the last panic. Its message is not kept, because it may quote secrets.
 static PANICKED_AT: Mutex<String> = Mutex::new(String::new());
 
-/// Runs the work of a forked process, and turns its failure into a message, even a panic of the `mysql` crate.
+/// Runs the work of a forked process, and turns its failure into a message, even a panic of the crate that speaks to the server.
 fn guarded<M: Serialize>(
     work: impl FnOnce() -> Result<(), Failure>,
     link: &Link,
@@ -82,7 +82,7 @@ fn guarded<M: Serialize>(
             Failure::new(
                 Reason::Internal,
                 format!(
-                    "the MySQL client library failed on what the server sent{place}; is it a MySQL server?"
+                    "the client library failed on what the server sent{place}; is it the kind of server that is named?"
                 ),
             )
         }

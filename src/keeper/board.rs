@@ -5,6 +5,8 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::SeqCst};
 
 use crate::base::processes::Processes;
+use crate::base::shared_memory::share;
+use crate::db::LatestTimeline;
 
 /// The place of one command.
 #[derive(Debug, Default)]
@@ -17,9 +19,13 @@ struct Entry {
     was_killed: AtomicBool,
 }
 
-/// All places. The memory lives as long as either process.
+/// All places, and what a process that replaces the other one must know. The memory lives as long as either process.
 #[derive(Debug, Clone, Copy)]
-pub struct Board(&'static [Entry]);
+pub struct Board {
+    entries: &'static [Entry],
+    /// The latest timeline of a PostgreSQL that the process with the session has seen.
+    pub timeline: LatestTimeline,
+}
 
 impl Board {
     /// A board with this many places, at least one.
@@ -27,31 +33,16 @@ impl Board {
     /// # Errors
     /// As `mmap(2)`.
     pub fn new(places: u32) -> io::Result<Self> {
-        let places = places.max(1) as usize;
-        // SAFETY: new pages, at no particular address.
-        let memory = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                places * size_of::<Entry>(),
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        if memory == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the memory has this size, is page-aligned, is never unmapped, and is all zero, which is a valid entry. It is only changed
-        // through atomics.
-        Ok(Self(unsafe {
-            std::slice::from_raw_parts(memory.cast::<Entry>(), places)
-        }))
+        Ok(Self {
+            // SAFETY: an entry is all atomics, and zero is a free one.
+            entries: unsafe { share(places.max(1) as usize)? },
+            timeline: LatestTimeline::shared()?,
+        })
     }
 
     /// Takes a place for a command under the lease with this number, which is not 0. `None`: all are taken.
     pub fn take(self, lease: u64) -> Option<Place> {
-        let entry = self.0.iter().find(|entry| entry.is_free())?;
+        let entry = self.entries.iter().find(|entry| entry.is_free())?;
         entry.was_killed.store(false, SeqCst);
         entry.target.store(0, SeqCst);
         entry.lease.store(lease, SeqCst);
@@ -112,7 +103,7 @@ impl Board {
     }
 
     fn under(self, is_meant: impl Fn(u64) -> bool) -> impl Iterator<Item = &'static Entry> {
-        let leases = self.0.iter();
+        let leases = self.entries.iter();
         leases
             .filter(|entry| !entry.is_free())
             .filter(move |entry| is_meant(entry.lease.load(SeqCst)))

@@ -176,7 +176,7 @@ impl<'a> Putter<'a> {
                 Fault::Exists(cause) if self.traits.key.is_some() => Err(Fault::Conflict(cause)),
                 fault => Err(Fault::Final(Failure::new(
                     Reason::Internal,
-                    format!("the server refused a statement: {fault}"),
+                    format!("{session} refused a statement: {fault}"),
                 ))),
             },
             _ => Ok(Outcome::NoQueue),

@@ -18,7 +18,7 @@ use super::task::{Task, UNDER_LOCK};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
-use crate::db::{Connector, may_pass};
+use crate::db::{Connector, LatestTimeline, may_pass};
 use crate::isolated::client;
 use crate::isolated::link::{Link, cannot_pass_on, cut};
 use crate::isolated::process::fork_isolated;
@@ -89,7 +89,14 @@ fn keep(work: Work, link: &Rc<Link>, supervisor: Pid, board: Board) -> Result<()
     let recorder = |tables| Recorder::new(&task, tables).requested_at(requested);
     let recorder = task.job.tables.as_ref().map(recorder);
     let (grant, may_hold) = (lost.map(|(grant, _)| grant), before.map(|(_, held)| held));
-    let backend = backend(&task, connector, grant, may_hold, recorder.as_ref());
+    let backend = backend(
+        &task,
+        connector,
+        grant,
+        may_hold,
+        recorder.as_ref(),
+        board.timeline,
+    );
     let lease = lost.and_then(|(_, lease)| lease);
     let lives_on = lease.filter(|_| backend.outlives_session());
     let state = match lost {
@@ -471,6 +478,7 @@ fn backend(
     grant: Option<Grant>,
     may_hold: Option<bool>,
     recorder: Option<&Recorder>,
+    timeline: LatestTimeline,
 ) -> Box<dyn Backend> {
     let verbosity = Verbosity {
         when_waiting: Level::Info <= task.shown,
@@ -478,7 +486,8 @@ fn backend(
     };
     let tables = task.job.tables.as_ref().filter(|tables| tables.is_row());
     let (Some(tables), Some(recorder)) = (tables, recorder) else {
-        let named = NamedLock::new(connector, task.lock, task.run_id, verbosity);
+        let named =
+            NamedLock::new(connector, task.lock, task.run_id, verbosity).following(timeline);
         return Box::new(match (grant, may_hold) {
             (Some(grant), _) => named.lost(grant),
             (None, Some(_)) => named.requested_before(),
@@ -510,7 +519,8 @@ fn backend(
         on_withdrawal: vec![recorder.withdrawal()],
         owner,
     };
-    let row = RowLock::new(Rc::new(connector), task.lock, task.run_id, verbosity, spec);
+    let row = RowLock::new(Rc::new(connector), task.lock, task.run_id, verbosity, spec)
+        .following(timeline);
     Box::new(match (grant, may_hold) {
         (Some(grant), _) => row.resumed(grant),
         (None, Some(may_hold)) => row.requested_before(may_hold),

@@ -14,7 +14,7 @@ use crate::harness::fake_postgres::{
     read_startup, ready, row, scram, welcome,
 };
 use crate::harness::{
-    Dblock, Kind, Output, PASSWORD, eventually, processes_with, slack, trickle, unique,
+    Dblock, Kind, Output, PASSWORD, Server, eventually, processes_with, slack, trickle, unique,
     until_closed, url_of_kind,
 };
 use crate::hostile::{ACCOUNT_REFUSED, INTERNAL, UNREACHABLE, judge, run, serve};
@@ -100,6 +100,23 @@ fn a_server_that_trickles_is_given_up() {
         trickle(stream, &words);
     })
     .expect_code(UNREACHABLE);
+}
+
+#[test]
+fn one_that_announces_more_than_there_is_memory_for_is_left_for_the_next_server() {
+    let server = Server::shared(Kind::Postgres);
+    for length in [64u32 << 20, 17 << 20] {
+        let words = [&b"R"[..], &(length - 1).to_be_bytes()].concat();
+        let first = url_of_words(words, false);
+        let (_, first) = first.split_once('@').expect("an account");
+        let (first, _) = first.split_once('/').expect("a database");
+        let url = server.url().replacen('@', &format!("@{first},"), 1);
+        let run = Dblock::run_at(&url, &unique("huge"))
+            .sh("echo ran")
+            .output();
+        run.expect_code(0).expect_stdout("ran\n");
+        run.expect_one_line("a message of more than 16 MB");
+    }
 }
 
 #[test]

@@ -445,9 +445,8 @@ fn the_connection_is_encrypted_and_the_login_bound_to_it() {
     refused(run("required").user("by_md5"), 77, &["channel"]);
 }
 
-/// Somebody in between, with TLS: it shows the server's certificate, which anybody can have, and has another key. Whether that does for a
-/// client that says who it is.
-fn shows_a_certificate_of_another_key() -> (u16, Receiver<bool>) {
+/// Somebody with TLS who shows this certificate, and has this key.
+fn showing(certificate: PathBuf, key: PathBuf) -> Arc<ServerConfig> {
     #[derive(Debug)]
     struct Shown(Arc<CertifiedKey>);
     impl ResolvesServerCert for Shown {
@@ -455,8 +454,8 @@ fn shows_a_certificate_of_another_key() -> (u16, Receiver<bool>) {
             Some(Arc::clone(&self.0))
         }
     }
-    let chain = CertificateDer::from_pem_file(certificate("right")).expect("a certificate");
-    let key = PrivateKeyDer::from_pem_file(certificate("client-key")).expect("a key");
+    let chain = CertificateDer::from_pem_file(certificate).expect("a certificate");
+    let key = PrivateKeyDer::from_pem_file(key).expect("a key");
     let provider = rustls::crypto::ring::default_provider();
     let key = provider
         .key_provider
@@ -468,7 +467,13 @@ fn shows_a_certificate_of_another_key() -> (u16, Receiver<bool>) {
         .expect("TLS 1.2 and 1.3")
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(shown));
-    let config = Arc::new(config);
+    Arc::new(config)
+}
+
+/// Somebody in between, with TLS: it shows the server's certificate, which anybody can have, and has another key. Whether that does for a
+/// client that says who it is.
+fn shows_a_certificate_of_another_key() -> (u16, Receiver<bool>) {
+    let config = showing(certificate("right"), certificate("client-key"));
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let port = listener.local_addr().expect("bound").port();
     let (tell, told) = channel();
@@ -495,6 +500,38 @@ fn whoever_shows_the_servers_certificate_must_have_its_key() {
         refused(dblock, 78, &["certificate"]);
         assert!(!told.recv_timeout(SOON).expect("it was asked"), "{binding}");
     }
+}
+
+#[test]
+fn a_server_that_offers_no_binding_is_told_that_dblock_could_whatever_certificate_it_shows() {
+    let config = showing(certificate("version-1"), certificate("server-key"));
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    let (tell, told) = channel();
+    thread::spawn(move || -> io::Result<()> {
+        for mut stream in listener.incoming().flatten() {
+            stream.read_exact(&mut [0; 8])?;
+            stream.write_all(b"S")?;
+            let tls = ServerConnection::new(Arc::clone(&config)).expect("a good configuration");
+            let mut tls = StreamOwned::new(tls, stream);
+            let mut length = [0; 4];
+            tls.read_exact(&mut length)?;
+            let mut startup = vec![0; u32::from_be_bytes(length) as usize - 4];
+            tls.read_exact(&mut startup)?;
+            tls.write_all(&scram())?;
+            tls.flush()?;
+            let mut first = [0; 64];
+            let read = tls.read(&mut first)?;
+            let _ = tell.send(String::from_utf8_lossy(&first[..read]).into_owned());
+        }
+        Ok(())
+    });
+    let url = url_of_kind(Kind::Postgres, [127, 0, 0, 1].into(), port);
+    let dblock = Dblock::run_at(&url, &unique("unbound")).env("DBLOCK_SSL_MODE", "required");
+    let run = dblock.command(["true"]).spawn();
+    let first = told.recv_timeout(SOON).expect("it was asked");
+    assert!(first.contains("y,,n=,r="), "{first:?}");
+    drop(run);
 }
 
 /// Somebody in between, without TLS, who asks for the password in yet another way once the server is satisfied. What the client sends then.

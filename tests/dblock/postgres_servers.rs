@@ -5,12 +5,14 @@ use std::net::TcpListener;
 use std::process::Stdio;
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
+
 use crate::harness::crontab::{end, job};
 use crate::harness::fake_postgres::{FakePostgres, error, read_startup, row, welcome};
 use crate::harness::postgres::{DATABASE, Postgres, key};
 use crate::harness::{
     Crontab, Dblock, Kind, PASSWORD, PgBouncer, Running, SOON, Server, Setup, Watcher, eventually,
-    slack, unique, until_closed, within, works,
+    send, slack, unique, until_closed, within, works,
 };
 
 /// A standby that follows this server.
@@ -66,9 +68,9 @@ fn a_standby_is_passed_over_and_after_its_promotion_it_is_the_one() {
     let run = Dblock::run_at(&both(&primary, &standby), &name).args(["--ttl", "60"]);
     let mut run = run
         .stdin(Stdio::piped())
-        .sh("echo held; read x; exit 5")
+        .sh("echo shell $$; read x; exit 5")
         .spawn();
-    run.wait_line("held", SOON);
+    let command = run.wait_pid("shell");
     primary.stop_immediately();
     run.wait_stderr("was lost while the command runs", SOON);
     assert!(!within(Duration::from_millis(300), || standby
@@ -76,9 +78,33 @@ fn a_standby_is_passed_over_and_after_its_promotion_it_is_the_one() {
         .is_some()));
     assert!(standby.postgres().is("pg_promote()"));
     run.wait_stderr("reacquired after", SOON);
-    assert!(standby.holder(&name).is_some());
-    drop(run.take_stdin());
+    let holder = standby.holder(&name).expect("it is held");
+
+    // The primary of before is back. From the checkpoint on the new one says that there was a fail-over.
+    standby.postgres().run("CHECKPOINT");
+    standby.watcher().end_session(holder);
+    eventually("it knows of the fail-over", SOON, || {
+        standby
+            .holder(&name)
+            .is_some_and(|session| session != holder)
+    });
+    primary.start();
+    // Somebody who knows nothing of it holds the lock there.
+    let other = Dblock::run(&primary, &name).stdin(Stdio::piped());
+    let mut other = other.sh("echo held; read x; exit 0").spawn();
+    other.wait_line("held", SOON);
+    let holder = standby.holder(&name);
+    let keeper = run.keeper(Some(command));
+    send(keeper, Signal::SIGKILL);
+    eventually("another keeper holds it", SOON, || {
+        standby
+            .holder(&name)
+            .is_some_and(|session| Some(session) != holder)
+    });
+    assert!(run.is_running(), "{}", run.stderr());
+    drop((run.take_stdin(), other.take_stdin()));
     run.wait().expect_code(5);
+    other.wait().expect_code(0);
 }
 
 #[test]
@@ -120,6 +146,9 @@ fn a_cron_daemon_goes_on_with_the_promoted_standby_and_not_with_the_primary_of_b
         watcher.end_session(session);
     }
     run_there(3);
+    // The process that takes the place of a killed one does not go back to it, either.
+    send(daemon.keeper(None), Signal::SIGKILL);
+    run_there(4);
     // The server may notice late that the daemon has looked at it and left.
     eventually("it is not on the other one", SOON, || {
         primary.watcher().sessions().is_empty()

@@ -9,7 +9,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::cron::open;
-use crate::db::{Fault, Session, Timeline};
+use crate::db::{Fault, Session};
 use crate::isolated::link::cut;
 use crate::keeper::{Duty, NoAnswer, capped};
 use crate::lock::named::{Request, follow, number_of_shared};
@@ -33,8 +33,6 @@ pub(super) struct SharedSession {
     pub is_new: bool,
     /// Whether it holds the daemon's own lock, so that no older session of the daemon is left.
     pub is_only: bool,
-    /// The timeline of its PostgreSQL, which grows with each fail-over; `None`: unknown.
-    pub timeline: Option<Timeline>,
     /// How long the server keeps it when this process is silent: no longer than the shortest TTL.
     pub limit: Duration,
 }
@@ -47,7 +45,7 @@ impl Scheduler<'_> {
         }
         let (tables, idle) = (self.tables, self.shared.limit);
         let limit = self.answer_limit();
-        let timeline = &mut self.shared.timeline;
+        let timeline = self.coordinator.board.timeline;
         let opened = self.connection.open(limit, |session| {
             let number = number_of_shared(timeline, session)?;
             open(tables, idle.as_secs(), session)?;

@@ -236,13 +236,15 @@ impl Account {
                 proven.and_then(certificate_hash)
             }
         };
+        let may_bind = binding != Setting::Disable && wire.encryption.is_some();
         let (mechanism, binding) = match hash {
             Some(hash) if has_plus => (SCRAM_SHA_256_PLUS, Binding::Certificate(hash)),
             _ if binding == Setting::Require => {
                 return Err(self.refused(server, NOT_BOUND));
             }
-            Some(_) if has_scram => (SCRAM_SHA_256, Binding::NotOffered),
-            None if has_scram => (SCRAM_SHA_256, Binding::None),
+            // Whatever certificate was shown: somebody in between may have chosen it.
+            _ if has_scram && !has_plus && may_bind => (SCRAM_SHA_256, Binding::NotOffered),
+            _ if has_scram => (SCRAM_SHA_256, Binding::None),
             _ => {
                 return Err(self.refused(server, UNKNOWN_WAY));
             }

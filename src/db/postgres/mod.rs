@@ -17,4 +17,4 @@ pub use account::Account;
 pub use facts::{Facts, ask_facts};
 pub use fault::{NO_PRIVILEGE, NO_TABLE, TIMELINE};
 pub use sessions::ask_sessions;
-pub use timeline::{Timeline, ask_timeline};
+pub use timeline::{LatestTimeline, Timeline, ask_timeline};

@@ -22,12 +22,19 @@ use crate::db::fault::{Fault, NO_ANSWER, broken_off};
 use crate::db::row::Row;
 use crate::db::wire::{Failed, Wire, limit_reading, reading_limit};
 
-/// The longest message that is read. The statements of dblock have far shorter answers; a longer one is no PostgreSQL's.
-const LONGEST_MESSAGE: i32 = 64 * 1024 * 1024;
+/// The longest message that is read. The statements of dblock have far shorter answers; a longer one is no PostgreSQL's. The crate makes
+/// room for a message as soon as it has begun, and [this process](crate::isolated::process) has little.
+const LONGEST_MESSAGE: i32 = 16 * 1024 * 1024;
 
-/// The most settings that a server reports, which has some fifteen; and the most answers to what is sent at once.
+/// The most settings that a server reports, which has some fifteen, and their longest value that is kept.
 const MOST_PARAMETERS: usize = 100;
+const LONGEST_PARAMETER: usize = 1024;
+
+/// The most answers to what is sent at once.
 const MOST_REPLIES: usize = 10_000;
+
+/// What is said of a server that sends more than that.
+const ENDLESS: &str = "answers without an end";
 
 /// How long to wait for the rest of a message that has begun.
 const REST_OF_A_MESSAGE: Duration = Duration::from_millis(100);
@@ -142,6 +149,7 @@ impl PostgresWire {
         match message {
             Message::ParameterStatus(body) => {
                 if let (Ok(name), Ok(value)) = (body.name(), body.value())
+                    && name.len() + value.len() <= LONGEST_PARAMETER
                     && (self.parameters.len() < MOST_PARAMETERS
                         || self.parameters.contains_key(name))
                 {
@@ -172,7 +180,7 @@ impl PostgresWire {
         loop {
             let header = Header::parse(&self.input).map_err(|error| self.garbled(&error))?;
             if header.is_some_and(|header| header.len() > LONGEST_MESSAGE) {
-                return Err(self.garbled(&"a message of more than 64 MB"));
+                return Err(self.garbled(&"a message of more than 16 MB"));
             }
             let message = Message::parse(&mut self.input).map_err(|error| self.garbled(&error))?;
             if let Some(message) = message {
@@ -240,7 +248,7 @@ impl PostgresWire {
                 Message::CommandComplete(_) | Message::EmptyQueryResponse
                     if replies.len() >= MOST_REPLIES =>
                 {
-                    return Err(gone(self.garbled(&"answers without an end")));
+                    return Err(gone(self.garbled(&ENDLESS)));
                 }
                 Message::CommandComplete(body) => {
                     let tag = body.tag().map_err(|error| gone(self.garbled(&error)))?;
@@ -316,7 +324,8 @@ impl Wire for PostgresWire {
     }
 
     fn last_words(&mut self) -> Option<String> {
-        loop {
+        // It may say much before its end, and not for ever.
+        for _ in 0..MOST_REPLIES {
             // It is readable, so this waits for nothing but the rest of a message.
             if limit_reading(self.as_fd(), REST_OF_A_MESSAGE).is_err() {
                 return Some("the server ended the session".to_owned());
@@ -327,6 +336,7 @@ impl Wire for PostgresWire {
                 Err(Unasked::End(fault)) => return Some(fault.to_string()),
             }
         }
+        Some(self.garbled(&ENDLESS).to_string())
     }
 
     fn parameter(&self, name: &str) -> Option<&str> {

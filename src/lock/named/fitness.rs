@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::base::exit::{Failure, Reason};
 use crate::db::cluster::is_wsrep;
-use crate::db::{Fault, Kind, Session, Timeline, ask_session_info, ask_timeline};
+use crate::db::{Fault, Kind, LatestTimeline, Session, Timeline, ask_session_info, ask_timeline};
 
 /// A server must keep an idle session at least this long: whole seconds, with room for a renewal and for the command's end.
 const SHORTEST_IDLE_LIMIT: Duration = Duration::from_secs(4);
@@ -115,14 +115,11 @@ const OLDER_TIMELINE: &str = "it is the server from before a fail-over: its time
 
 /// The number of a session that has several locks and other uses, as its server knows it. On PostgreSQL this comes before anything is set or
 /// locked there: it shows a pooler that may share sessions, and a server from before a fail-over. `timeline` is that of the server before,
-/// and then this one's; `None`: unknown.
+/// and then this one's.
 ///
 /// # Errors
 /// As [`refuse_postgres`], and for such a pooler or server; any fault of a statement.
-pub fn number_of_shared(
-    timeline: &mut Option<Timeline>,
-    session: &mut Session,
-) -> Result<u64, Fault> {
+pub fn number_of_shared(timeline: LatestTimeline, session: &mut Session) -> Result<u64, Fault> {
     let login = session.handshake_id();
     if session.kind() != Kind::Postgres {
         return Ok(login);
@@ -141,7 +138,7 @@ pub fn number_of_shared(
 ///
 /// # Errors
 /// As [`advance`]; any fault of a statement.
-pub fn follow(latest: &mut Option<Timeline>, session: &mut Session) -> Result<(), Fault> {
+pub fn follow(latest: LatestTimeline, session: &mut Session) -> Result<(), Fault> {
     if session.kind() != Kind::Postgres {
         return Ok(());
     }
@@ -157,14 +154,16 @@ pub fn follow(latest: &mut Option<Timeline>, session: &mut Session) -> Result<()
 ///
 /// # Errors
 /// [`Fault::Gone`]: that is of a server from before a fail-over.
-pub fn advance(latest: &mut Option<Timeline>, found: Option<Timeline>) -> Result<(), Fault> {
-    if let (Some(found), Some(latest)) = (found, *latest)
-        && found.is_older_than(latest)
+pub fn advance(latest: LatestTimeline, found: Option<Timeline>) -> Result<(), Fault> {
+    // A server that does not tell it makes no older one right.
+    let Some(found) = found else { return Ok(()) };
+    if latest
+        .get()
+        .is_some_and(|latest| found.is_older_than(latest))
     {
         return Err(Fault::Gone(OLDER_TIMELINE.to_owned()));
     }
-    // One that does not tell it makes no older one right.
-    *latest = found.or(*latest);
+    latest.set(found);
     Ok(())
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::acquire::{Decision, Opening};
 use super::fitness::follow;
+use super::line::ANSWER_LIMIT;
 use super::own_killers::OwnKillers;
 use super::reacquire::Retake;
 use super::request::{PAUSE, Request, Verbosity, carry_out};
@@ -13,7 +14,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::db::server_facts::{is_read_only, why_read_only};
-use crate::db::{Ask, Client, Connector, Fault, Kind, Session};
+use crate::db::{Ask, Client, Connector, Fault, Kind, LatestTimeline, Session};
 use crate::lock::{
     Attempt, Backend, Caller, Grant, Lease, LockSpec, Name, Reattempt, Refusal, Release, Renewal,
 };
@@ -72,6 +73,12 @@ impl NamedLock {
         }
     }
 
+    /// With the latest timeline that other processes know, too.
+    pub fn following(mut self, timeline: LatestTimeline) -> Self {
+        self.request.timeline = timeline;
+        self
+    }
+
     /// For a request of another process, which has died.
     pub fn requested_before(self) -> Self {
         Self {
@@ -96,10 +103,13 @@ impl NamedLock {
                 request.refuse(session)?;
                 sleep(HOLD_BACK);
             }
-            // No statement before the answer waits for a lock. Afterwards one may, for hours.
+            // No statement before the answer waits for a lock. Afterwards one may, for hours, on MySQL.
             session.answer_within(limit)?;
             let opening = request.open(session)?;
-            session.answer_within(Duration::ZERO)?;
+            session.answer_within(match session.kind() {
+                Kind::MySql => Duration::ZERO,
+                Kind::Postgres => ANSWER_LIMIT,
+            })?;
             Ok(opening)
         });
         let read_only = match opened {
@@ -181,15 +191,14 @@ impl NamedLock {
     /// Runs the statements of others on a new session, on a server that takes writes. Some accounts may write to a replica, but nobody
     /// reads those records.
     fn carry_out_anew(&self, statements: &[String]) -> Result<(), Fault> {
-        let mut timeline = self.request.timeline;
         let carried_out = self.connector.connect(|session| {
             let limit = self.answer_limit.unwrap_or_default();
             session.answer_within(limit)?;
-            follow(&mut timeline, session)?;
             schema::prepare(session)?;
             if is_read_only(session)? {
                 return Err(Fault::ReadOnly(why_read_only(session).to_owned()));
             }
+            follow(self.request.timeline, session)?;
             carry_out_all(statements, session)
         });
         carried_out.map(drop)

@@ -4,6 +4,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::acknowledging::{self, Acknowledging, Answer as Told};
+use super::fitness::{advance, follow};
 use super::request::{
     LONGEST_END, LOOK_AGAIN, LOOK_AGAIN_AT_KILLER, Request, carry_out, may_end, named_client,
 };
@@ -137,6 +138,7 @@ impl Request {
             let asked = retaking.asked();
             let answer = match asked {
                 Ask::Open => {
+                    follow(self.timeline, session)?;
                     self.prepare(session)?;
                     Answer::Done
                 }
@@ -235,6 +237,8 @@ impl Request {
             };
             if !look.acquired {
                 self.check_writes(read_only, session)?;
+                // Who holds it on a server from before a fail-over takes it from nobody.
+                advance(self.timeline, reply.opened.traits.timeline)?;
                 return Ok((look, None));
             }
             let fitness = self.judge(

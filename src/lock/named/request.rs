@@ -15,7 +15,9 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::db::server_facts::why_read_only;
-use crate::db::{Ask, Client, Fault, Kind, OWN_ATTRIBUTES, Session, Timeline, claims, client};
+use crate::db::{
+    Ask, Client, Fault, Kind, LatestTimeline, OWN_ATTRIBUTES, Session, claims, client,
+};
 use crate::lock::{Caller, Holder, Holders, Lease, LockSpec, MOST_NAMED, Name, Wait};
 
 /// The pause before the next attempt, after an unclear answer, an interrupted statement or a lost session.
@@ -55,8 +57,8 @@ pub struct Request {
     pub(in crate::lock) has_waited: bool,
     /// Notifies the next one in line, which this one has left; `None`: that is done.
     pub(super) waking: Option<Ask<'static, ()>>,
-    /// The latest timeline of a PostgreSQL that it was on; `None`: none is known.
-    pub timeline: Option<Timeline>,
+    /// The latest timeline of a PostgreSQL that it was on.
+    pub timeline: LatestTimeline,
     /// Whether an earlier session may hold the run id lock.
     pub(super) may_have_ghost: bool,
     pub(super) verbosity: Verbosity,
@@ -98,7 +100,7 @@ impl Request {
                 Accepts::Fit
             },
             since: None,
-            timeline: None,
+            timeline: LatestTimeline::default(),
             has_waited: false,
             waking: None,
             may_have_ghost: false,
@@ -312,7 +314,7 @@ impl Request {
         session: &mut Session,
     ) -> Result<Fitness, Fault> {
         self.check_writes(is_read_only, session)?;
-        advance(&mut self.timeline, traits.timeline)?;
+        advance(self.timeline, traits.timeline)?;
         if self.kind == Kind::Postgres && traits.may_be_one_of_several() {
             traits.is_one_of_several = session.run(&ask_is_one_of_several())?;
         }

@@ -17,7 +17,7 @@ use crate::base::clock::{Moment, by_chance};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
-use crate::db::{Client, Connector, Fault, Session, roll_back};
+use crate::db::{Client, Connector, Fault, LatestTimeline, Session, roll_back};
 use crate::lock::named::{Request, Verbosity, follow};
 use crate::lock::{
     Attempt, Backend, Caller, Grant, Holder, HolderKind, Holders, Lease, LockSpec, MOST_NAMED,
@@ -161,6 +161,12 @@ impl RowLock {
         }
     }
 
+    /// With the latest timeline that other processes know, too.
+    pub fn following(mut self, timeline: LatestTimeline) -> Self {
+        self.request.timeline = timeline;
+        self
+    }
+
     /// For a slot that another process held, which has died.
     pub fn resumed(mut self, grant: Grant) -> Self {
         self.grant = grant;
@@ -301,20 +307,19 @@ impl RowLock {
         let connector = Rc::clone(&self.connector);
         self.server.named_slot = None;
         let until = self.renew_until;
-        let mut timeline = self.request.timeline;
+        let timeline = self.request.timeline;
         let open = |session: &mut Session| {
             self.limit_preparing(session)?;
-            follow(&mut timeline, session)?;
+            follow(timeline, session)?;
             self.prepare(session)?;
             // It takes writes, and may have been a standby when it told its timeline first.
-            follow(&mut timeline, session)?;
+            follow(timeline, session)?;
             session.answer_within(self.limit())
         };
         let opened = match until.map(Lease::time_until) {
             Some(limit) => connector.connect_within(limit, open),
             None => connector.connect(open),
         };
-        self.request.timeline = timeline;
         Ok(opened?.0)
     }
 }

@@ -23,6 +23,7 @@ type Hook = Box<dyn FnMut() -> io::Result<()> + Send + Sync>;
 /// A call of dblock that is being put together. The environment has none of dblock's variables but those set here.
 pub struct Dblock {
     program: OsString,
+    has_own_session: bool,
     wrapper: Vec<OsString>,
     args: Vec<OsString>,
     command: Vec<OsString>,
@@ -79,6 +80,7 @@ impl Dblock {
             .collect();
         Self {
             program: env!("CARGO_BIN_EXE_dblock").into(),
+            has_own_session: false,
             wrapper: Vec::new(),
             args: Vec::new(),
             command: Vec::new(),
@@ -161,6 +163,12 @@ impl Dblock {
         self
     }
 
+    /// Starts dblock in a session of its own, as cron does: no terminal controls it, also where one controls the tests.
+    pub fn without_terminal(mut self) -> Self {
+        self.has_own_session = true;
+        self
+    }
+
     /// Runs `hook` in the new process just before dblock. It may only call what is safe after a fork.
     pub fn pre_exec(
         mut self,
@@ -195,7 +203,13 @@ impl Dblock {
     pub fn spawn(self) -> Running {
         let schema = self.schema();
         let program = [self.program];
-        let mut words = self.wrapper.into_iter().chain(program).chain(self.args);
+        // A hook would have the whole process of the tests copied for it, with all of their threads and memory.
+        let session = self.has_own_session.then(|| "/usr/bin/setsid".into());
+        let mut words = session
+            .into_iter()
+            .chain(self.wrapper)
+            .chain(program)
+            .chain(self.args);
         let mut command = Command::new(words.next().expect("at least the program"));
         command.args(words);
         if !self.command.is_empty() {

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, setsid};
+use nix::unistd::Pid;
 
-use super::{Dblock, Running, SOON};
+use super::{Running, SOON};
 
 /// A Perl script: a process and its child, in one group, that count each signal named as an argument and print, say,
 /// `parent HUP 1` and `child HUP 1`. SIGWINCH to the parent ends both with code 7.
@@ -36,13 +36,6 @@ extern "C" fn heed_signals() {
     for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
         // SAFETY: sets a default disposition, before `main` and its threads.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
-    }
-}
-
-impl Dblock {
-    /// Starts dblock in a session of its own, as cron does: no terminal controls it, also where one controls the tests.
-    pub fn without_terminal(self) -> Self {
-        self.pre_exec(|| Ok(setsid().map(drop)?))
     }
 }
 

@@ -12,6 +12,8 @@
 mod model;
 mod waiting;
 
+pub use waiting::ANSWER_LIMIT;
+
 /// What to do next on the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ask {

@@ -24,7 +24,7 @@ const KEPT: [Duration; 2] = [Duration::from_secs(4), Duration::from_secs(12)];
 
 /// How long the server may take for an answer to a caller that does nothing else: one that hangs is left for another, or for the same one
 /// as soon as it is well. A caller loses its place so.
-const ANSWER_LIMIT: Duration = Duration::from_secs(12);
+pub const ANSWER_LIMIT: Duration = Duration::from_secs(12);
 
 impl Request {
     /// Waits in this line until a slot is held, or the time to wait is over; then the session is no longer in line. With a slot,
