@@ -214,13 +214,15 @@ fn messages_without_end_that_need_no_answer_are_given_up() {
     ] {
         for before in [vec![], welcome(7, "15.4", &[])] {
             let one = one.clone();
-            let output = against(move |stream| {
+            let url = url_of(move |stream| {
                 let _ = read_startup(stream);
                 let _ = stream.write_all(&before);
                 let many = one.repeat(100);
                 while stream.write_all(&many).is_ok() {}
             });
-            expect_one_of(&output, &[UNREACHABLE, INTERNAL]);
+            let output = judge(&url);
+            output.expect_code(INTERNAL);
+            output.expect_said(["answers without an end"]);
         }
     }
 }

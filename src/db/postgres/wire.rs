@@ -30,7 +30,7 @@ const LONGEST_MESSAGE: i32 = 16 * 1024 * 1024;
 const MOST_PARAMETERS: usize = 100;
 const LONGEST_PARAMETER: usize = 1024;
 
-/// The most answers to what is sent at once.
+/// The most answers to what is sent at once, and the most messages that nobody has asked for before one.
 const MOST_REPLIES: usize = 10_000;
 
 /// What is said of a server that sends more than that.
@@ -168,12 +168,13 @@ impl PostgresWire {
 
     /// Waits for the next message that is an answer. Keeps what a server sends unasked.
     pub(super) fn receive(&mut self) -> Result<Message, Fault> {
-        loop {
+        for _ in 0..MOST_REPLIES {
             let message = self.receive_any()?;
             if let Some(answer) = self.keep(message) {
                 return Ok(answer);
             }
         }
+        Err(self.garbled(&ENDLESS))
     }
 
     fn receive_any(&mut self) -> Result<Message, Fault> {
