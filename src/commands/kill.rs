@@ -107,6 +107,7 @@ fn code_of(outcome: &KillOutcome) -> u8 {
     match outcome {
         KillOutcome::NotAllowed { .. } => Reason::AccountRefused.code(),
         KillOutcome::Refused { .. } => Reason::Internal.code(),
+        KillOutcome::OfRow(_) => Reason::Configuration.code(),
         KillOutcome::TakenMeanwhile { .. }
         | KillOutcome::CommandEnding { .. }
         | KillOutcome::NoReport { .. }
@@ -158,6 +159,13 @@ fn line_of(kill: &Kill, slot: u32, outcome: &KillOutcome) -> String {
                 format!(", if {account} may end sessions of others")
             });
             format!("{what} is held by {who}{over}{WITHOUT_DRY_RUN} {ended}{right}")
+        }
+        KillOutcome::OfRow(holder) => {
+            let who = identity(holder);
+            format!(
+                "{what} is held by {who}, in a session with other locks, so it can only be ended by its row, which is not in the \
+                 tables that were asked: name the right ones with --database, or on PostgreSQL with --schema"
+            )
         }
         KillOutcome::ReleasedMeanwhile { holder, now } => {
             let (who, now) = (identity(holder), now_held(now.as_ref()));

@@ -57,6 +57,8 @@ pub enum KillOutcome {
         /// The account that asks, if the holder's session would be ended and is another's, or nobody sees whose.
         needs_right: Option<String>,
     },
+    /// Its session has the locks of other commands, too, so only by its row it can be ended, and that is not in the tables that were asked.
+    OfRow(Victim),
     /// The holder released the slot before it could be killed.
     ReleasedMeanwhile { holder: Victim, now: Option<Client> },
     /// The row was taken from its owner meanwhile, because it had expired, or by another client.

@@ -8,8 +8,8 @@ use nix::sys::signal::Signal;
 
 use crate::harness::crontab::{commands_of, end, job, scheduler_of};
 use crate::harness::{
-    Crontab, Frozen, Proxy, Running, SOON, Server, Watcher, all_servers, allow_files, both_servers,
-    children_of, eventually, send, stat_field, within,
+    Crontab, Frozen, Proxy, Running, SOON, Server, Tables, Watcher, all_servers, allow_files,
+    both_servers, children_of, eventually, send, stat_field, within,
 };
 
 /// It stays until it is ended.
@@ -114,6 +114,16 @@ all_servers! {
         }
         let session = crontab.holder("other");
         assert!(session.is_some() && session == crontab.holder("one"));
+        // Whoever does not see its row does not end the session, which has the locks of others.
+        let account = server.account();
+        server.may_end_sessions(&account);
+        let kill = |tables: &Tables| tables.at("kill").arg(crontab.name("one"));
+        kill(&crontab.tables).user(&account).output().expect_code(77).expect_stdout("");
+        let refused = kill(&Tables::missing(server)).output();
+        refused.expect_code(78).expect_stdout("").expect_one_line("has no tables of dblock's");
+        let refused = kill(&Tables::new(server)).output();
+        refused.expect_code(78).expect_stdout("").expect_one_line("it can only be ended by its row");
+        assert_eq!([crontab.holder("one"), crontab.holder("other")], [session; 2]);
         crontab.tables.at("kill").arg(crontab.name("one")).output().expect_code(0);
         assert_eq!([crontab.holder("one"), crontab.holder("other")], [None, session]);
         assert_eq!(run_by_hand(&crontab, "one"), Some(0));

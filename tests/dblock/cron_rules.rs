@@ -288,6 +288,14 @@ both_servers! {
         first.signal(Signal::SIGHUP);
         first.wait_stderr("read ", SOON);
         eventually("nobody differs", SOON, || crontab.count("dblock_cron_daemons WHERE differs IS NOT NULL") == 0);
+        // Nor when it is dead, whatever it had said last.
+        let scheduler = scheduler_of(first.pid()).expect("a scheduler");
+        let _stopped = [first.pid(), scheduler].map(Frozen::new);
+        crontab.tables.sql(&format!(
+            "UPDATE dblock_cron_daemons SET differs = '{}', expires_at = renewed_at WHERE pid = {}",
+            crontab.name("job"), first.pid()));
+        let list = crontab.does("list", &[]).stdout;
+        assert!(!list.contains("another"), "{list}");
         drop(second);
     }
 }

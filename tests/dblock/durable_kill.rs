@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 
 use crate::harness::{
     Dblock, Frozen, Output, Records, Running, SOON, Server, Tables, all_servers_with_tables,
-    eventually, is_stopped, runs, slack, unique,
+    eventually, is_stopped, runs, slack, unique, works,
 };
 
 /// A durable run whose command runs until it is ended, and says its process.
@@ -445,6 +445,25 @@ all_servers_with_tables! {
         dblock.wait_stderr("holding", SOON);
         expect_told(&kill(server, &name).output(), &["its command has ended", "now it is free"]);
         dblock.wait_within(SOON).expect_code(3);
+    }
+
+    fn a_killer_that_does_not_see_the_row_ends_its_holders_command_all_the_same(server) {
+        let account = server.account();
+        server.may_end_sessions(&account);
+        let elsewhere = Tables::missing(server);
+        let killers: [&dyn Fn(&str) -> Dblock; 2] = [
+            &|name| kill(server, name).user(&account),
+            &|name| elsewhere.at("kill").arg(name),
+        ];
+        for killer in killers {
+            let name = unique("blind");
+            let (mut dblock, command) = holder(server, &name, &[]);
+            let told = killer(&name).output();
+            expect_told(&told, &[&format!("slot 0 of {name}: ended "), "its command has ended", "now it is free"]);
+            assert!(!runs(command));
+            dblock.wait_within(SOON).expect_code(74).expect_said(["was ended by "]);
+            works(Dblock::run(server, &name));
+        }
     }
 
     fn an_account_without_the_tables_ends_a_named_lock_as_ever(server) {

@@ -248,7 +248,8 @@ impl Watched for CronStatus {
             jobs.tone("NOW", self.late(job).map(|_| Tone::Bad));
         }
         let mut table = jobs.in_color(color);
-        for daemon in &self.daemons {
+        // One that has ended may have had another file.
+        for daemon in self.daemons.iter().filter(|daemon| daemon.alive) {
             let host = daemon.host.as_deref().unwrap_or("-");
             let pid = daemon.pid.unwrap_or_default();
             if !daemon.disagrees.is_empty() {

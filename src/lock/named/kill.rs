@@ -15,7 +15,7 @@ use crate::base::clock::Moment;
 use crate::db::{Client, Code, Fault, Kind, ask_session_info, client};
 use crate::lock::{
     KillOutcome, Killed, LONGEST_TTL, MOST_SLOTS, Name, Victim, Wait, kill_ack_lock,
-    kill_request_lock, session_marker_lock,
+    kill_request_lock, session_marker_lock, shared_session_lock,
 };
 use statements::{ask_is_superusers, ask_uptime};
 
@@ -158,14 +158,22 @@ impl Killing<'_> {
             }
             Ask::Holder(id) => {
                 let client = self.client(id)?;
-                let is_dblock = self.inspector.owner(&session_marker_lock(id))? == Some(id);
+                let marks = [session_marker_lock(id), shared_session_lock(id)];
+                let [is_dblock, is_shared] = self
+                    .inspector
+                    .owners(&marks)?
+                    .map(|owner| owner == Some(id));
                 run.markers[1] = kill_request_lock(id);
                 run.holder = Victim {
                     client: Some(client),
                     is_dblock,
                     durable: None,
                 };
-                Answer::IsDblock(is_dblock)
+                if is_shared {
+                    Answer::IsShared
+                } else {
+                    Answer::IsDblock(is_dblock)
+                }
             }
             Ask::LimitIdle => {
                 run.begun = Moment::now();
@@ -260,6 +268,7 @@ impl Killing<'_> {
                 let now = self.now(slot)?;
                 KillOutcome::ReleasedMeanwhile { holder, now }
             }
+            Outcome::Shared => KillOutcome::OfRow(holder),
             Outcome::Refused => {
                 let code = run.refused.unwrap_or(NO_SUCH_SESSION);
                 if !NOT_YOURS.contains(&code) {

@@ -60,6 +60,8 @@ pub enum Outcome {
     Held,
     /// The holder released the slot before it could be killed.
     ReleasedMeanwhile,
+    /// The session has the locks of other commands, too, which its end would harm. Nothing was done.
+    Shared,
     /// The server refused to kill the session.
     Refused,
     /// The holder's session was killed.
@@ -83,6 +85,8 @@ pub enum Answer {
     },
     /// Whether the session is dblock's.
     IsDblock(bool),
+    /// The session has the locks of several commands, by which their rows are known.
+    IsShared,
     /// Whether this session holds the marker.
     Marked(bool),
     /// The session that holds the lock.
@@ -164,6 +168,7 @@ impl Killer {
                     Ask::LimitIdle
                 }
             }
+            Answer::IsShared => Ask::Over(Outcome::Shared),
             Answer::Marked(acquired) => match self.asked {
                 Ask::Mark(Marker::Slot) if acquired => Ask::Mark(Marker::Session),
                 Ask::Mark(Marker::Slot) => Ask::Marked,

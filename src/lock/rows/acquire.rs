@@ -340,7 +340,9 @@ impl RowLock {
                 self.request.release(named, session)?;
                 self.regain_named_lock(session);
             }
-            None => self.regain_named_lock(session),
+            None => {
+                self.regain_named_lock(session);
+            }
         }
         Ok(Some(Decision::Held(self.grant, lease)))
     }

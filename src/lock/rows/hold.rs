@@ -12,8 +12,8 @@ use super::token_end::TokenEnd;
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
-use crate::db::{Ask, Fault, Session};
-use crate::lock::named::Request;
+use crate::db::{Ask, Client, Fault, Session};
+use crate::lock::named::{Request, Retake};
 use crate::lock::{Attempt, Backend, Caller, Grant, HolderKind, Lease, Renewal, run_lock_of};
 
 /// How the server is asked about the grant.
@@ -165,7 +165,9 @@ impl RowLock {
                 Level::Info,
                 &format!("holds {} on a new session with {session}", self.wanted.name),
             );
-            self.regain_named_lock(&mut session);
+            let killer = self.regain_named_lock(&mut session);
+            self.session = Some(session);
+            return Ok(killer.map_or(renewal, |killer| Renewal::Killed(Box::new(killer))));
         }
         self.session = Some(session);
         Ok(renewal)
@@ -266,24 +268,29 @@ impl RowLock {
         fault
     }
 
-    /// Acquires the named lock again, which keeps callers without rows out. Without it the row stays held all the same.
-    pub(super) fn regain_named_lock(&mut self, session: &mut Session) {
+    /// Acquires the named lock again, which keeps callers without rows out. Without it the row stays held all the same. Returns who has
+    /// ended the session to kill this holder: a killer that does not see the row asks in no other way.
+    pub(super) fn regain_named_lock(&mut self, session: &mut Session) -> Option<Client> {
         if self.server.queue != Queue::Excludes || self.spec.kind != HolderKind::Run {
             if self.server.queue != Queue::None {
                 // `dblock kill` finds the session by this lock.
                 let _ = Request::mark(&run_lock_of(&self.spec.owner), session);
             }
-            return;
+            return None;
         }
         let announced = self.server.has_announced;
         let regained = self.request.retake(self.grant, announced, session);
-        if let Ok(crate::lock::named::Retake::Held(grant, _)) = regained {
+        if let Ok(Retake::Held(grant, _)) = regained {
             self.server.named_slot = Some(grant.slot);
             self.grant.connection_id = grant.connection_id;
         }
         if !self.shares_session {
             let _ = session.answer_within(self.limit());
-            return;
+            let Ok(Retake::Killed(killer)) = regained else {
+                return None;
+            };
+            self.server.named_killer = Some(killer.connection);
+            return Some(killer);
         }
         let (slot, mark) = (self.grant.slot, self.mark());
         self.server.has_announced = self.server.named_slot.is_none();
@@ -294,6 +301,7 @@ impl RowLock {
         } else if let Some(mark) = mark {
             let _ = Request::mark(&mark, session);
         }
+        None
     }
 
     /// Withdraws what was announced on a session that lives on: it would keep everybody out.
@@ -383,6 +391,9 @@ impl RowLock {
     /// The row is released, and the named lock: wakes the head of the queue, if there is one.
     pub(super) fn after_release(&mut self, released: Option<NamedRelease>, session: &mut Session) {
         let named = self.server.named_slot.take();
+        if let Some(killer) = self.server.named_killer.take() {
+            let _ = self.request.ack_kill(self.grant.slot, killer, session);
+        }
         self.withdraw_announcements(session);
         match (released, named) {
             (Some(NamedRelease { queue_head }), _) => {

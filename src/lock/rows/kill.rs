@@ -31,6 +31,10 @@ const LONGEST_END: Duration = Duration::from_secs(2);
 /// After this many changes of the row's owner or kind, this gives up.
 const MOST_CHANGES: u32 = 10;
 
+/// How often a row is looked for that its holder may be about to write, and the pause before that.
+const MOST_LOOKS: u32 = 5;
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
 /// The most characters of the killer's name, as in the table.
 const LONGEST_KILLER: usize = 400;
 
@@ -74,7 +78,7 @@ impl RowKilling<'_> {
             // A named lock needs no table. If none is held, a row may be.
             Err(Fault::Final(failure)) if failure.reason == Reason::AccountRefused => {
                 let killed = self.named.end()?;
-                return if is_free(&killed) {
+                return if is_free(&killed) || is_of_row(&killed) {
                     Err(Fault::Final(failure))
                 } else {
                     self.checked(killed)
@@ -88,6 +92,7 @@ impl RowKilling<'_> {
         };
         let name = self.named.name;
         let mut meant: Option<HeldRow> = None;
+        let mut looks = 0;
         for _ in 0..MOST_CHANGES {
             if let Some(meant) = &meant {
                 let slot = meant.slot;
@@ -106,18 +111,29 @@ impl RowKilling<'_> {
             }
             let held = self.held(&rows)?;
             let slot = match self.slot(&rows, &held)? {
-                Some(Ok(slot)) => slot,
+                Some(Ok(slot)) => Some(slot),
                 Some(Err(several)) => return Ok(Killed::SeveralHolders(several)),
                 // A holder may be in the middle of its end.
-                None => return self.end_named(),
+                None => self.named.slot,
             };
-            let Some(row) = held.into_iter().find(|row| row.slot == slot) else {
-                self.inspector().warn_of_node();
-                self.named.slot = Some(slot);
-                return self.end_named();
+            let row = slot.and_then(|slot| held.into_iter().find(|row| row.slot == slot));
+            let Some(row) = row else {
+                let named = std::mem::replace(&mut self.named.slot, slot);
+                let killed = self.end_named()?;
+                looks += 1;
+                // Its holder may be about to write the row, or to release both.
+                if is_of_row(&killed) && looks < MOST_LOOKS {
+                    self.named.slot = named;
+                    sleep(LOOK_AGAIN);
+                    continue;
+                }
+                if slot.is_some() {
+                    self.inspector().warn_of_node();
+                }
+                return Ok(killed);
             };
             if let Some(outcome) = self.end_row(&rows, &row)? {
-                let outcome = Box::new(outcome);
+                let (slot, outcome) = (row.slot, Box::new(outcome));
                 return Ok(Killed::Slot { slot, outcome });
             }
             meant = Some(row);
@@ -141,6 +157,10 @@ impl RowKilling<'_> {
                 let tables = self.tables.clone();
                 tables.check(&mut self.inspector().session)?;
             }
+        } else if is_of_row(&killed) {
+            // If there are none, that says more.
+            let tables = self.tables.clone();
+            tables.check(&mut self.inspector().session)?;
         } else if matches!(killed, Killed::Slot { .. }) {
             self.inspector().warn_of_read_only();
         }
@@ -502,6 +522,14 @@ impl RowKilling<'_> {
         let owner = owner.and_then(|owners| owners[0]);
         owner.map(|id| self.named.client(id)).transpose()
     }
+}
+
+/// Whether the holder was found, and can only be killed by its row.
+fn is_of_row(killed: &Killed) -> bool {
+    let Killed::Slot { outcome, .. } = killed else {
+        return false;
+    };
+    matches!(**outcome, KillOutcome::OfRow(_))
 }
 
 /// Whether nobody was found to hold the slot.

@@ -88,6 +88,8 @@ pub(super) struct OnServer {
     pub clock: Option<Clock>,
     /// When a session on which the lock was waited for was lost.
     pub lost: Option<Moment>,
+    /// The session of a killer that does not see the tables, which waits for the command's end.
+    pub named_killer: Option<u64>,
 }
 
 /// What was read last of a script's grant.

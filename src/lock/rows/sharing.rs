@@ -240,7 +240,9 @@ impl RowLock {
         };
         if is_new && let Some(mut session) = self.session.take() {
             match renewed {
-                Renewal::Confirmed(_) => self.regain_named_lock(&mut session),
+                Renewal::Confirmed(_) => {
+                    self.regain_named_lock(&mut session);
+                }
                 // Until its command has ended.
                 Renewal::Killed(_) if self.server.queue == Queue::Excludes => {
                     let slot = self.grant.slot;
