@@ -362,6 +362,8 @@ pub fn read_all(stream: &mut impl Read) -> Vec<u8> {
             Ok(0) => return bytes,
             Ok(read) => bytes.extend(&part[..read]),
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return bytes,
+            // The tests were stopped for a moment.
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => panic!("{error} after {:?}", String::from_utf8_lossy(&bytes)),
         }
     }
