@@ -163,8 +163,8 @@ fn line_of(kill: &Kill, slot: u32, outcome: &KillOutcome) -> String {
         KillOutcome::OfRow(holder) => {
             let who = identity(holder);
             format!(
-                "{what} is held by {who}, in a session with other locks, so it can only be ended by its row, which is not in the \
-                 tables that were asked: name the right ones with --database, or on PostgreSQL with --schema"
+                "{what} is held by {who}, in a session with other locks, so it can only be ended by its row. That was freed just \
+                 now, or is in other tables: name them with --database, or on PostgreSQL with --schema"
             )
         }
         KillOutcome::ReleasedMeanwhile { holder, now } => {

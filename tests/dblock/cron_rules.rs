@@ -9,8 +9,8 @@ use nix::sys::signal::Signal;
 
 use crate::harness::crontab::{end, job, scheduler_of, stays};
 use crate::harness::{
-    Crontab, Dblock, Frozen, Kind, SOON, Server, all_servers, both_servers, eventually, send,
-    slack, within,
+    Crontab, Dblock, Frozen, Kind, SOON, Server, all_servers, both_servers, eventually, kill_both,
+    send, slack, within,
 };
 
 /// A tick of the job whose host has died in it so long ago.
@@ -290,7 +290,7 @@ both_servers! {
         eventually("nobody differs", SOON, || crontab.count("dblock_cron_daemons WHERE differs IS NOT NULL") == 0);
         // Nor when it is dead, whatever it had said last.
         let scheduler = scheduler_of(first.pid()).expect("a scheduler");
-        let _stopped = [first.pid(), scheduler].map(Frozen::new);
+        kill_both(first.pid(), scheduler);
         crontab.tables.sql(&format!(
             "UPDATE dblock_cron_daemons SET differs = '{}', expires_at = renewed_at WHERE pid = {}",
             crontab.name("job"), first.pid()));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use crate::harness::crontab::{end, job};
+use crate::harness::crontab::{end, job, scheduler_of};
 use crate::harness::fake_postgres::{FakePostgres, error, read_startup, row, welcome};
 use crate::harness::postgres::{DATABASE, Postgres, key};
 use crate::harness::{
@@ -147,7 +147,9 @@ fn a_cron_daemon_goes_on_with_the_promoted_standby_and_not_with_the_primary_of_b
     }
     run_there(3);
     // The process that takes the place of a killed one does not go back to it, either.
-    send(daemon.keeper(None), Signal::SIGKILL);
+    eventually("it is idle", SOON, || standby.postgres().is(&is_idle));
+    let scheduler = scheduler_of(daemon.pid()).expect("a scheduler");
+    send(scheduler, Signal::SIGKILL);
     run_there(4);
     // The server may notice late that the daemon has looked at it and left.
     eventually("it is not on the other one", SOON, || {

@@ -118,6 +118,9 @@ impl RowKilling<'_> {
             };
             let row = slot.and_then(|slot| held.into_iter().find(|row| row.slot == slot));
             let Some(row) = row else {
+                if slot.is_some() && looks == 0 {
+                    self.inspector().warn_of_node();
+                }
                 let named = std::mem::replace(&mut self.named.slot, slot);
                 let killed = self.end_named()?;
                 looks += 1;
@@ -126,9 +129,6 @@ impl RowKilling<'_> {
                     self.named.slot = named;
                     sleep(LOOK_AGAIN);
                     continue;
-                }
-                if slot.is_some() {
-                    self.inspector().warn_of_node();
                 }
                 return Ok(killed);
             };

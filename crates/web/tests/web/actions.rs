@@ -241,9 +241,10 @@ fn the_holder_that_was_shown_is_killed_and_no_other() {
 fn the_holder_of_a_lock_with_a_key_is_killed_by_that() {
     let fleet = Fleet::new();
     let keyed = held_by("web1").replace(r#""name":"backup""#, r#""name":"backup","key":"-7,42""#);
+    let keyed = keyed.replace("\"slot\":2", "\"slot\":0");
     fleet.answers("status", &keyed);
     let web = fleet.serve(&["--allow-actions", "--refresh", "1s"]).enter();
-    let kill = "/actions/kill?lock=backup&amp;key=-7%2C42&amp;slot=2";
+    let kill = "/actions/kill?lock=backup&amp;key=-7%2C42&amp;slot=0";
     until("the button is there", || {
         web.get("/locks").body.contains(kill)
     });
@@ -251,7 +252,7 @@ fn the_holder_of_a_lock_with_a_key_is_killed_by_that() {
     web.post("/actions/kill", &form(&page)).expect(200);
     assert_eq!(
         done(&fleet),
-        [["kill", "--key=-7,42", "--wait=30s", "--", "backup#2"]]
+        [["kill", "--key=-7,42", "--wait=30s", "--", "backup#0"]]
     );
 }
 
