@@ -308,6 +308,8 @@ impl RowLock {
         }
         let connector = Rc::clone(&self.connector);
         self.server.named_slot = None;
+        // On another server the number is another's.
+        self.server.named_killer = None;
         let until = self.renew_until;
         let timeline = self.request.timeline;
         let open = |session: &mut Session| {
