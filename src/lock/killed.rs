@@ -54,10 +54,10 @@ pub enum KillOutcome {
     /// A dry run: the slot is held.
     Held {
         holder: Victim,
-        /// The account that asks, if the holder's session would be ended and is another's, or nobody sees whose.
+        /// The account that asks, if the holder's session would be ended and is not known to be its own.
         needs_right: Option<String>,
     },
-    /// Its session has the locks of other commands, too, so only by its row it can be ended, and that is not in the tables that were asked.
+    /// Its session holds other locks, too, so it can only be ended by its row, which was not found. Nothing was done.
     OfRow(Victim),
     /// The holder released the slot before it could be killed.
     ReleasedMeanwhile { holder: Victim, now: Option<Client> },

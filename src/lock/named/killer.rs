@@ -85,7 +85,7 @@ pub enum Answer {
     },
     /// Whether the session is dblock's.
     IsDblock(bool),
-    /// The session has the locks of several commands, by which their rows are known.
+    /// The session holds the locks of several commands.
     IsShared,
     /// Whether this session holds the marker.
     Marked(bool),
@@ -248,5 +248,27 @@ impl Killer {
     fn finish(&mut self, outcome: Outcome) -> Ask {
         self.outcome = outcome;
         Ask::Unmark(Marker::Slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_with_the_locks_of_others_is_left_alone() {
+        let mut killer = Killer::new(false);
+        let patience = Patience {
+            is_over: false,
+            has_reconnected: false,
+        };
+        let owners = Answer::Owners {
+            killer: None,
+            ending: None,
+            holder: Some(7),
+        };
+        assert_eq!(killer.next(owners, patience), Ask::Holder(7));
+        let next = killer.next(Answer::IsShared, patience);
+        assert_eq!(next, Ask::Over(Outcome::Shared));
     }
 }

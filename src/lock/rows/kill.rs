@@ -1,6 +1,7 @@
 //! Kills the holder of a durable lock, for `dblock kill`. The row carries the request, and its release, which follows the end of the
 //! command, is the answer. Meanwhile the markers of named locks keep callers without rows out. The end of its session only makes the
-//! holder read its row at once.
+//! holder read its row at once. A killer that does not see the row kills as for a named lock: the holder finds the markers when it takes the
+//! named lock again.
 
 use std::collections::BTreeSet;
 use std::thread::sleep;
