@@ -251,6 +251,8 @@ fn soak(kind: Kind) {
     }
     for site in &mut sites {
         for worker in &site.workers {
+            // One that has only just been started would die of the signal.
+            worker.claimer();
             worker.signal(Signal::SIGTERM);
         }
         for mut worker in site.workers.drain(..) {

@@ -727,6 +727,8 @@ fn storm(server: &Server, seed: u64) {
         let pids = match random.u8(0..3) {
             0 => vec![Some(dblock.pid())],
             1 => vec![keeper],
+            // A durable slot is its holder's for five minutes more where nobody is left to give it back: one slot must go on.
+            _ if without_keeper.len() + 1 == SLOTS as usize => continue,
             _ => vec![Some(dblock.pid()), keeper],
         };
         if pids.len() > 1 {
