@@ -199,6 +199,22 @@ all_servers! {
         assert!(table(server, "dblock", &[&name]).contains("not dblock"));
     }
 
+    fn a_plain_client_that_waits_is_told(server) {
+        let name = unique("plain");
+        let holder = holder(server, &name);
+        let mut client = server.plain();
+        let id = client.connection_id();
+        let lock_name = name.clone();
+        let waiting = std::thread::spawn(move || client.wait_for_lock(&lock_name));
+        eventually("it is told", SOON, || {
+            let all = status(server, "dblock", &[&name]);
+            let waiters = lock(&all, &name)["waiters"].as_array().unwrap().clone();
+            waiters.len() == 1 && waiters[0]["connection"] == id
+        });
+        drop(holder);
+        waiting.join().unwrap();
+    }
+
     fn a_long_name_is_found_by_its_whole_name(server on mariadb) {
         let name = format!("{}-{}", "long-".repeat(20), unique("name"));
         let dblock = holder(server, &name);
@@ -258,20 +274,6 @@ both_servers! {
         assert_eq!(waiters[0]["connection"], server.holder(&place).unwrap(), "{all:#}");
     }
 
-    fn a_plain_client_that_waits_is_told(server) {
-        let name = unique("plain");
-        let _holder = holder(server, &name);
-        let mut client = server.client();
-        let id = u64::from(client.connection_id());
-        let wait = format!("SELECT GET_LOCK('{name}', 30)");
-        let waiting = std::thread::spawn(move || client.query_drop(wait));
-        eventually("it waits", SOON, || server.waiters(&name) == [id]);
-        let all = status(server, "dblock", &[&name]);
-        assert_eq!(lock(&all, &name)["waiters"][0]["connection"], id, "{all:#}");
-        server.admin().query_drop(format!("KILL {id}")).unwrap();
-        let _ = waiting.join();
-    }
-
     fn it_takes_no_lock(server) {
         let run = Dblock::at(server, "status").args(["-vv", &unique("none")]).output();
         run.expect_code(0);
@@ -289,6 +291,34 @@ both_servers! {
             status().arg(wrong).output().expect_code(64).expect_one_line("dblock: NAME: the name");
         }
     }
+}
+
+#[test]
+fn on_postgres_those_that_wait_in_a_statement_come_before_those_in_line() {
+    let server = Server::shared(Kind::Postgres);
+    let name = unique("before");
+    let holder = holder(server, &name);
+    let in_line = waiter(server, &name);
+    let mut client = server.plain();
+    let id = client.connection_id();
+    let lock_name = name.clone();
+    // It has the lock when its holder ends, and dblock when it ends.
+    let waiting = std::thread::spawn(move || client.wait_for_lock(&lock_name));
+    let mut seen = Vec::new();
+    eventually("both are told", SOON, || {
+        let all = status(server, "dblock", &[&name]);
+        seen = lock(&all, &name)["waiters"].as_array().unwrap().clone();
+        seen.len() == 2
+    });
+    assert_eq!(seen[0]["connection"], id, "{seen:#?}");
+    assert!(
+        seen.iter()
+            .all(|waiter| waiter["waited_seconds"].is_number()),
+        "{seen:#?}"
+    );
+    drop(holder);
+    waiting.join().unwrap();
+    in_line.wait().expect_code(0);
 }
 
 #[test]

@@ -238,8 +238,8 @@ impl Census {
             |slot: u32| rows.iter().any(|row| row.slot == slot) || !exclude && !rows.is_empty();
         let (queue, slots): (Vec<_>, Vec<_>) =
             slots.into_iter().partition(|(slot, _)| is_queue(*slot));
-        let mut queue: Vec<u64> = queue.into_iter().map(|(_, id)| id).collect();
-        queue.extend(inspector.line(name)?);
+        let mut queue: Vec<_> = queue.into_iter().map(|(_, id)| (id, None)).collect();
+        queue.extend(inspector.line(name, number)?);
         // The row names the killer; the marker may belong to the same one.
         let is_told = |slot: u32| {
             rows.iter()
@@ -369,7 +369,7 @@ impl Census {
         &self,
         name: &Name,
         holders: &HashSet<u64>,
-        (head, queue): (Option<u64>, &[u64]),
+        (head, queue): (Option<u64>, &[(u64, Option<Duration>)]),
     ) -> Vec<Waiter> {
         let in_list = self.processes.iter().filter_map(|(id, process)| {
             let (span, lock) = process.waits.as_ref()?;
@@ -384,8 +384,11 @@ impl Census {
             .filter(|(_, claims)| claims.is_dblock() && claims.waits && self.is_for(claims, name));
         let said = said.map(|(id, _)| (*id, None));
         let mut waits: HashMap<u64, Option<Duration>> = HashMap::new();
-        let ahead = queue.iter().map(|id| (*id, None));
-        for (id, span) in in_list.chain(listed).chain(said).chain(ahead) {
+        for (id, span) in in_list
+            .chain(listed)
+            .chain(said)
+            .chain(queue.iter().copied())
+        {
             if !holders.contains(&id) && id != self.info.connection {
                 let known = waits.entry(id).or_default();
                 *known = known.or(span);
@@ -399,7 +402,7 @@ impl Census {
                 let started = started.and_then(|claims| claims.started).map(age);
                 // The head of the queue starts a new statement each second, so the statement's time is not its wait.
                 let waits_for = started.or(span.filter(|_| head != Some(id)));
-                let in_line = queue.iter().position(|other| *other == id);
+                let in_line = queue.iter().position(|(other, _)| *other == id);
                 let place = match in_line {
                     // A line is in order.
                     Some(place) if self.kind == Kind::Postgres => (0, place),

@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::request::{PAUSE, carry_out};
-use super::statements::{Line, ask_owners};
+use super::statements::{Line, ask_blocked, ask_owners};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
@@ -144,15 +144,20 @@ impl Inspector {
             .collect())
     }
 
-    /// The sessions that wait for a lock in line, in their order; empty where the server has a queue of its own.
+    /// The sessions that wait for one of the first `slots` of a lock, and for how long, where that is known: those of other programs, which
+    /// wait in a statement, then those in line, in their order. Empty where the server has a queue of its own.
     ///
     /// # Errors
     /// As [`Inspector::run`].
-    pub fn line(&mut self, name: &Name) -> Result<Vec<u64>, Fault> {
-        match self.session.kind() {
-            Kind::MySql => Ok(Vec::new()),
-            Kind::Postgres => self.run(&Line::ask_waiters(name)),
+    pub fn line(&mut self, name: &Name, slots: u32) -> Result<Vec<(u64, Option<Duration>)>, Fault> {
+        if self.session.kind() == Kind::MySql {
+            return Ok(Vec::new());
         }
+        let locks: Vec<_> = (0..slots).map(|slot| name.slot_on_server(slot)).collect();
+        let mut waiters = self.run(&ask_blocked(&locks))?;
+        let in_line = self.run(&Line::ask_waiters(name))?;
+        waiters.extend(in_line.into_iter().map(|session| (session, None)));
+        Ok(waiters)
     }
 }
 

@@ -15,7 +15,7 @@ use answers::{Asked, KillMarker, ReacquireAnswer};
 use mysql::MySqlStatements;
 pub use mysql::{wait_for_lock, wake};
 use postgres::PostgresStatements;
-pub use postgres::{Line, ask_is_one_of_several, held_keys as postgres_held_keys};
+pub use postgres::{Line, ask_blocked, ask_is_one_of_several, held_keys as postgres_held_keys};
 
 /// How long the head of those that wait lets pass before it tries all slots again: a holder that died wakes nobody. MySQL waits for whole
 /// seconds.

@@ -55,18 +55,28 @@ pub fn unlock(key: Key) -> String {
     format!("pg_advisory_unlock({})", key.arguments())
 }
 
-/// The sessions that hold these locks, by the locks' names on the server.
-pub fn ask_owners(locks: &[String]) -> Ask<'static, Vec<Option<u64>>> {
+/// These locks, by their names on the server, each with its place; and the condition of a row of `pg_locks` about one of them.
+fn named(locks: &[String]) -> (String, String) {
     let rows = locks.iter().enumerate().map(|(place, lock)| {
         let (class, object, sub) = Key::of(lock).columns();
         format!("({place}, {class}::bigint, {object}::bigint, {sub})")
     });
     let rows = rows.collect::<Vec<_>>().join(", ");
+    (
+        format!("(VALUES {rows}) AS asked (place, class, object, sub)"),
+        format!(
+            "lock.locktype = 'advisory' AND lock.objsubid = asked.sub AND lock.database = {DATABASE} \
+             AND lock.classid = asked.class::oid AND lock.objid = asked.object::oid"
+        ),
+    )
+}
+
+/// The sessions that hold these locks, by the locks' names on the server.
+pub fn ask_owners(locks: &[String]) -> Ask<'static, Vec<Option<u64>>> {
+    let (asked, condition) = named(locks);
     let sql = format!(
-        "SELECT min(held.pid) FROM (VALUES {rows}) AS asked (place, class, object, sub) LEFT JOIN pg_locks held \
-         ON held.locktype = 'advisory' AND held.granted AND held.objsubid = asked.sub \
-         AND held.database = {DATABASE} \
-         AND held.classid = asked.class::oid AND held.objid = asked.object::oid GROUP BY asked.place ORDER BY asked.place"
+        "SELECT min(lock.pid) FROM {asked} LEFT JOIN pg_locks lock ON {condition} AND lock.granted \
+         GROUP BY asked.place ORDER BY asked.place"
     );
     let number = locks.len();
     let owners = ask("owners", sql, move |rows| {
@@ -79,6 +89,25 @@ pub fn ask_owners(locks: &[String]) -> Ask<'static, Vec<Option<u64>>> {
         }
     });
     owners.up_to(LIST)
+}
+
+/// The sessions of other programs that wait in a statement for one of these locks, by the locks' names on the server, and for how long
+/// they have; `None`: they have only just begun. The server grants a lock to the first of them when it is unlocked.
+pub fn ask_blocked(locks: &[String]) -> Ask<'static, Vec<(u64, Option<Duration>)>> {
+    let (asked, condition) = named(locks);
+    let sql = format!(
+        "SELECT lock.pid, (extract(epoch FROM clock_timestamp() - lock.waitstart) * 1000000)::bigint \
+         FROM {asked} JOIN pg_locks lock ON {condition} AND NOT lock.granted ORDER BY lock.waitstart"
+    );
+    let blocked = ask("blocked", sql, |rows| {
+        let blocked = rows.iter().map(|row| {
+            let micros: Option<i64> = row.at(1)?;
+            let micros = micros.and_then(|micros| u64::try_from(micros).ok());
+            Ok((row.at(0)?, micros.map(Duration::from_micros)))
+        });
+        blocked.collect()
+    });
+    blocked.up_to(LIST)
 }
 
 /// Ends the session of this process if it still holds this lock: the process may be another session's by now.
