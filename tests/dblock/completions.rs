@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
 use tempfile::TempDir;
 
@@ -74,9 +75,24 @@ fn bash(line: &str) -> Vec<String> {
 }
 
 fn zsh(line: &str) -> Vec<String> {
+    static KNOWN: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        let (mut zsh, home) = new_zsh();
+        let status = zsh.args(["-c", "exit"]).status();
+        assert!(status.is_ok_and(|status| status.success()));
+        fs::read(home.path().join(KNOWN_FILE)).expect("compinit writes it")
+    });
+    let (zsh, home) = new_zsh();
+    fs::write(home.path().join(KNOWN_FILE), &*KNOWN).expect("a file");
+    typed(zsh, &home, &[], line)
+}
+
+/// What zsh has found in the folders of completions. It looks there for itself where there is no such file, which takes long.
+const KNOWN_FILE: &str = ".zcompdump";
+
+fn new_zsh() -> (Command, TempDir) {
     let settings = format!(
         "fpath=({} $fpath)
-        autoload -Uz compinit && compinit -u -D
+        autoload -Uz compinit && compinit -u
         zstyle ':completion:all:*' completer _all_matches _complete
         zstyle ':completion:all:*' insert true
         zle -C all complete-word _generic
@@ -88,7 +104,7 @@ fn zsh(line: &str) -> Vec<String> {
     let mut zsh = Command::new("zsh");
     zsh.args(["--no-global-rcs", "-i"])
         .env("ZDOTDIR", home.path());
-    typed(zsh, &home, &[], line)
+    (zsh, home)
 }
 
 /// Types the line behind some others, and takes all that is offered.

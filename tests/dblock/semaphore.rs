@@ -3,14 +3,10 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::sync::Mutex;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
-use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -545,67 +541,27 @@ both_locks! {
 
 // The durable one takes the named locks, too.
 each_lock! {
-    fn a_thousand_slots_are_filled_and_emptied(server) {
-        // In turn: each starts three thousand processes.
-        static TURN: Mutex<()> = Mutex::new(());
-        let _turn = TURN.lock();
-        let server = &Server::private_with(server.kind, &["--max-connections=1100", "--table-open-cache=400"]);
-        let (name, folder) = (unique("thousand"), tempfile::tempdir().unwrap());
-        let path = |file: &str| folder.path().join(file);
-        let lines = |file: &str| fs::read_to_string(path(file)).unwrap_or_default().lines().count();
-        // Twenty commands wait for the lock on each of these files, which costs nobody anything.
-        let gates: Vec<Flock<fs::File>> = (0..50).map(|number| {
-            let gate = fs::File::create(path(&format!("gate{number}"))).unwrap();
-            Flock::lock(gate, FlockArg::LockExclusive).map_err(|(_, error)| error).unwrap()
-        }).collect();
-        let job = "echo $DBLOCK_SLOT >>slots; exec flock -s gate$((DBLOCK_SLOT / 20)) sh -c 'echo >>ended'";
-        // Not all at once, and behind the other tests, which want to go on.
-        let script = "i=0; while [ $i -lt 1000 ]; do
-            \"$DBLOCK\" run --name \"$LOCK\" -m 1000 --connect-timeout 100 -- sh -c \"$JOB\" || echo failed >>failed &
-            i=$((i + 1))
-            [ $((i % 20)) -ne 0 ] || until [ $(wc -l <slots) -ge $i ] || [ -e failed ]; do sleep 0.02; done
-        done; wait";
-        let mut all = Command::new("nice");
-        all.args(["-n", "10", "sh", "-c", script]).env("DBLOCK", env!("CARGO_BIN_EXE_dblock")).env("LOCK", &name).env("JOB", job);
-        all.env("DBLOCK_URL", server.url()).env("DBLOCK_PASSWORD", PASSWORD).current_dir(folder.path());
-        fs::write(path("slots"), "").unwrap();
-        let mut all = Group(all.process_group(0).stdin(Stdio::null()).spawn().unwrap());
-        in_time_or_failed("all run", &path("failed"), || lines("slots") == 1000);
-        let slots = fs::read_to_string(path("slots")).unwrap();
-        let taken: BTreeSet<u32> = slots.lines().map(|line| line.parse().unwrap()).collect();
-        assert!(taken.into_iter().eq(0..1000), "each slot once");
+    fn the_last_hundred_of_a_thousand_slots_are_filled_and_emptied(server) {
+        let name = unique("thousand");
+        let client = hold_slots(server, &name, 900);
+        let start = |_| {
+            let dblock = of(server, &name, 1000).args(["--connect-timeout", "50"]);
+            dblock.stdin(Stdio::piped()).sh("echo slot $DBLOCK_SLOT; read _; exit 0").spawn()
+        };
+        let mut hundred: Vec<Running> = (0..100).map(start).collect();
+        let slot = |dblock: &mut Running| dblock.wait_line("slot ", SOON).replace("slot ", "").parse::<u32>().unwrap();
+        let taken: BTreeSet<u32> = hundred.iter_mut().map(slot).collect();
+        assert!(taken.into_iter().eq(900..1000), "each slot once");
         of(server, &name, 1000).command(["true"]).output().expect_code(75).expect_said(["and 997 more"]);
-        let next = of(server, &name, 1000).args(["--wait", "60"]).sh("echo slot $DBLOCK_SLOT").spawn();
+        let next = of(server, &name, 1000).args(["--wait", "60"]).command(["true"]).spawn();
         eventually("it waits", SOON, || server.waiters(&name).len() == 1);
-        for (number, gate) in gates.into_iter().enumerate() {
-            drop(gate);
-            in_time_or_failed("twenty end", &path("failed"), || lines("ended") == 20 * (number + 1));
+        for mut dblock in hundred {
+            drop(dblock.take_stdin());
+            dblock.wait().expect_code(0).expect_silence();
         }
         next.wait().expect_code(0).expect_silence();
-        assert!(within(Duration::from_secs(60), || matches!(all.0.try_wait(), Ok(Some(_)))), "all end");
-        assert!(!path("failed").exists());
+        drop(client);
         assert_nothing_is_left(server, &name, 1000);
-    }
-}
-
-/// Waits for up to five minutes until the condition holds; fails at once when there is this file.
-#[track_caller]
-fn in_time_or_failed(what: &str, failed: &Path, mut condition: impl FnMut() -> bool) {
-    eventually(what, Duration::from_secs(300), || {
-        assert!(!failed.exists(), "{what}: one failed");
-        condition()
-    });
-}
-
-/// A process group that is killed when this is dropped.
-struct Group(std::process::Child);
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        if !matches!(self.0.try_wait(), Ok(Some(_))) {
-            let _ = kill(Pid::from_raw(-self.0.id().cast_signed()), Signal::SIGKILL);
-            let _ = self.0.wait();
-        }
     }
 }
 
