@@ -290,8 +290,8 @@ all_servers! {
     fn ordinary_runs_keep_the_history_as_short_as_it_is_to_be(shared on mariadb) {
         let tables = Tables::with(shared, &["--keep", "1d,5"]);
         // Of a name that runs, and of one that does not any more.
-        let rows = (0..500).map(|number| {
-            let name = if number < 250 { "runs" } else { "rests" };
+        let rows = (0..100).map(|number| {
+            let name = if number < 50 { "runs" } else { "rests" };
             let ago = format!("UTC_TIMESTAMP(6) - INTERVAL 2 DAY - INTERVAL {number} SECOND");
             format!("('{number:032x}', '{name}', {ago}, UTC_TIMESTAMP(6), 'skipped')")
         });
