@@ -163,8 +163,9 @@ fn line_of(kill: &Kill, slot: u32, outcome: &KillOutcome) -> String {
         KillOutcome::OfRow(holder) => {
             let who = identity(holder);
             format!(
-                "{what} is held by {who}, in a session with other locks, so it can only be ended by its row. That was freed just \
-                 now, or is in other tables: name them with --database, or on PostgreSQL with --schema"
+                "{what} is held by {who}, in a session with other locks, so it can only be ended by its row, which is not in \
+                 these tables. If they are the right ones, it was freed just now; else name the others with --database, or on PostgreSQL \
+                 with --schema"
             )
         }
         KillOutcome::ReleasedMeanwhile { holder, now } => {

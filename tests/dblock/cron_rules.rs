@@ -291,9 +291,16 @@ both_servers! {
         // Nor when it is dead, whatever it had said last.
         let scheduler = scheduler_of(first.pid()).expect("a scheduler");
         kill_both(first.pid(), scheduler);
-        crontab.tables.sql(&format!(
-            "UPDATE dblock_cron_daemons SET differs = '{}', expires_at = renewed_at WHERE pid = {}",
-            crontab.name("job"), first.pid()));
+        // The server may still carry out its last statement.
+        eventually("it is dead, and has said so", SOON, || {
+            crontab.tables.sql(&format!(
+                "UPDATE dblock_cron_daemons SET differs = '{}', expires_at = renewed_at WHERE pid = {}",
+                crontab.name("job"), first.pid()));
+            let json = crontab.does("list", &["--json"]).json();
+            let daemons = json["daemons"].as_array().unwrap().clone();
+            let dead = daemons.iter().find(|daemon| daemon["pid"] == first.pid());
+            dead.is_some_and(|daemon| daemon["alive"] == false && daemon["differs"] == serde_json::json!([crontab.name("job")]))
+        });
         let list = crontab.does("list", &[]).stdout;
         assert!(!list.contains("another"), "{list}");
         drop(second);

@@ -1,11 +1,12 @@
 //! `dblock kill` of a durable lock: its row says who is to end, and its release that the command has.
 
+use std::process::Stdio;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    Dblock, Frozen, Output, Records, Running, SOON, Server, Tables, all_servers_with_tables,
+    Dblock, Frozen, Output, Proxy, Records, Running, SOON, Server, Tables, all_servers_with_tables,
     eventually, is_stopped, runs, slack, unique, works,
 };
 
@@ -464,6 +465,21 @@ all_servers_with_tables! {
             dblock.wait_within(SOON).expect_code(74).expect_said(["was ended by "]);
             works(Dblock::run(server, &name));
         }
+    }
+
+    fn a_killer_that_does_not_see_the_row_is_told_of_the_end_also_on_the_next_session(server) {
+        let (account, proxy, name) = (server.account(), Proxy::to(server), unique("blind"));
+        server.may_end_sessions(&account);
+        let dblock = Dblock::run_at(&proxy.url(), &name).args(["--durable", "--kill-after", "60"]).without_terminal();
+        let mut dblock = dblock.stdin(Stdio::piped()).sh("trap '' TERM; echo started; read line; exit 0").spawn();
+        dblock.wait_line("started", SOON);
+        let killer = kill(server, &name).user(&account).spawn();
+        dblock.wait_stderr("was ended by ", SOON);
+        proxy.cut();
+        drop(dblock.take_stdin());
+        expect_told(&killer.wait(), &["its command has ended", "now it is free"]);
+        dblock.wait_within(SOON).expect_code(74);
+        works(Dblock::run(server, &name));
     }
 
     fn an_account_without_the_tables_ends_a_named_lock_as_ever(server) {

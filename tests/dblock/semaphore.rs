@@ -549,7 +549,7 @@ each_lock! {
             dblock.stdin(Stdio::piped()).sh("echo slot $DBLOCK_SLOT; read _; exit 0").spawn()
         };
         let mut hundred: Vec<Running> = (0..100).map(start).collect();
-        let slot = |dblock: &mut Running| dblock.wait_line("slot ", SOON).replace("slot ", "").parse::<u32>().unwrap();
+        let slot = |dblock: &mut Running| dblock.wait_line("slot ", 4 * SOON).replace("slot ", "").parse::<u32>().unwrap();
         let taken: BTreeSet<u32> = hundred.iter_mut().map(slot).collect();
         assert!(taken.into_iter().eq(900..1000), "each slot once");
         of(server, &name, 1000).command(["true"]).output().expect_code(75).expect_said(["and 997 more"]);

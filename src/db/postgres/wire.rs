@@ -39,6 +39,9 @@ const ENDLESS: &str = "answers without an end";
 /// How long to wait for the rest of a message that has begun.
 const REST_OF_A_MESSAGE: Duration = Duration::from_millis(100);
 
+/// How long a server may go on to say something that nobody asked for.
+const LONGEST_LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// A server's word for a session that is in no transaction.
 const OUTSIDE: u8 = b'I';
 
@@ -326,7 +329,8 @@ impl Wire for PostgresWire {
 
     fn last_words(&mut self) -> Option<String> {
         // It may say much before its end, and not for ever.
-        for _ in 0..MOST_REPLIES {
+        let begun = Instant::now();
+        while begun.elapsed() < LONGEST_LAST_WORDS {
             // It is readable, so this waits for nothing but the rest of a message.
             if limit_reading(self.as_fd(), REST_OF_A_MESSAGE).is_err() {
                 return Some("the server ended the session".to_owned());

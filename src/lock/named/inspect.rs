@@ -154,7 +154,9 @@ impl Inspector {
             return Ok(Vec::new());
         }
         let locks: Vec<_> = (0..slots).map(|slot| name.slot_on_server(slot)).collect();
-        let mut waiters = self.run(&ask_blocked(&locks))?;
+        // Before version 14 a server does not tell it.
+        let blocked = self.session.try_run(&ask_blocked(&locks))?;
+        let mut waiters = blocked.unwrap_or_default();
         let in_line = self.run(&Line::ask_waiters(name))?;
         waiters.extend(in_line.into_iter().map(|session| (session, None)));
         Ok(waiters)

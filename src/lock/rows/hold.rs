@@ -304,6 +304,19 @@ impl RowLock {
         None
     }
 
+    /// On a session that is opened for the release: a killer that does not see the row waits for an answer there.
+    pub(super) fn find_named_killer(&mut self, session: &mut Session) {
+        if self.server.queue == Queue::Excludes
+            && self.spec.kind == HolderKind::Run
+            && !self.shares_session
+        {
+            let killer = self.request.find_killer(self.grant, session);
+            self.server.named_killer = killer.ok().flatten().map(|killer| killer.connection);
+            // As it was before.
+            let _ = session.answer_within(self.limit());
+        }
+    }
+
     /// Withdraws what was announced on a session that lives on: it would keep everybody out.
     pub(super) fn withdraw_announcements(&mut self, session: &mut Session) {
         if self.server.has_announced {

@@ -410,8 +410,12 @@ impl Backend for RowLock {
                 break Ok(true);
             }
             let also = unrecorded.as_ref().map_or_else(also, |_| Vec::new());
+            let is_new = self.session.is_none();
             let reached = match self.reach() {
-                Ok(session) => {
+                Ok(mut session) => {
+                    if is_new {
+                        self.find_named_killer(&mut session);
+                    }
                     self.session = Some(session);
                     Ok(())
                 }
