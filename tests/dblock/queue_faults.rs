@@ -520,7 +520,7 @@ both_servers! {
             let columns = "queue, shard, priority, job, last_job, block, jobs, due_at";
             jobs.tables.sql(&format!("INSERT INTO dblock_due ({columns}) SELECT {columns} FROM dblock_delayed"));
             jobs.tables.sql("DELETE FROM dblock_delayed");
-            let again = eventually_started(&log, 2, SOON);
+            let again = eventually_started(&log, 2, SOON * 3);
             send(claimer, Signal::SIGKILL);
             eventually_gone(claimer, SOON);
             proxy.delay(Duration::ZERO);
