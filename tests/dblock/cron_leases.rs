@@ -354,8 +354,8 @@ both_servers! {
         std::fs::write(crontab.path("record.over"), "").unwrap();
         eventually("the command has ended", SOON, || commands_of(daemons[its].pid()).is_empty());
         assert!(crontab.path("record.done").exists(), "it was ended");
-        eventually("its lock has expired", SOON, || crontab.count("dblock_locks WHERE expires_at > UTC_TIMESTAMP(6)") == 0);
-        eventually("the daemons seem to be gone", SOON, || {
+        eventually("its lock has expired", SOON * 2, || crontab.count("dblock_locks WHERE expires_at > UTC_TIMESTAMP(6)") == 0);
+        eventually("the daemons seem to be gone", SOON * 2, || {
             crontab.count("dblock_cron_daemons WHERE renewed_at > UTC_TIMESTAMP(6) - INTERVAL 16 SECOND") == 0
         });
         proxies[others].refuse(false);

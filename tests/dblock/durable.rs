@@ -599,7 +599,7 @@ all_servers! {
         let frozen = [run.pid(), run.keeper(Some(command)), command].map(Frozen::new);
         let expired = "SELECT expires_at < UTC_TIMESTAMP(6) FROM dblock.dblock_locks WHERE name = ?";
         let mut admin = server.watcher();
-        eventually("its time is over", SOON, || {
+        eventually("its time is over", SOON * 2, || {
             admin.exec_first(expired, (&name,)).unwrap() == Some(true)
         });
         drop(frozen);

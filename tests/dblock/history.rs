@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 
 use crate::harness::{
-    Cluster, Dblock, Kind, PASSWORD, Pair, Replication, SOON, Server, Tables, all_servers,
-    both_servers, eventually, unique, url_of,
+    BY_CHANCE, Cluster, Dblock, Kind, PASSWORD, Pair, Replication, SOON, Server, Tables,
+    all_servers, both_servers, eventually, unique, url_of,
 };
 
 /// Writes a run of the lock `name` that was requested so many seconds ago, with these columns besides; its number.
@@ -412,7 +412,7 @@ all_servers! {
             tables.rows::<u32>(&format!("SELECT COUNT(*) FROM dblock_{table} WHERE name = 'was used'"))[0]
         });
         assert_eq!(left(), [2, 1, 1]);
-        eventually("other runs have deleted all of it", 3 * SOON, || {
+        eventually("other runs have deleted all of it", BY_CHANCE, || {
             tables.at("run").args(["--record", "--name", "is used", "true"]).output().expect_code(0);
             left() == [0, 0, 0]
         });

@@ -13,8 +13,8 @@ use nix::sys::signal::Signal;
 use crate::harness::crontab::end;
 use crate::harness::pty::Shell;
 use crate::harness::{
-    Crontab, Dblock, Jobs, Kind, Proxy, SOON, Server, Tables, all_servers, eventually, quoted,
-    unique, within,
+    BY_CHANCE, Crontab, Dblock, Jobs, Kind, Proxy, SOON, Server, Tables, all_servers, eventually,
+    quoted, unique, within,
 };
 
 /// `dblock run --keep-output` with these tables.
@@ -102,7 +102,7 @@ all_servers! {
         // What goes with its run.
         tables.sql("UPDATE dblock_meta SET keep_seconds = 1, keep_runs = 1");
         tables.sql("DELETE FROM dblock_runs");
-        eventually("the outputs are gone, too", SOON, || {
+        eventually("the outputs are gone, too", BY_CHANCE, || {
             let run = tables.at("run").args(["--record", "--name", &unique("pruner")]).command(["true"]);
             run.output().expect_code(0);
             tables.rows::<u64>("SELECT COUNT(*) FROM dblock_outputs") == [0]
@@ -147,7 +147,7 @@ all_servers! {
         assert_eq!(run["has_output"], false, "{run:#}");
         tables.sql("UPDATE dblock_meta SET keep_seconds = 1, keep_runs = 1");
         let first = format!("SELECT COUNT(*) FROM dblock_runs WHERE run = '{}'", run["run"].as_str().unwrap());
-        eventually("the run is pruned", SOON, || {
+        eventually("the run is pruned", BY_CHANCE, || {
             at("run").args(["--record", "--name", &name]).command(["true"]).output().expect_code(0).expect_silence();
             tables.rows::<u64>(&first) == [0]
         });
@@ -225,7 +225,7 @@ fn the_output_of_jobs_of_a_queue_is_kept_as_long_as_the_job() {
         .expect_code(0);
     assert_eq!(kept(tables, "q").0, b"fine\n");
     // It goes with its job, when a worker deletes what is old.
-    eventually("the output of a deleted job is gone", SOON, || {
+    eventually("the output of a deleted job is gone", BY_CHANCE, || {
         jobs.work(&["--drain"])
             .command(["true"])
             .output()

@@ -515,7 +515,7 @@ both_servers! {
             eventually_gone(command, SOON);
             proxy.delay(Duration::from_millis(500));
             drop(frozen);
-            eventually("it has taken the turn", SOON, || turn() > before);
+            eventually("it has taken the turn", SOON * 3, || turn() > before);
             // In the next one the job is returned and claimed again. It is passed on before the last of these.
             let columns = "queue, shard, priority, job, last_job, block, jobs, due_at";
             jobs.tables.sql(&format!("INSERT INTO dblock_due ({columns}) SELECT {columns} FROM dblock_delayed"));
@@ -669,7 +669,7 @@ both_servers! {
             within(SOON / 10, || worker.stderr().contains("the server has lost what it had confirmed"))
         });
         assert!(was_lost, "the server has kept everything: {}", worker.stderr());
-        eventually("all are done, while it lives", SOON * 2, || jobs.states() == [0; 4]);
+        eventually("all are done, while it lives", SOON * 6, || jobs.states() == [0; 4]);
         end(worker);
         jobs.assert_empty();
     }
@@ -942,7 +942,7 @@ both_servers! {
         assert_eq!(jobs.count("dblock_workers WHERE died OR expires_at < UTC_TIMESTAMP(6)"), 0);
         end(other);
         drop(frozen);
-        eventually("all are done", SOON, || jobs.count("dblock_jobs") == 0);
+        eventually("all are done", SOON * 4, || jobs.count("dblock_jobs") == 0);
         assert!(!worker.stderr().contains("lost"), "{}", worker.stderr());
         end(worker);
         let mut numbers = lines(&log);
@@ -1129,7 +1129,7 @@ both_servers! {
         for _ in 0..45 {
             jobs.tables.sql(dead);
         }
-        eventually("all of them are found", SOON, || {
+        eventually("all of them are found", SOON * 3, || {
             assert_eq!(jobs.workers(), 1, "it has lost its lease");
             jobs.count("dblock_workers WHERE expires_at IS NOT NULL") == 1
         });
@@ -1310,7 +1310,7 @@ fn what_a_block_has_handed_in_fits_into_packets_when_it_is_handed_in_again() {
         let dead: Vec<Option<u64>> = jobs.rows("SELECT SUM(jobs) FROM dblock_dead");
         dead[0].unwrap_or_default()
     };
-    eventually("most are recorded", SOON, || dead() > 500);
+    eventually("most are recorded", SOON * 4, || dead() > 500);
     let claimer = worker.claimer();
     send(claimer, Signal::SIGKILL);
     eventually_gone(claimer, SOON);

@@ -344,7 +344,7 @@ both_servers! {
         std::io::Seek::rewind(&mut file).unwrap();
         let (_reader, writer) = std::io::pipe().unwrap();
         let run = put(&tables, &["--lines"]).stdin(file).stdout(writer).spawn();
-        eventually("all are put", SOON, || count(&tables, "dblock_jobs") == 50_000);
+        eventually("all are put", SOON * 4, || count(&tables, "dblock_jobs") == 50_000);
         // The process that has the session has said so, and ends.
         eventually("it has said so", SOON, || children_of(run.pid()).iter().all(|pid| !runs(*pid)));
         run.signal(Signal::SIGINT);

@@ -60,6 +60,9 @@ pub const PASSWORD: &str = "dblock-secret";
 /// Long enough for anything that comes at once, on a machine that is busy with other tests.
 pub const SOON: Duration = Duration::from_secs(20);
 
+/// For what one start of dblock does in so many, here and there: until somebody has had enough chances to do it.
+pub const BY_CHANCE: Duration = Duration::from_secs(300);
+
 /// What this machine may add now to a span of time, the start of the program included: a second where nothing else runs, and so many
 /// times that as processes share a processor.
 pub fn slack() -> Duration {
