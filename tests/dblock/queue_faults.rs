@@ -497,14 +497,14 @@ both_servers! {
 
     fn what_is_handed_in_again_leaves_a_newer_claim_of_the_same_job_alone(server) {
         for options in [&[][..], &["--claim", "blocks"]] {
-            let (jobs, records) = (Jobs::new(server, &[&["--ttl", "8s"], options].concat()), Records::new());
+            // Longer than the delays below take together: a claimer whose lease ends meanwhile begins anew.
+            let (jobs, records) = (Jobs::new(server, &[&["--ttl", "20s"], options].concat()), Records::new());
             let (log, go) = (records.path().join("log"), records.path().join("go"));
             let proxy = Proxy::to(server);
             jobs.put(&["a"]);
             jobs.feed(&["--delay", "1h", "--lines"], "b\n".repeat(85).as_bytes());
             jobs.feed(&["--delay", "1h"], &vec![b'x'; 300_000]);
             let script = format!("test \"$(cat)\" = a || exit 0; {}", script(&log, &until(&go)));
-            // So that most of the lease is left for the delays below.
             let worker = jobs.work(&["-j", "90", "--kill-after", "1"]).env("DBLOCK_URL", proxy.url()).sh(&script).spawn();
             let command = eventually_started(&log, 1, SOON);
             let claimer = worker.claimer();
@@ -512,7 +512,7 @@ both_servers! {
             let turn = || jobs.rows::<u64>("SELECT turn FROM dblock_workers")[0];
             let before = turn();
             // The lease ends, and with it the command. The claimer has a turn before it that knows nothing of that.
-            eventually_gone(command, SOON);
+            eventually_gone(command, SOON * 2);
             proxy.delay(Duration::from_millis(500));
             drop(frozen);
             eventually("it has taken the turn", SOON * 3, || turn() > before);
