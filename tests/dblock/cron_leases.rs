@@ -27,18 +27,10 @@ fn run_by_hand(crontab: &Crontab, job: &str) -> Option<i32> {
     run.sh("true").output().code
 }
 
-/// A daemon whose server is behind this proxy.
-#[track_caller]
-fn start_through(proxy: &Proxy, crontab: &Crontab, args: &[&str]) -> Running {
-    let mut daemon = crontab.daemon(args).env("DBLOCK_URL", proxy.url()).spawn();
-    daemon.wait_stderr("dblock: ready: ", SOON);
-    daemon
-}
-
 /// A daemon with a long grace, whose command has succeeded since its server was gone.
 #[track_caller]
 fn ended_in_an_outage(crontab: &Crontab, proxy: &Proxy) -> Running {
-    let daemon = start_through(proxy, crontab, &["--grace", "1h"]);
+    let daemon = crontab.start_through(proxy, &["--grace", "1h"]);
     crontab.due("job");
     crontab.eventually_lines(1);
     proxy.refuse(true);
@@ -181,7 +173,7 @@ all_servers! {
         let stubborn = "trap '' TERM; echo $$ >>{}; while :; do sleep 0.1; done";
         let crontab = Crontab::new(server, &job("--ttl 6s --kill-after 1s", stubborn));
         let proxy = Proxy::to(server);
-        let first = start_through(&proxy, &crontab, &["--grace", "0s"]);
+        let first = crontab.start_through(&proxy, &["--grace", "0s"]);
         crontab.due("job");
         let command: i32 = crontab.eventually_lines(1)[0].parse().unwrap();
         let second = crontab.start(&["--grace", "0s"]);
@@ -220,7 +212,7 @@ both_servers! {
     fn a_tick_that_waits_for_a_lock_does_not_ask_who_holds_it(server) {
         let crontab = Crontab::new(server, &job("--overlap wait", "echo >>{}"));
         let proxy = Proxy::to(server);
-        let daemon = start_through(&proxy, &crontab, &[]);
+        let daemon = crontab.start_through(&proxy, &[]);
         let mut other = server.admin();
         let take = format!("SELECT GET_LOCK('{}', 0)", crontab.name("job"));
         assert_eq!(other.query_first::<u8, _>(take).unwrap(), Some(1));
@@ -238,7 +230,7 @@ both_servers! {
         let lines = (0..6).map(|number| format!("#: job{number} --ttl 20s\n0 0 1 1 * {STAYS}\n"));
         let crontab = Crontab::new(server, &lines.collect::<Vec<_>>().concat());
         let proxy = Proxy::to(server);
-        let daemon = start_through(&proxy, &crontab, &["--grace", "0s"]);
+        let daemon = crontab.start_through(&proxy, &["--grace", "0s"]);
         crontab.tables.sql("UPDATE dblock_cron_jobs SET next_at = UTC_TIMESTAMP(6), changed_at = UTC_TIMESTAMP(6)");
         crontab.eventually_lines(6);
         let wait = |number: usize| crontab.tables.at("run").args(["--wait", "10m", "--name", &crontab.name(&format!("job{number}"))]).sh("echo ran").spawn();
@@ -259,7 +251,7 @@ both_servers! {
     fn a_named_lock_that_another_program_got_from_a_lost_session_is_taken_again_once_it_is_free(server) {
         let crontab = Crontab::new(server, &job("--ttl 12s", STAYS));
         let proxy = Proxy::to(server);
-        let daemon = start_through(&proxy, &crontab, &["--grace", "0s"]);
+        let daemon = crontab.start_through(&proxy, &["--grace", "0s"]);
         crontab.due("job");
         crontab.eventually_lines(1);
         let name = crontab.name("job");
@@ -301,7 +293,7 @@ all_servers! {
     fn an_older_session_of_a_daemon_is_ended_also_if_it_runs_nothing(server) {
         let crontab = Crontab::new(server, &job("", STAYS));
         let proxy = Proxy::to(server);
-        let daemon = start_through(&proxy, &crontab, &["--grace", "0s"]);
+        let daemon = crontab.start_through(&proxy, &["--grace", "0s"]);
         let before = crontab.sessions();
         proxy.abandon();
         // The server itself would end it after a minute.
@@ -341,7 +333,7 @@ both_servers! {
         let crontab = Crontab::new(server, &job("--ttl 16s", &format!("{WAITS_TO_SUCCEED}; echo >>{{}}.done")));
         let proxies = [Proxy::to(server), Proxy::to(server)];
         let daemons = proxies.each_ref().map(|proxy| {
-            start_through(proxy, &crontab, &["--grace", "0s"])
+            crontab.start_through(proxy, &["--grace", "0s"])
         });
         crontab.due("job");
         crontab.eventually_lines(1);

@@ -8,8 +8,8 @@ use nix::sys::signal::Signal;
 
 use crate::harness::crontab::{job, scheduler_of};
 use crate::harness::{
-    Crontab, Kind, SOON, Server, Watcher, all_servers, both_servers, eventually, eventually_gone,
-    quoted, send, slack,
+    Crontab, Kind, Proxy, SOON, Server, Watcher, all_servers, both_servers, eventually,
+    eventually_gone, quoted, send, slack,
 };
 
 /// A job whose ticks are far away.
@@ -249,12 +249,14 @@ both_servers! {
 all_servers! {
     fn a_host_whose_tick_was_given_to_another_one_starts_nothing(server) {
         let crontab = Crontab::new(server, &job("--overlap wait", "echo $DBLOCK_ATTEMPT >>{}"));
-        let _host = crontab.start(&[]);
+        let proxy = Proxy::to(server);
+        let _host = crontab.start_through(&proxy, &[]);
         let mut other = crontab.tables.at("run").args(["--durable", "--name", &crontab.name("job")]).sh("echo here; sleep 60").spawn();
         other.wait_line("here", SOON);
         crontab.due("job");
-        // It waits for the lock, and meanwhile the tick is another's, which dies.
-        crontab.eventually_row("dblock_cron_ticks WHERE daemon IS NOT NULL");
+        // It waits for the lock, and meanwhile the tick is another's, which dies. When it tries for the first time it has just taken the tick.
+        let tries = || proxy.packets().iter().filter(|packet| packet.sent().is_some_and(|sent| sent.contains("/* dblock try slot"))).count();
+        eventually("it has tried twice", SOON, || tries() > 1);
         crontab.tables.sql("UPDATE dblock_cron_ticks SET run = REPEAT('0', 32), daemon = REPEAT('1', 32)");
         other.signal(Signal::SIGTERM);
         crontab.eventually_row("dblock_runs WHERE outcome = 'skipped' AND message LIKE '%job was given to another host for %'");

@@ -10,8 +10,8 @@ use tempfile::TempDir;
 
 use super::texts::FromTexts;
 use super::{
-    Dblock, Kind, Output, Running, SOON, Server, Tables, children_of, eventually, in_time, quoted,
-    unique, within, write_program,
+    Dblock, Kind, Output, Proxy, Running, SOON, Server, Tables, children_of, eventually, in_time,
+    quoted, unique, within, write_program,
 };
 
 /// A daemon looks once a second.
@@ -111,9 +111,13 @@ impl<'a> Crontab<'a> {
     /// Starts it, and waits until its file is in force.
     #[track_caller]
     pub fn start(&self, args: &[&str]) -> Running {
-        let mut daemon = self.daemon(args).spawn();
-        daemon.wait_stderr("dblock: ready: ", SOON);
-        daemon
+        ready(self.daemon(args))
+    }
+
+    /// As [`Crontab::start`], with the server behind a proxy.
+    #[track_caller]
+    pub fn start_through(&self, proxy: &Proxy, args: &[&str]) -> Running {
+        ready(self.daemon(args).env("DBLOCK_URL", proxy.url()))
     }
 
     /// `dblock cron COMMAND JOB`, which succeeds without a word on stderr.
@@ -275,6 +279,14 @@ pub fn job(options: &str, command: &str) -> String {
 #[track_caller]
 pub fn stays(what: &str, mut condition: impl FnMut() -> bool) {
     assert!(!within(TWO_LOOKS, || !condition()), "no more: {what}");
+}
+
+/// A daemon whose file is in force.
+#[track_caller]
+fn ready(daemon: Dblock) -> Running {
+    let mut daemon = daemon.spawn();
+    daemon.wait_stderr("dblock: ready: ", SOON);
+    daemon
 }
 
 /// Ends a daemon, which it does in time.
