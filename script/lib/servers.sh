@@ -14,12 +14,26 @@ die() {
     exit 1
 }
 
+# What a MariaDB or MySQL server says of its version. To ask takes as long as a part of its start, so the answer is kept for as long as
+# the program is the same file.
+version_line() {
+    local kept line
+    kept=$cache/version-$(stat --dereference --format=%i-%Z "$1")
+    if [[ ! -s $kept ]]; then
+        mkdir -p "$cache"
+        "$1" --no-defaults --version >"$kept.$$" 2>/dev/null || true
+        mv "$kept.$$" "$kept"
+    fi
+    read -r line <"$kept" || true
+    echo "$line"
+}
+
 # Prints the path of a MariaDB server; fails when there is none.
 find_mariadb() {
     local program
     for program in mariadbd mysqld; do
         program=$(command -v "$program") || continue
-        [[ $("$program" --no-defaults --version 2>/dev/null) == *MariaDB* ]] || continue
+        [[ $(version_line "$program") == *MariaDB* ]] || continue
         echo "$program"
         return
     done
@@ -32,8 +46,7 @@ find_mysql() {
     # An installed mysqld may be MariaDB under its old name, or locked by AppArmor into /var/lib/mysql.
     if program=$(command -v mysqld) &&
         [[ ! -e /etc/apparmor.d/usr.sbin.mysqld ]] &&
-        [[ $("$program" --no-defaults --version 2>/dev/null) == *Ver* ]] &&
-        [[ $("$program" --no-defaults --version) != *MariaDB* ]]; then
+        [[ $(version_line "$program") == *Ver* && $(version_line "$program") != *MariaDB* ]]; then
         echo "$program"
     elif [[ -x $cache/mysql/mysqld ]]; then
         echo "$cache/mysql/mysqld"
@@ -44,7 +57,10 @@ find_mysql() {
 
 # Prints the version alone, for example 10.11.19-MariaDB-0+deb12u1 or 9.7.4-2.
 server_version() {
-    "$1" --no-defaults --version | sed -E 's/.* Ver ([^ ]+).*/\1/'
+    local line
+    line=$(version_line "$1")
+    line=${line##* Ver }
+    echo "${line%% *}"
 }
 
 # Prints the folder with MariaDB's auth_ed25519.so. A plugin fits its own server version only, hence one folder each.
