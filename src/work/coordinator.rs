@@ -15,7 +15,7 @@ use nix::sys::socket::{self, shutdown};
 use nix::unistd::getpid;
 
 use claims::Claims;
-use deadlines::DEREGISTER_LIMIT;
+use deadlines::SILENT_LIMIT;
 use progress::Progress;
 
 use super::ahead::Pace;
@@ -74,7 +74,7 @@ pub fn work(mut spec: Spec, log: Log) -> anyhow::Result<Ending> {
         pace: Pace::default(),
         ending: WorkerEnd {
             step_since: None,
-            wait_limit: DEREGISTER_LIMIT,
+            wait_limit: SILENT_LIMIT,
             failure_grace: Duration::ZERO,
             conclusion: None,
             output_until: None,
@@ -155,11 +155,10 @@ impl Coordinator<'_> {
         // Interrupt an idle worker's wait on the server.
         if waits && let Some(session) = self.runner.peer.session.as_ref().map(AsRawFd::as_raw_fd) {
             // If the server answers, the worker may just have claimed something.
-            let answers = self.fault.is_none() && !self.runner.is_silent;
-            self.ending.wait_limit = if answers {
+            self.ending.wait_limit = if self.is_in_touch() {
                 self.spec.connection.connect_timeout
             } else {
-                DEREGISTER_LIMIT
+                SILENT_LIMIT
             };
             let _ = shutdown(session, socket::Shutdown::Both);
         }

@@ -9,8 +9,11 @@ use crate::lock::Lease;
 use crate::supervise::Cause;
 use std::time::Duration;
 
-/// How long a worker without jobs waits for the server to deregister it.
-pub(super) const DEREGISTER_LIMIT: Duration = Duration::from_millis(800);
+/// How long a worker without jobs waits for the server to take its last counts and to deregister it.
+const DEREGISTER_LIMIT: Duration = Duration::from_secs(5);
+
+/// The same for a server that has not answered lately.
+pub(super) const SILENT_LIMIT: Duration = Duration::from_millis(800);
 
 impl Coordinator<'_> {
     /// Ends commands and waits that have reached their deadline.
@@ -71,8 +74,16 @@ impl Coordinator<'_> {
             // It may be claiming jobs that nobody else knows of.
             ClaimerState::TakingTurn(false) => connect_timeout,
             ClaimerState::TakingTurn(true) => self.ending.wait_limit,
-            ClaimerState::Ready | ClaimerState::Deregistering => DEREGISTER_LIMIT,
+            ClaimerState::Ready | ClaimerState::Deregistering if self.is_in_touch() => {
+                DEREGISTER_LIMIT
+            }
+            ClaimerState::Ready | ClaimerState::Deregistering => SILENT_LIMIT,
         }
+    }
+
+    /// Whether the worker is registered, and its server has answered lately.
+    pub(super) fn is_in_touch(&self) -> bool {
+        self.registered.is_some() && self.fault.is_none() && !self.runner.is_silent
     }
 
     /// An ending worker does not wait for a server without limit.
