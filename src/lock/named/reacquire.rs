@@ -16,8 +16,8 @@ use crate::db::{self, Client, Fault, Kind, Session};
 use crate::lock::{Grant, Holders, Lease, kill_request_lock};
 
 /// A session that holds the slot for longer than `LINGERS` belongs to another holder. Before that it may be this dblock's own older
-/// session, which is ending. After the announcement of the reacquire it may be a waiter that is about to release the slot, within
-/// `RELEASES`.
+/// session, which is ending. The last one that held the slot may take up to `RELEASES` for that, as a server frees the locks of a session
+/// one after another. After the announcement of the reacquire it may be a waiter that is about to release the slot, also within `RELEASES`.
 const LINGERS: Duration = Duration::from_millis(20);
 const RELEASES: Duration = Duration::from_millis(500);
 
@@ -145,7 +145,7 @@ impl Request {
                 Ask::Look => {
                     let (look, retaken) = self.look(slot, &mut is_open, session)?;
                     held = retaken;
-                    let patience_over = is_patience_over(look, retaking, &mut stranger);
+                    let patience_over = is_patience_over(look, retaking, lost, &mut stranger);
                     Answer::Look {
                         look,
                         patience_over,
@@ -329,13 +329,14 @@ impl Request {
 }
 
 /// Whether the [`Look::stranger`] holds the slot for too long.
-fn is_patience_over(look: Look, retaking: Retaking, stranger: &mut Stranger) -> bool {
+fn is_patience_over(look: Look, retaking: Retaking, lost: Grant, stranger: &mut Stranger) -> bool {
     if let Some(holder) = look.stranger()
         && stranger.is_none_or(|(same, _)| same != holder)
     {
         *stranger = Some((holder, Instant::now()));
     }
-    let patience = if retaking.has_announced() {
+    let is_ending = look.stranger() == Some(lost.connection_id);
+    let patience = if retaking.has_announced() || is_ending {
         RELEASES
     } else {
         LINGERS
