@@ -5,10 +5,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use mysql::Conn;
 use mysql::prelude::Queryable;
+use nix::sys::signal::Signal;
 
 use crate::harness::{
     Cluster, Dblock, Kind, PASSWORD, Pair, Records, Replication, Running, SOON, Server, Write,
-    both_servers, eventually, holder, slack, unique, url_of, waiters,
+    both_servers, eventually, holder, send, slack, unique, url_of, waiters,
 };
 
 /// A TTL, in seconds, for which a job goes on where a machine stands still for some of them.
@@ -43,10 +44,11 @@ impl Pair {
         self.replica.set_read_only(false);
     }
 
-    /// The primary dies, and the replica takes its place.
+    /// The primary dies, and the replica takes its place: sooner than a waiter believes that the holder is gone, too.
     fn fail_over(&self) {
-        self.primary.kill();
+        send(self.primary.pid(), Signal::SIGKILL);
         self.replica.set_read_only(false);
+        self.primary.kill();
     }
 
     /// Waits until dblock says, as it does with -v, that it has the lock again: on what was the replica.

@@ -96,7 +96,7 @@ both_servers! {
     }
 
     fn a_tick_that_somebody_has_ended_by_force_is_over_where_nobody_could_be_asked(server) {
-        let crontab = Crontab::new(server, &job("--ttl 6s --retries 3", "echo run >>{}; exec sleep 600"));
+        let crontab = Crontab::new(server, &job("--ttl 20s --retries 3", "echo run >>{}; exec sleep 600"));
         let first = crontab.start(&["--grace", "0s"]);
         crontab.due("job");
         crontab.eventually_lines(1);
@@ -261,7 +261,7 @@ fn commands_end_while_the_server_is_away(kind: Kind) {
     server.admin().query_drop(keep).unwrap();
     let command = "echo begin >>{}; while ! test -e {}.go; do sleep 0.1; done; echo end >>{}";
     let lines = format!(
-        "#: long --ttl 60s\n0 0 1 1 * {command}\n#: short --ttl 6s --kill-after 0s\n0 0 1 1 * {command}"
+        "#: long --ttl 60s\n0 0 1 1 * {command}\n#: short --ttl 10s --kill-after 0s\n0 0 1 1 * {command}"
     );
     let crontab = Crontab::alone(&server, &lines);
     let mut host = crontab
@@ -278,7 +278,7 @@ fn commands_end_while_the_server_is_away(kind: Kind) {
     fs::write(crontab.path("record.go"), "").unwrap();
     crontab.eventually_lines(4);
     // For longer than the connect timeout and the shorter TTL.
-    within(Duration::from_secs(8), || false);
+    within(Duration::from_secs(12), || false);
     server.start();
     crontab.eventually_idle();
     let ends = |count: usize| {
@@ -364,11 +364,18 @@ fn locks_can_be_acquired(crontab: &Crontab, can: bool) {
 
 /// Starts a daemon that seeks a lock for so long.
 fn start_seeking(crontab: &Crontab, seeks: &str) -> Running {
-    let mut host = crontab
-        .daemon(&["--grace", "0s"])
-        .env("DBLOCK_CONNECT_TIMEOUT", seeks)
-        .spawn();
-    host.wait_stderr("dblock: ready: ", SOON);
+    let start = || {
+        let daemon = crontab.daemon(&["--grace", "0s"]);
+        daemon.env("DBLOCK_CONNECT_TIMEOUT", seeks).spawn()
+    };
+    let mut host = start();
+    // A server may not answer in so short a time.
+    eventually("it is ready", SOON, || {
+        if !host.is_running() {
+            host = start();
+        }
+        host.stderr().contains("dblock: ready: ")
+    });
     host
 }
 

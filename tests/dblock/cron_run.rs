@@ -51,15 +51,21 @@ both_servers! {
     fn ticks_are_taken_at_their_time_and_moments_later_the_command_runs(server on mysql) {
         let crontab = Crontab::new(server, JOB);
         let _host = crontab.start(&[]);
-        crontab.due_since("job", "UTC_TIMESTAMP(6) + INTERVAL 4 SECOND");
-        crontab.eventually_lines(1);
-        crontab.eventually_row("dblock_runs WHERE ended_at IS NOT NULL");
-        let late: Vec<(i64, i64)> = crontab.rows(
-            "SELECT TIMESTAMPDIFF(MICROSECOND, tick, requested_at), TIMESTAMPDIFF(MICROSECOND, tick, started_at) FROM dblock_runs");
-        let [(taken, started)] = late[..] else { panic!("{late:?}") };
-        // On a busy machine, so many times that.
-        let slack = i64::try_from(slack().as_micros()).unwrap();
-        assert!((0..slack * 7 / 10).contains(&taken) && started < 2 * slack, "{late:?}");
+        let is_prompt = |round: usize| {
+            crontab.due_since("job", "UTC_TIMESTAMP(6) + INTERVAL 4 SECOND");
+            crontab.eventually_lines(round);
+            crontab.eventually_idle();
+            let late: Vec<(i64, i64)> = crontab.rows(
+                "SELECT TIMESTAMPDIFF(MICROSECOND, tick, requested_at), TIMESTAMPDIFF(MICROSECOND, tick, started_at) \
+                 FROM dblock_runs ORDER BY requested_at");
+            let (taken, started) = late[round - 1];
+            // On a busy machine, so many times that.
+            let slack = i64::try_from(slack().as_micros()).unwrap();
+            assert!(taken >= 0 && late.len() == round, "{late:?}");
+            taken < slack * 7 / 10 && started < 2 * slack
+        };
+        // It may stand still just then.
+        assert!((1..=3).any(is_prompt), "late each time");
     }
 
     fn the_command_gets_the_environment_and_stdin_of_the_file(server on mariadb) {
@@ -255,8 +261,9 @@ all_servers! {
         other.wait_line("here", SOON);
         crontab.due("job");
         // It waits for the lock, and meanwhile the tick is another's, which dies. When it tries for the first time it has just taken the tick.
+        // A round of tries is two packets at first.
         let tries = || proxy.packets().iter().filter(|packet| packet.sent().is_some_and(|sent| sent.contains("/* dblock try slot"))).count();
-        eventually("it has tried twice", SOON, || tries() > 1);
+        eventually("it has tried twice", SOON, || tries() > 2);
         crontab.tables.sql("UPDATE dblock_cron_ticks SET run = REPEAT('0', 32), daemon = REPEAT('1', 32)");
         other.signal(Signal::SIGTERM);
         crontab.eventually_row("dblock_runs WHERE outcome = 'skipped' AND message LIKE '%job was given to another host for %'");

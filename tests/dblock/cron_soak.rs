@@ -11,8 +11,8 @@ use nix::unistd::Pid;
 
 use crate::harness::crontab::{commands_of, scheduler_of};
 use crate::harness::{
-    Crontab, HeldUp, Kind, Running, SOON, Server, Time, Watcher, eventually, quoted, soak_lasts,
-    soak_settings, within,
+    Crontab, HeldUp, Kind, Running, SOON, Server, Time, Watcher, eventually, in_time, quoted,
+    soak_lasts, soak_settings, within,
 };
 
 const DAEMONS: usize = 6;
@@ -310,6 +310,10 @@ fn strike(
     }
     thaw(&mut stopped);
     for daemon in daemons.iter_mut() {
+        // One that had only just been started may be dying of a signal.
+        in_time(SOON, || {
+            daemon.stderr().contains("dblock: ready: ") || !daemon.is_running()
+        });
         if !daemon.is_running() {
             *daemon = start(crontab, random);
         }

@@ -214,7 +214,7 @@ fn tables_are_made_through_one_member(cluster: &Cluster) {
     let named = format!(":{}", cluster.nodes[*first].port);
     // It looks for another one for four fifths of that.
     let inits = [0, 1, 2].map(|node| {
-        let init = Dblock::at(&cluster.nodes[node], "init").args(["--connect-timeout", "15"]);
+        let init = Dblock::at(&cluster.nodes[node], "init").args(["--connect-timeout", "25"]);
         let init = init
             .env("DBLOCK_USER", "admin")
             .env("DBLOCK_PASSWORD", "admin-secret");
@@ -604,7 +604,7 @@ fn a_member_that_has_not_joined_is_passed_over(replication: Replication) {
     assert_eq!(row(&cluster, 0, &name), (1, false), "on another member");
     let alone = |dblock: Dblock| dblock.env("DBLOCK_URL", cluster.nodes[outside].url());
     // An init looks for another one for four fifths of that.
-    let alone = |dblock| alone(dblock).args(["--connect-timeout", "15"]).spawn();
+    let alone = |dblock| alone(dblock).args(["--connect-timeout", "25"]).spawn();
     let named = "is a member of a group that it has not joined since it was started";
     let both = [
         run(&cluster, outside, &name).sh("true"),

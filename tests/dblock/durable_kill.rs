@@ -322,6 +322,8 @@ all_servers_with_tables! {
         let told = kill(server, &name).output();
         expect_told(&told, &["its command has ended", "now it is free"]);
         assert!(!runs(command));
+        // What its keeper has announced ends with the keeper's session.
+        eventually("its end is announced no more", SOON, || server.holder(&format!("{name}#end0")).is_none());
         plain(server, &name).command(["true"]).output().expect_code(0);
         Dblock::run(server, &name).command(["true"]).output().expect_code(0);
         dblock.signal(Signal::SIGCONT);

@@ -622,14 +622,14 @@ fn a_server_that_is_silent_after_a_good_login_is_given_up() {
 #[test]
 fn a_host_that_refuses_is_unreachable() {
     // A port that was free just now may be another test's by now.
-    run(&url_of_port(1))
+    run_within(Duration::from_secs(4), &url_of_port(1))
         .expect_code(UNREACHABLE)
         .expect_said(["127.0.0.1:1"]);
 }
 
 #[test]
 fn a_host_that_does_not_resolve_is_unreachable() {
-    run("mysql://u@no-such-host.invalid/")
+    run_within(Duration::from_secs(4), "mysql://u@no-such-host.invalid/")
         .expect_code(UNREACHABLE)
         .expect_said(["no-such-host.invalid"]);
 }
@@ -654,7 +654,7 @@ fn a_host_that_resolves_slowly_is_given_up() {
     ];
     let name = unique("slow");
     let dblock = Dblock::run_at("mysql://u@slow.example/", &name)
-        .args(["--connect-timeout", "1"])
+        .args(["--connect-timeout", "4"])
         .sh("echo ran");
     let output = dblock
         .under(
@@ -669,7 +669,7 @@ fn a_host_that_resolves_slowly_is_given_up() {
         .expect_stdout("")
         .expect_one_line("slow.example");
     // Four programs are started before it.
-    output.expect_took(Duration::from_secs(1), Duration::from_secs(5) + slack());
+    output.expect_took(Duration::from_secs(4), Duration::from_secs(8) + slack());
     eventually("no process is left", SOON, || {
         processes_with(&name).is_empty()
     });

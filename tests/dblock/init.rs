@@ -480,7 +480,7 @@ both_servers! {
         tables.sql("ALTER TABLE dblock_runs DROP KEY by_time");
         server.admin().query_drop("SET GLOBAL read_only = 1").unwrap();
         // It waits for most of this time, and has the rest of it to say so.
-        let init = || tables.init().args(["--connect-timeout", "10s"]);
+        let init = || tables.init().args(["--connect-timeout", "20s"]);
         init().output().expect_code(78).expect_one_line("is read-only, as a replica is; name the server that takes writes");
         // To look is no harm.
         init_check(&tables).output().expect_code(78).expect_one_line("no key dblock_runs.by_time");
@@ -584,7 +584,7 @@ fn in_a_multi_primary_group_the_tables_are_made_through_one_member_only() {
     let init = |member: &Server| tables.init().env("DBLOCK_URL", member.url());
     // It waits for most of this time, and has the rest of it to say so.
     init(other)
-        .args(["--connect-timeout", "10s"])
+        .args(["--connect-timeout", "20s"])
         .output()
         .expect_code(78)
         .expect_one_line(

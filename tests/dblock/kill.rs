@@ -327,7 +327,7 @@ all_servers! {
         let name = unique("grace");
         let mut dblock = Dblock::run(server, &name)
             .without_terminal()
-            .args(["--timeout", "0.5", "-k", "2", "--hold-at-least", "600"])
+            .args(["--timeout", "4", "-k", "2", "--hold-at-least", "600"])
             .sh("trap '' TERM; while :; do sleep 0.05; done")
             .spawn();
         dblock.wait_stderr("ending it", SOON);

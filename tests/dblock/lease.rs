@@ -307,7 +307,7 @@ both_locks! {
         let (name, proxy) = (unique("heartbeat"), Proxy::to(server));
         let begun = Instant::now();
         let mut run = Dblock::run_at(&proxy.url(), &name)
-            .args(["--ttl", "8"])
+            .args(["--ttl", "8", "--kill-after", "0.5"])
             .stdin(Stdio::piped())
             .sh("echo held; read x; exit 0")
             .spawn();
@@ -385,11 +385,11 @@ both_locks! {
 
     fn signals_the_end_and_the_time_limit_are_served_while_the_server_is_silent(server) {
         let script = "trap 'echo one' USR1; trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done";
-        for (options, code) in [(&[][..], 9), (&["--timeout", "6"], 124)] {
+        for (options, code) in [(&[][..], 9), (&["--timeout", "7"], 124)] {
             let (name, proxy) = (unique("silent"), Proxy::to(server));
             let mut run = Dblock::run_at(&proxy.url(), &name)
                 .without_terminal()
-                .args(["--ttl", "12", "--connect-timeout", "3"])
+                .args(["--ttl", "16", "--connect-timeout", "3"])
                 .args(options)
                 .sh(script)
                 .spawn();
@@ -411,7 +411,7 @@ both_locks! {
     fn a_server_that_keeps_sessions_for_less_is_told_of_and_obeyed(server) {
         let server = &Server::private_with(server.kind, &["--maximum-wait-timeout=8"]);
         let (name, proxy) = (unique("short"), Proxy::to(server));
-        let mut run = Dblock::run_at(&proxy.url(), &name).stdin(Stdio::piped()).sh("echo held; read x; exit 0").spawn();
+        let mut run = Dblock::run_at(&proxy.url(), &name).args(["--kill-after", "1"]).stdin(Stdio::piped()).sh("echo held; read x; exit 0").spawn();
         run.wait_line("held", SOON);
         // Longer than the server keeps one that says nothing.
         eventually("five heartbeats", SOON, || heartbeats(&proxy).len() >= 5);
@@ -429,7 +429,7 @@ both_locks! {
     fn who_is_stopped_by_the_terminal_for_longer_than_the_time_to_live_gives_the_lock_away(server) {
         let mut admin = server.admin();
         let mut shell = Shell::start(server);
-        shell.dblock("--ttl 6 sh -c 'echo shell $$; while :; do sleep 0.1; done'");
+        shell.dblock("--ttl 6 --kill-after 0.5 sh -c 'echo shell $$; while :; do sleep 0.1; done'");
         shell.wait_pid("shell");
         let name = shell.name.clone();
         // It is kept for as long as it is not stopped.

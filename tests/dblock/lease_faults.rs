@@ -416,7 +416,8 @@ all_servers! {
             let script = with_sign_of_life(&sign, "trap '' TERM; echo shell $$; while :; do sleep 0.1; done");
             let proxy = Proxy::to(server);
             let run = Dblock::run_at(&proxy.url(), &name).args(["--ttl", "4s", "--on-lock-lost", policy]);
-            let mut first = holder(run, &script).spawn();
+            // The script heeds no TERM, so what counts is when it is killed.
+            let mut first = holder_with_grace(run, "0.2", &script).spawn();
             let command = first.wait_pid("shell");
             let second = waited_for.then(|| second(server, &name, &looks_for_life(&sign)));
             // Just after a renewal, also where the last one came late.

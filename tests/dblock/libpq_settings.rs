@@ -3,14 +3,13 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -298,9 +297,13 @@ struct Client {
     asked_for_tls: bool,
 }
 
+/// What a client named `last` sends first.
+const LAST: &[u8] = b"\0\0\0\x13\0\x03\0\0user\0last\0\0";
+
 /// A server that asks for a password and then hangs up.
 struct Doorman {
     port: u16,
+    socket: PathBuf,
     clients: Receiver<Client>,
 }
 
@@ -309,7 +312,8 @@ impl Doorman {
     fn start(folder: &Path) -> Self {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = tcp.local_addr().unwrap().port();
-        let unix = UnixListener::bind(folder.join(format!(".s.PGSQL.{port}"))).unwrap();
+        let socket = folder.join(format!(".s.PGSQL.{port}"));
+        let unix = UnixListener::bind(&socket).unwrap();
         let (seen, clients) = channel();
         let also_seen = seen.clone();
         thread::spawn(move || {
@@ -322,19 +326,33 @@ impl Doorman {
                 greet(peer, &also_seen);
             }
         });
-        Self { port, clients }
+        Self {
+            port,
+            socket,
+            clients,
+        }
     }
 
     /// Whom `psql` logs in as; `None`: it does not log in.
     fn client(&self, home: &Path, url: &str, variables: &[(&str, &str)]) -> Option<Client> {
         let output = psql(home, url, variables).output().expect("psql");
         assert!(!output.status.success());
-        let mut clients = self.clients.recv_timeout(Duration::from_millis(300)).ok();
-        // The last one: psql asks for TLS on a connection of its own.
-        while let Ok(client) = self.clients.recv_timeout(Duration::from_millis(50)) {
-            clients = Some(client);
+        // Each listener serves one after another: whoever comes now comes after psql.
+        let mut tcp = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        tcp.write_all(LAST).unwrap();
+        drop(tcp);
+        let mut unix = UnixStream::connect(&self.socket).unwrap();
+        unix.write_all(LAST).unwrap();
+        drop(unix);
+        let (mut found, mut open) = (None, 2);
+        while open > 0 {
+            match self.clients.recv().unwrap() {
+                client if client.user == "last" => open -= 1,
+                // The last one: psql asks for TLS on a connection of its own.
+                client => found = Some(client),
+            }
         }
-        clients
+        found
     }
 }
 

@@ -195,7 +195,7 @@ fn a_lock_that_is_taken_stays_taken_while_the_server_does_not_say_by_whom() {
             }
         });
         let run = Dblock::run_at(&server.url(), "x").args(options);
-        let run = run.args(["--connect-timeout", "3", "--if-unreachable", "run"]);
+        let run = run.args(["--connect-timeout", "6", "--if-unreachable", "run"]);
         let output = run.sh("echo ran").output();
         output.expect_code(75).expect_stdout("");
         let asked = server.statements();

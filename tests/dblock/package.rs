@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
-use crate::harness::{Dblock, PASSWORD, Server, both_servers, unique, works};
+use crate::harness::{Dblock, PASSWORD, SOON, Server, both_servers, eventually, unique, works};
 
 const SOURCE: &str = env!("CARGO_MANIFEST_DIR");
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -183,6 +183,7 @@ fn does_its_work(program: &Path, server: &Server) {
         .expect_code(75)
         .expect_one_line(&name);
     drop(held);
+    eventually("it is free", SOON, || server.holder(&name).is_none());
     run()
         .args(["--ttl", "never"])
         .command(["true"])

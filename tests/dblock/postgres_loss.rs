@@ -13,8 +13,8 @@ use crate::harness::{
 };
 use crate::sigkill::{looks_for_life, with_sign_of_life};
 
-/// A short lease.
-const TTL: Duration = Duration::from_secs(8);
+/// A lease of which a tenth, the time from the end of the command to its own, is longer than a busy machine is late.
+const TTL: Duration = Duration::from_secs(24);
 
 /// A way to end a session, and what the server's log says of it.
 type End = (&'static str, fn(&Server, u64));
@@ -115,7 +115,7 @@ fn the_lock_of_a_host_that_is_cut_off_is_free_after_its_time_to_live_and_its_com
         &sign,
         "trap '' TERM; echo shell $$; while :; do sleep 0.1; done",
     );
-    let first = Dblock::run_at(&proxy.url(), &name).args(["--ttl", "8", "--kill-after", "1"]);
+    let first = Dblock::run_at(&proxy.url(), &name).args(["--ttl", "24", "--kill-after", "1"]);
     let mut first = first.without_terminal().sh(&script).spawn();
     let command = first.wait_pid("shell");
     let second = Dblock::run(server, &name).args(["--wait", "forever"]);
@@ -143,9 +143,9 @@ fn the_lock_of_a_host_that_is_cut_off_is_free_after_its_time_to_live_and_its_com
     output.expect_code(74);
 }
 
-#[test]
-fn a_keeper_that_was_frozen_for_longer_than_the_lease_reads_that_its_session_was_ended() {
-    let server = &Server::private(Kind::Postgres);
+/// A run is frozen for longer than its lease. Whether its keeper then has the lock again before the command is to be ended: a server that is
+/// asked after the lease has 50 ms for each answer, and on a busy machine may need more.
+fn has_it_again_in_time(server: &Server) -> bool {
     let name = unique("frozen");
     // An eighth of it is for the keeper to take the lock again before the command is ended, when they wake.
     let mut dblock = Dblock::run(server, &name).args(["--ttl", "16"]);
@@ -158,9 +158,21 @@ fn a_keeper_that_was_frozen_for_longer_than_the_lease_reads_that_its_session_was
         server.holder(&name).is_none()
     });
     drop(frozen);
-    dblock.wait_stderr("reacquired after", SOON);
+    let mut has_it = false;
+    eventually("it has the lock again, or has ended", SOON, || {
+        has_it = dblock.stderr().contains("reacquired after");
+        has_it || !dblock.is_running()
+    });
     drop(dblock.take_stdin());
-    dblock.wait_within(SOON).expect_code(6);
+    let code = if has_it { 6 } else { 74 };
+    dblock.wait_within(SOON).expect_code(code);
+    has_it
+}
+
+#[test]
+fn a_keeper_that_was_frozen_for_longer_than_the_lease_reads_that_its_session_was_ended() {
+    let server = &Server::private(Kind::Postgres);
+    assert!((0..4).any(|_| has_it_again_in_time(server)));
     // 57P05
     assert!(
         server.log().contains("idle-session timeout"),
@@ -180,6 +192,13 @@ fn a_session_lasts_as_long_as_its_lease_and_not_as_long_as_the_servers_own_limit
         "lock_timeout=1s",
     ];
     let server = &Server::private_with(Kind::Postgres, &options);
+    // They are for dblock's sessions: the test's own may be slow.
+    server
+        .postgres()
+        .run("ALTER ROLE admin SET idle_session_timeout = 0");
+    server
+        .postgres()
+        .run("ALTER ROLE admin SET statement_timeout = 0");
     let name = unique("limits");
     let mut first = Dblock::run(server, &name).stdin(Stdio::piped());
     first = first.sh("echo held; read x; exit 6");

@@ -131,6 +131,8 @@ fn a_cron_daemon_goes_on_with_the_promoted_standby_and_not_with_the_primary_of_b
     // From here on the server says that there was a fail-over.
     other.run("CHECKPOINT");
     let mut run_there = |lines: usize| {
+        // While the last tick is under way, another one is skipped.
+        eventually("no tick is under way", SOON, || other.is(&is_idle));
         let is_there = within(SOON, || !standby.watcher().sessions().is_empty());
         assert!(is_there, "the daemon is elsewhere: {}", daemon.stderr());
         other.run(&format!(
@@ -185,7 +187,7 @@ fn a_server_that_is_read_only_by_default_is_refused() {
     server.set_read_only(true);
     let why = "is read-only, though it is no replica: default_transaction_read_only is on";
     // They wait for nearly all of their time, and have the rest of it to say so.
-    let at = |command| Dblock::at(server, command).args(["--connect-timeout", "10"]);
+    let at = |command| Dblock::at(server, command).args(["--connect-timeout", "20"]);
     let (waits, init, check) = (
         run().sh("echo ran").spawn(),
         at("init").spawn(),
@@ -432,7 +434,7 @@ fn a_server_that_says_nothing_after_the_login_leaves_time_for_the_next() {
         &format!("127.0.0.1:{silent},127.0.0.1:{}", server.port),
     );
     // Half of the time is the first one's.
-    works(Dblock::run_at(&url, &unique("says-nothing")).args(["--connect-timeout", "6"]));
+    works(Dblock::run_at(&url, &unique("says-nothing")).args(["--connect-timeout", "12"]));
     login.join().expect("it was asked first");
 }
 

@@ -613,13 +613,15 @@ both_servers! {
         jobs.number(300);
         // So many quick ones that more are claimed ahead, and so many at once that a few that take seconds do not count.
         let slow = format!("[ $(cat) -lt 150 ] || while ! test -e {}; do sleep 0.1; done", quoted(&go));
-        let first = jobs.work(&["-v", "-j", "8"]).sh(&slow).spawn();
-        eventually("the others are due again", SOON, || jobs.states() == [143, 0, 8, 0]);
+        let first = jobs.work(&["-v", "-j", "16"]).sh(&slow).spawn();
+        eventually("the others are due again", SOON, || {
+            first.stderr().contains("the commands take long: returning ") && jobs.states() == [135, 0, 16, 0]
+        });
         let said = first.stderr();
-        assert!(said.contains("the commands take long: returning ") && !said.contains("job 158 "), "{said}");
+        assert!(!said.contains("job 166 "), "{said}");
         assert_eq!(jobs.count("dblock_due WHERE attempt > 0"), 0);
         let second = jobs.work(&["-j", "2"]).sh(":").spawn();
-        eventually("they are done", SOON, || jobs.states() == [0, 0, 8, 0]);
+        eventually("they are done", SOON, || jobs.states() == [0, 0, 16, 0]);
         std::fs::write(&go, "").unwrap();
         eventually("all are", SOON, || jobs.states() == [0; 4]);
         end(first);
@@ -1103,13 +1105,16 @@ both_servers! {
         jobs.put(&["x"]);
         let mut worker = jobs.work(&TO_THE_END).sh(&script(&log, &until(&go))).spawn();
         eventually_started(&log, 1, SOON);
+        let renewed = || jobs.rows::<String>("SELECT CAST(renewed_at AS CHAR) FROM dblock_workers").remove(0);
         // No turn is over meanwhile: there is nothing to record.
         for _ in 0..7 {
             let since = Instant::now();
             eventually("it has lived for a while", SOON, || since.elapsed() > Duration::from_millis(1300));
             let claimer = claimer_of(worker.pid()).expect("it has a claimer");
+            let before = renewed();
             send(claimer, Signal::SIGKILL);
             eventually("it has another", SOON, || claimer_of(worker.pid()).is_some_and(|pid| pid != claimer));
+            eventually("that one renews", SOON, || renewed() != before);
         }
         std::fs::write(&go, "").unwrap();
         eventually("the job is done", SOON, || jobs.count("dblock_jobs") == 0);
@@ -1177,7 +1182,7 @@ both_servers! {
         let (jobs, records) = (Jobs::new(server, &[]), Records::new());
         let [log, go] = ["log", "go"].map(|name| records.path().join(name));
         jobs.tables.sql("CREATE TRIGGER slow BEFORE DELETE ON dblock_jobs FOR EACH ROW SET @slept = SLEEP(1.5)");
-        jobs.tables.sql("CREATE TRIGGER slower BEFORE UPDATE ON dblock_workers FOR EACH ROW SET @slept = IF(NEW.gone_at IS NULL, 0, SLEEP(0.4))");
+        jobs.tables.sql("CREATE TRIGGER slower BEFORE UPDATE ON dblock_workers FOR EACH ROW SET @slept = IF(NEW.gone_at IS NULL, 0, SLEEP(1.5))");
         jobs.put(&["x"]);
         let mut worker = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
         eventually_started(&log, 1, SOON);
@@ -1186,10 +1191,8 @@ both_servers! {
         std::fs::write(&go, "").unwrap();
         worker.wait_within(SOON).expect_code(0);
         let took = ended.elapsed();
-        assert!(took > Duration::from_secs(1), "{took:?}");
-        // It gives up where the machine takes twice as long for the second step.
-        assert!(jobs.workers() == 0 || took > Duration::from_millis(2300), "{took:?}");
-        assert_eq!(jobs.count("dblock_jobs"), 0);
+        assert!(took > Duration::from_secs(3), "{took:?}");
+        assert_eq!((jobs.workers(), jobs.count("dblock_jobs")), (0, 0));
     }
 
     fn what_an_idle_worker_claims_while_it_is_asked_to_end_is_given_back(server on mysql) {
@@ -1212,7 +1215,8 @@ both_servers! {
     }
 
     fn that_a_server_without_room_cannot_be_reached_is_not_said(server on mariadb) {
-        let jobs = short(server, &[]);
+        // The answer to a renewal, which is due after a quarter of that, comes before the worker says that there is none.
+        let jobs = Jobs::new(server, &["--ttl", "20s"]);
         let full = |name: &str, event: &str| jobs.tables.sql(&format!(
             "CREATE TRIGGER {name} BEFORE {event} FOR EACH ROW SIGNAL SQLSTATE 'HY000' \
              SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table is full'"

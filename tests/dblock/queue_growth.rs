@@ -327,7 +327,11 @@ fn idle_and_housekeeping(tables: &Tables, admin: &mut Conn) {
     let mut kept = work(tables, "kept", &["--", "true"]).spawn();
     let mut idle = work(tables, "idle", &["--", "true"]).spawn();
     let mut second = work(tables, "idle", &["--", "true"]).spawn();
-    let rescued = format!("SELECT COUNT(*) FROM dblock_workers WHERE queue = {many} AND died = 1");
+    // And perhaps those of one that could not deregister in time.
+    let rescued = format!(
+        "SELECT COUNT(*) >= 1 AND NOT EXISTS (SELECT 1 FROM dblock_workers WHERE queue = {many} AND expires_at <= UTC_TIMESTAMP(6)) \
+         FROM dblock_workers WHERE queue = {many} AND died = 1"
+    );
     let promoted =
         "SELECT COUNT(*) FROM dblock_delayed WHERE due_at <= UTC_TIMESTAMP(6) - INTERVAL 30 SECOND";
     let left =

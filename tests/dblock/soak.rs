@@ -460,7 +460,7 @@ END
         });
         for file in fs::read_dir(self.folder.path()).expect("its own folder") {
             let path = file.expect("a file").path();
-            assert!(is_unlocked(&path), "a command holds {}", path.display());
+            eventually("no command holds a file", SOON, || is_unlocked(&path));
         }
     }
 

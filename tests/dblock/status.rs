@@ -571,7 +571,7 @@ fn a_server_that_takes_no_writes_is_warned_of() {
             .query_drop("SET GLOBAL read_only = 1")
             .unwrap();
         // It looks for another one for most of this time, and has the rest of it to answer.
-        let status = Dblock::at(&server, "status").args(["--connect-timeout", "10", "x"]);
+        let status = Dblock::at(&server, "status").args(["--connect-timeout", "20", "x"]);
         let run = status.output();
         run.expect_code(0)
             .expect_one_line("is read-only, as a replica is");

@@ -146,15 +146,22 @@ each_lock! {
     }
 
     fn a_stopped_job_can_be_ended(server) {
-        let mut shell = Shell::start(server);
-        shell.dblock("sh -c 'echo shell $$; exec sleep 60'");
-        let command = shell.wait_pid("shell");
-        shell.enter(SUSPEND);
-        shell.wait_for("Stopped");
-        shell.enter("kill %1; fg");
-        eventually_gone(command, SOON);
-        shell.expect_code(143);
-        eventually("the lock is free", SOON, || server.holder(&shell.name).is_none());
+        let ends_in_the_foreground = |_| {
+            let mut shell = Shell::start(server);
+            shell.dblock("sh -c 'echo shell $$; exec sleep 60'");
+            let command = shell.wait_pid("shell");
+            shell.enter(SUSPEND);
+            shell.wait_for("Stopped");
+            shell.enter("kill %1; fg");
+            eventually_gone(command, SOON);
+            eventually("the lock is free", SOON, || server.holder(&shell.name).is_none());
+            shell.enter("echo \"code $?.\"");
+            let code = shell.wait_for("code ").trim().to_owned();
+            // It may have ended before the shell came to fg.
+            assert!(["143.", "1."].contains(&&*code), "{code}");
+            code == "143."
+        };
+        assert!((0..10).any(ends_in_the_foreground), "it is never in the foreground when it ends");
     }
 
     fn ctrl_c_while_waiting_for_the_lock_ends_dblock(server) {

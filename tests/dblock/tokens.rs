@@ -1093,7 +1093,7 @@ all_servers_with_tables! {
         let first = acquire(server, &name).args(["--wait", "50", "--ttl", "1h"]).env("DBLOCK_URL", proxy.url()).spawn();
         eventually("it takes the row", SOON, || takes_row(&proxy, 0));
         // The answer takes so long that it is cut off.
-        proxy.delay(Duration::from_secs(3));
+        proxy.delay(Duration::from_secs(8));
         locker.query_drop("COMMIT").unwrap();
         eventually("it is granted", SOON, || owner(&mut admin, &name, 0).is_some());
         proxy.freeze();

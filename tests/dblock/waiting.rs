@@ -42,7 +42,7 @@ fn sought(server: &Server, name: &str, slots: u32, wait: f64) -> Duration {
     packets[packets.len() - 1].at - packets[0].at
 }
 
-/// A wait that is never within the precision is wrong; one that is not in some of ten tries met a busy machine.
+/// A wait that is never within the precision is wrong; one that is not in some of thirty tries met a busy machine.
 fn assert_as_long_as_asked(server: &Server, slots: u32, wait: f64) {
     let name = unique("length");
     let _client = server.hold(&name);
@@ -50,7 +50,7 @@ fn assert_as_long_as_asked(server: &Server, slots: u32, wait: f64) {
         .map(|slot| server.hold(&format!("{name}#{slot}")))
         .collect();
     let mut seen = Vec::new();
-    let precise = (0..10).any(|_| {
+    let precise = (0..30).any(|_| {
         seen.push(sought(server, &name, slots, wait));
         seen[seen.len() - 1].abs_diff(Duration::from_secs_f64(wait)) <= PRECISION
     });
@@ -120,7 +120,7 @@ all_locks! {
     fn a_waiter_that_is_interrupted_at_the_end_of_its_time_waits_no_longer(server) {
         for slots in ["1", "2"] {
             // A busy machine may miss the moment.
-            let met = (0..10).any(|_| interrupted_at_the_end(server, slots));
+            let met = (0..30).any(|_| interrupted_at_the_end(server, slots));
             assert!(met, "never interrupted in its last moment");
         }
     }
@@ -253,11 +253,11 @@ all_locks! {
     fn a_frozen_server_is_given_up_in_time(server) {
         let server = &Server::private(server.kind);
         let frozen = server.freeze();
-        let dblock = Dblock::run(server, &unique("frozen")).args(["--wait", "forever", "--connect-timeout", "1"]);
+        let dblock = Dblock::run(server, &unique("frozen")).args(["--wait", "forever", "--connect-timeout", "4"]);
         let output = dblock.sh("echo ran").output();
         drop(frozen);
         output.expect_code(69).expect_stdout("").expect_one_line(&server.port.to_string());
-        output.expect_took(Duration::from_secs(1), Duration::from_secs(1) + slack());
+        output.expect_took(Duration::from_secs(4), Duration::from_secs(4) + slack());
     }
 }
 
@@ -446,7 +446,10 @@ both_locks! {
         let waiter = the_waiter(&mut admin, &name);
         proxy.freeze();
         drop(client);
-        eventually("the server grants the lock to the lost waiter", SOON, || server.holder(&name) == Some(waiter));
+        // Or has granted it: three seconds later it ends the session of a waiter that says nothing.
+        eventually("the server grants the lock to the lost waiter", SOON, || {
+            server.holder(&name) == Some(waiter) || !server.has_session(waiter)
+        });
         // The server gives the lock of the lost waiter to the next, and only then the waiter reads that it is its own.
         let next = hold_after(server, &name);
         proxy.thaw();

@@ -327,14 +327,15 @@ impl Cluster {
 
     fn join_group(&self, index: usize, first: bool) {
         let mut admin = self.admin(index);
+        if !first {
+            // A member that has not joined now joins before all is settled.
+            let _ = admin.query_drop(JOIN);
+            return;
+        }
         let mut run = |statement: &str| admin.query_drop(statement).expect("the member joins");
-        if first {
-            run("SET GLOBAL group_replication_bootstrap_group = ON");
-        }
+        run("SET GLOBAL group_replication_bootstrap_group = ON");
         run(JOIN);
-        if first {
-            run("SET GLOBAL group_replication_bootstrap_group = OFF");
-        }
+        run("SET GLOBAL group_replication_bootstrap_group = OFF");
     }
 }
 

@@ -1,5 +1,7 @@
 //! Simple statements in MySQL's words, which a server of either kind is asked, and what else a test wants of a server's tables.
 
+use std::sync::{Mutex, PoisonError};
+
 use mysql::Params;
 use mysql::prelude::Queryable;
 
@@ -87,6 +89,9 @@ impl Client {
 impl Server {
     /// Gives an account these privileges on a table of a database, which need not exist, or of a schema; `*`: on all of them.
     pub fn grant(&self, privileges: &str, database: &str, table: &str, account: &str) {
+        // PostgreSQL refuses a grant on what another session is just granting on.
+        static TURN: Mutex<()> = Mutex::new(());
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let mut admin = self.watcher();
         let grant = if self.kind == Kind::Postgres {
             let using = format!("GRANT USAGE ON SCHEMA \"{database}\" TO \"{account}\"");
