@@ -307,7 +307,7 @@ all_servers! {
         let proxy = Proxy::to(server);
         let waits = Dblock::run_at(&proxy.url(), &name).args(["--wait", "60"]).command(["echo", "ran"]).spawn();
         eventually("it waits", SOON, || server.waiters(&name).len() == 1);
-        proxy.delay(Duration::from_millis(500));
+        proxy.delay(Duration::from_secs(2));
         let first = holder.connection_id();
         drop(holder);
         eventually("it is granted the slot", SOON, || server.holder(&name).is_some_and(|id| id != first));

@@ -142,12 +142,11 @@ impl Cluster {
             });
         }
         cluster.eventually_settled();
-        cluster.nodes[0]
-            .admin()
-            .query_drop(
-                "CREATE DATABASE harness; CREATE TABLE harness.writes (id INT AUTO_INCREMENT PRIMARY KEY)",
-            )
-            .expect("the first node takes writes");
+        let table = "CREATE DATABASE IF NOT EXISTS harness;
+            CREATE TABLE IF NOT EXISTS harness.writes (id INT AUTO_INCREMENT PRIMARY KEY)";
+        eventually("the first node takes writes", SETTLED, || {
+            cluster.admin(0).query_drop(table).is_ok()
+        });
         cluster
     }
 
