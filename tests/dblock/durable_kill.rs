@@ -135,7 +135,7 @@ all_servers_with_tables! {
             let name = unique("gone");
             let records = Records::new();
             let go = records.path().join("go");
-            let until_told = format!("trap '' TERM; echo running; until test -e {}; do sleep 0.05; done", go.display());
+            let until_told = format!("trap '' TERM; echo running; until test -e {}; do sleep 0.1; done", go.display());
             let [sh, c, script] = records.command_around(0, &until_told);
             let mut first = Dblock::run(server, &name).without_terminal().args(["--ttl", "120", "-k", "40"]).command([sh, c, script]).spawn();
             first.wait_line("running", SOON);
@@ -391,7 +391,7 @@ all_servers_with_tables! {
         let held = token(server, &name, &[]);
         let folder = tempfile::tempdir().unwrap();
         let go = folder.path().join("go");
-        let until_told = format!("trap 'until test -e {}; do sleep 0.05; done; exit' TERM; echo runs; while :; do sleep 0.05; done", go.display());
+        let until_told = format!("trap 'until test -e {}; do sleep 0.1; done; exit' TERM; echo runs; while :; do sleep 0.05; done", go.display());
         let run = Dblock::at(server, "run").without_terminal().args(["--token", &held]);
         let mut run = run.sh(&until_told).spawn();
         run.wait_line("runs", SOON);

@@ -147,7 +147,7 @@ all_servers! {
     fn a_session_that_is_killed_under_a_command_is_told(server) {
         let (name, records) = (unique("killed"), Records::new());
         let go = records.path().join("go");
-        let script = format!("echo $DBLOCK_CONNECTION_ID; until [ -e {} ]; do sleep 0.02; done; exit 3", go.display());
+        let script = format!("echo $DBLOCK_CONNECTION_ID; until [ -e {} ]; do sleep 0.1; done; exit 3", go.display());
         let mut dblock = Dblock::run(server, &name).sh(&script).spawn();
         let connection = dblock.wait_line("", SOON).parse().unwrap();
         server.watcher().end_session(connection);

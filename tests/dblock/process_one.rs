@@ -117,7 +117,7 @@ each_lock! {
             let name = unique("one");
             let folder = tempfile::tempdir().unwrap();
             let end = folder.path().join("end");
-            let orphan = format!("until [ -e {} ]; do sleep 0.05; done; exit 3", quoted(&end));
+            let orphan = format!("until [ -e {} ]; do sleep 0.1; done; exit 3", quoted(&end));
             let script = format!("for n in 1 2 3; do (sh -c \"{orphan}\" &); done; exit 7");
             let mut run = as_process_one(server, &name).args(["-v", "--hold-at-least", "50"]).sh(&script).spawn();
             run.wait_stderr("dblock: holding ", SOON);

@@ -51,7 +51,7 @@ fn script_alone(records: &Path, between: &str) -> String {
 
 /// A script that ends when there is a file.
 fn until(go: &Path) -> String {
-    format!("while ! test -e {}; do sleep 0.02; done", quoted(go))
+    format!("while ! test -e {}; do sleep 0.1; done", quoted(go))
 }
 
 /// What was recorded, without the process.
@@ -884,7 +884,7 @@ both_servers! {
         let [log, go, go_too] = ["log", "go", "go-too"].map(|name| records.path().join(name));
         let proxy = Proxy::to(server);
         jobs.put(&["a"]);
-        let script = format!("test \"$(cat)\" = a && go={} || go={}; {}", quoted(&go), quoted(&go_too), script(&log, "while ! test -e $go; do sleep 0.02; done"));
+        let script = format!("test \"$(cat)\" = a && go={} || go={}; {}", quoted(&go), quoted(&go_too), script(&log, "while ! test -e $go; do sleep 0.1; done"));
         let worker = jobs.work(&TO_THE_END).env("DBLOCK_URL", proxy.url()).sh(&script).spawn();
         eventually_started(&log, 1, SOON);
         jobs.put(&["b", "c"]);

@@ -550,7 +550,7 @@ both_servers! {
             let id = jobs.put(&["--every", "10ms", "x"])[0];
             let folder = tempfile::tempdir().unwrap();
             let go = folder.path().join("go");
-            let script = format!("echo started; while ! test -e {go}; do sleep 0.02; done", go = quoted(&go));
+            let script = format!("echo started; while ! test -e {go}; do sleep 0.1; done", go = quoted(&go));
             let mut worker = jobs.work(&[]).sh(&script).spawn();
             worker.wait_line("started", SOON);
             jobs.queue("cancel", &[&id.to_string()]).output();
@@ -871,7 +871,7 @@ both_servers! {
             let go = records.path().join("go");
             jobs.put(&["x"]);
             let limited = ["sh", "-c", "ulimit -f 1; exec \"$@\"", "sh"];
-            let script = format!("echo started; while ! test -e {}; do sleep 0.02; done", quoted(&go));
+            let script = format!("echo started; while ! test -e {}; do sleep 0.1; done", quoted(&go));
             let mut worker = jobs.work(&["-j", "2"]).under(limited).sh(&script).spawn();
             worker.wait_line("started", SOON);
             let long = "y".repeat(3000);
@@ -903,7 +903,7 @@ both_servers! {
         let go = records.path().join("go");
         jobs.number(60);
         let few = || Ok(setrlimit(Resource::RLIMIT_NOFILE, 150, 200)?);
-        let script = format!("echo started; while ! test -e {}; do sleep 0.02; done", quoted(&go));
+        let script = format!("echo started; while ! test -e {}; do sleep 0.1; done", quoted(&go));
         let mut worker = jobs.work(&["-j", "100", "--drain"]).pre_exec(few).sh(&script).spawn();
         worker.wait_stderr("-j 100 needs 628 open files, and 200 are allowed (ulimit -n): running 14 at once", SOON);
         eventually("as many run as may", SOON, || worker.stdout().lines().count() == 14);
@@ -981,7 +981,7 @@ both_servers! {
         let (jobs, records) = (Jobs::new(server, &[]), Records::new());
         let go = records.path().join("go");
         jobs.number(5);
-        let script = format!("read n; echo started; while ! test -e {}; do sleep 0.02; done; echo $n", quoted(&go));
+        let script = format!("read n; echo started; while ! test -e {}; do sleep 0.1; done; echo $n", quoted(&go));
         let mut worker = jobs.work(&["-v", "-j", "2"]).sh(&script).spawn();
         eventually("two run", SOON, || worker.stdout().lines().count() == 2);
         worker.signal(Signal::SIGTERM);
@@ -1193,7 +1193,7 @@ both_servers! {
         // The first twenty fail. The others of the block end when one of those is started again.
         let script = format!(
             "read n; cat >/dev/null; case $DBLOCK_ATTEMPT in 2*) >{go}; exit 0;; esac
-            case $n in 1) exit 1;; 21) until [ -e {go} ]; do sleep 0.01; done;; esac",
+            case $n in 1) exit 1;; 21) until [ -e {go} ]; do sleep 0.1; done;; esac",
             go = quoted(&go)
         );
         let mut worker = jobs.work(&["-j", "2", "--batch", "20"]).sh(&script).spawn();
@@ -1214,7 +1214,7 @@ both_servers! {
         let (jobs, records) = (Jobs::new(server, &[]), Records::new());
         let go = records.path().join("go");
         let one = jobs.put(&["--key", "k", "one"]);
-        let script = format!("echo waits; while ! test -e {}; do sleep 0.02; done; exit 5", quoted(&go));
+        let script = format!("echo waits; while ! test -e {}; do sleep 0.1; done; exit 5", quoted(&go));
         let mut worker = jobs.work(&["--once"]).sh(&script).spawn();
         worker.wait_line("waits", SOON);
         jobs.queue("cancel", &[&one[0].to_string()]).output().expect_code(0);
@@ -1250,7 +1250,7 @@ both_servers! {
         let (jobs, records) = (Jobs::new(server, &["--claim", "blocks"]), Records::new());
         let go = records.path().join("go");
         let ids = jobs.number(3);
-        let until = format!("while ! test -e {}; do sleep 0.02; done", quoted(&go));
+        let until = format!("while ! test -e {}; do sleep 0.1; done", quoted(&go));
         let mut worker = jobs.work(&["--drain"]).sh(&format!("read n; test $n != 2 || {{ echo waits; {until}; exit 1; }}")).spawn();
         worker.wait_line("waits", SOON);
         jobs.queue("cancel", &[&ids[1].to_string()]).output().expect_code(0);
@@ -1276,7 +1276,7 @@ both_servers! {
         let (jobs, records) = (Jobs::new(server, &["--claim", "blocks", "--retry-delay", "1h"]), Records::new());
         let go = records.path().join("go");
         jobs.number(40);
-        let until = format!("while ! test -e {}; do sleep 0.02; done", quoted(&go));
+        let until = format!("while ! test -e {}; do sleep 0.1; done", quoted(&go));
         let script = format!("read n; test $n != 3 || exit 1; echo $n; test $n -lt 6 || {{ echo waits; {until}; }}");
         let mut worker = jobs.work(&["-v"]).sh(&script).spawn();
         worker.wait_line("waits", SOON);
@@ -1377,7 +1377,7 @@ both_servers! {
         let (jobs, records) = (Jobs::new(server, &[]), Records::new());
         let (log, go) = (records.path().join("log"), records.path().join("go"));
         jobs.put(&["x"]);
-        let behind = format!("(while ! test -e {go}; do sleep 0.05; done; echo ended >>{log}) >/dev/null 2>&1 &", go = quoted(&go), log = quoted(&log));
+        let behind = format!("(while ! test -e {go}; do sleep 0.1; done; echo ended >>{log}) >/dev/null 2>&1 &", go = quoted(&go), log = quoted(&log));
         jobs.work(&["--drain"]).sh(&behind).output().expect_code(0).expect_silence();
         jobs.assert_empty();
         std::fs::write(&go, "").unwrap();
@@ -1388,7 +1388,7 @@ both_servers! {
         let (jobs, records) = (Jobs::new(server, &[]), Records::new());
         let go = records.path().join("go");
         jobs.put(&["x"]);
-        let until = format!("while ! test -e {}; do sleep 0.02; done", quoted(&go));
+        let until = format!("while ! test -e {}; do sleep 0.1; done", quoted(&go));
         let mut worker = jobs.work(&["--once"]).sh(&until).spawn();
         let claimer = worker.claimer();
         std::fs::write(&go, "").unwrap();

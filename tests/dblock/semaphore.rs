@@ -468,7 +468,7 @@ both_locks! {
         let server = &Server::private(server.kind);
         let (name, records) = (unique("interrupted"), Records::new());
         let (mut admin, go) = (server.admin(), records.path().join("go"));
-        let script = format!("while ! test -e {}; do sleep 0.05; done; sleep 0.2", quoted(&go));
+        let script = format!("while ! test -e {}; do sleep 0.1; done; sleep 0.2", quoted(&go));
         let mut crowd: Vec<_> = (0..30).map(|id| {
             // Some do not wait, some wait for the lock alone, which is slot 0.
             let (slots, wait) = match id % 10 {

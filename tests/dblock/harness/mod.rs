@@ -357,18 +357,21 @@ pub fn within(deadline: Duration, condition: impl FnMut() -> bool) -> bool {
     before(|waited| waited > deadline, condition)
 }
 
-/// Whether `condition` comes to hold before the time is over. The only place that sleeps: the longer it has waited the less often it
-/// looks, as a look may read all of `/proc`.
+/// Whether `condition` comes to hold before the time is over. The only place that sleeps: the longer it has waited, and the longer a look
+/// takes, the less often it looks, as one may read all of `/proc`, or log in to a server. Dozens of tests look at once.
 fn before(is_over: impl Fn(Duration) -> bool, mut condition: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
-    while !condition() {
+    loop {
+        let looks = Instant::now();
+        if condition() {
+            return true;
+        }
         let waited = start.elapsed();
         if is_over(waited) {
             return false;
         }
-        std::thread::sleep(
-            (waited / 20).clamp(Duration::from_millis(2), Duration::from_millis(10)),
-        );
+        let by_wait = (waited / 20).clamp(Duration::from_millis(2), Duration::from_millis(10));
+        let by_look = (4 * looks.elapsed()).min(Duration::from_millis(40));
+        std::thread::sleep(by_wait.max(by_look));
     }
-    true
 }
