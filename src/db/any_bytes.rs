@@ -121,7 +121,17 @@ fn packet(sequence: u8, payload: &[u8]) -> Vec<u8> {
     [&length[..3], &[sequence], payload].concat()
 }
 
+fn text(text: &str) -> Vec<u8> {
+    [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat()
+}
+
 fn mysql() -> Vec<u8> {
+    let row = ["7", "app@%", "9.7.4"].map(text).concat();
+    mysql_with(&row)
+}
+
+/// With this for its row.
+fn mysql_with(row: &[u8]) -> Vec<u8> {
     const OK: &[u8] = &[0, 0, 0, 2, 0, 0, 0];
     const END: &[u8] = &[0xfe, 0, 0, 2, 0];
     let mut greeting = vec![10];
@@ -132,13 +142,11 @@ fn mysql() -> Vec<u8> {
     greeting.extend([0x0f, 0xa2, 45, 2, 0, 0x1f, 0, 21]);
     greeting.extend([0; 10]);
     greeting.extend(b"moresaltsalt\0mysql_native_password\0");
-    let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
     let column = |name: &str| {
         let names = ["def", "", "", "", name, ""].map(text).concat();
         // A text of UTF-8.
         [&names[..], &[12, 45, 0, 0xff, 0, 0, 0, 253, 0, 0, 0, 0, 0]].concat()
     };
-    let row = ["7", "app@%", "9.7.4"].map(text).concat();
     [
         packet(0, &greeting),
         packet(2, OK),
@@ -147,7 +155,7 @@ fn mysql() -> Vec<u8> {
         packet(3, &column("account")),
         packet(4, &column("version")),
         packet(5, END),
-        packet(6, &row),
+        packet(6, row),
         packet(7, END),
     ]
     .concat()
@@ -157,6 +165,11 @@ fn mysql() -> Vec<u8> {
 fn without_a_change_there_is_an_answer() {
     assert!(asks(Kind::Postgres, postgres()));
     assert!(asks(Kind::MySql, mysql()));
+}
+
+#[test]
+fn a_row_without_bytes_is_no_answer() {
+    assert!(!asks(Kind::MySql, mysql_with(&[])));
 }
 
 proptest! {

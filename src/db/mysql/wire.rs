@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -34,14 +35,12 @@ impl Wire for MySqlWire {
         most_rows: usize,
         replies: &mut Vec<Reply>,
     ) -> Result<(), Failed> {
-        self.read_replies(&statements.join("; "), most_rows, replies)
-            .map_err(|error| self.failed(error))
+        self.answer(|wire| wire.read_replies(&statements.join("; "), most_rows, replies))
     }
 
     /// A `KILL QUERY` during the first statement makes both servers skip the second after they have announced its result.
     fn send_both(&mut self, statements: &str) -> Result<Option<Row>, Failed> {
-        self.second_row(statements)
-            .map_err(|error| self.failed(error))
+        self.answer(|wire| wire.second_row(statements))
     }
 
     fn id(&self) -> u64 {
@@ -54,6 +53,13 @@ impl Wire for MySqlWire {
 }
 
 impl MySqlWire {
+    /// Reads an answer. The crate panics at a row without bytes: it is no packet of the protocol, as others at which it says so.
+    fn answer<T>(&mut self, read: impl FnOnce(&mut Self) -> mysql::Result<T>) -> Result<T, Failed> {
+        let answer = catch_unwind(AssertUnwindSafe(|| read(self)));
+        let answer = answer.unwrap_or_else(|_| Err(DriverError::UnexpectedPacket.into()));
+        answer.map_err(|error| self.failed(error))
+    }
+
     fn failed(&self, error: mysql::Error) -> Failed {
         let code = match &error {
             mysql::Error::MySqlError(error) => Some(Code::Number(error.code)),
