@@ -53,7 +53,7 @@ impl Wire for MySqlWire {
 }
 
 impl MySqlWire {
-    /// Reads an answer. The crate panics at a row without bytes: it is no packet of the protocol, as others at which it says so.
+    /// Reads an answer. A panic of the crate, as at a row without bytes, is an unexpected packet like those that it reports.
     fn answer<T>(&mut self, read: impl FnOnce(&mut Self) -> mysql::Result<T>) -> Result<T, Failed> {
         let answer = catch_unwind(AssertUnwindSafe(|| read(self)));
         let answer = answer.unwrap_or_else(|_| Err(DriverError::UnexpectedPacket.into()));
