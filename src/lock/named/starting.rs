@@ -29,6 +29,8 @@ pub enum Reply {
 pub struct Starting {
     step: Step,
     may_have_ghost: bool,
+    /// Whether nobody held the run id lock when it was asked last.
+    was_unmarked: bool,
 }
 
 impl Starting {
@@ -37,6 +39,7 @@ impl Starting {
         Self {
             step,
             may_have_ghost,
+            was_unmarked: false,
         }
     }
 
@@ -51,10 +54,16 @@ impl Starting {
             match owner {
                 _ if !self.may_have_ghost => return Ask::Over(self.step, answer),
                 Some(own) if own == answer.connection_id => return Ask::Over(self.step, answer),
-                Some(ghost) => return Ask::EndGhost(ghost),
-                // The older session is ending, and may still hold the lock.
-                None if answer.slot.is_none() => {}
-                None => return Ask::Over(self.step, answer),
+                Some(ghost) => {
+                    self.was_unmarked = false;
+                    return Ask::EndGhost(ghost);
+                }
+                // The older session has ended only after this one asked for the run id lock. A server that keeps one lock for each
+                // session says the same each time.
+                None if std::mem::replace(&mut self.was_unmarked, true) => {
+                    return Ask::Over(self.step, answer);
+                }
+                None => {}
             }
         }
         // A session can acquire a lock twice, so it must ask what it holds.

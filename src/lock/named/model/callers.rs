@@ -76,6 +76,11 @@ impl World {
                 self.start(number, Reply::Killed);
             }
             starting::Ask::Over(step, answer) => {
+                let Reply::First(_, marked) = reply else {
+                    unreachable!("nothing else decides");
+                };
+                let own = self.own(number).map(u64::from);
+                assert_eq!(marked, own, "it goes on with a session that has no mark");
                 self.callers[number].starting = None;
                 self.request_on_own(number);
                 self.callers[number].phase = Phase::Recalls(step, answer);
