@@ -65,8 +65,8 @@ impl Request {
                     }
                     Err(fault) => return Err(fault),
                 },
-                Ask::Wake(head) => {
-                    let _ = session.run(&wake(head));
+                Ask::Wake => {
+                    let _ = self.wake(session);
                     Answer::Woken
                 }
                 Ask::Over(was_held) => return Ok(was_held),
@@ -84,8 +84,8 @@ impl Request {
     /// Wakes the head of the queue.
     ///
     /// # Errors
-    /// Any fault of a statement.
-    pub fn wake(head: u64, session: &mut Session) -> Result<(), Fault> {
-        session.run(&wake(head))
+    /// Any fault of a statement, also that there is no head any more.
+    pub fn wake(&self, session: &mut Session) -> Result<(), Fault> {
+        session.run(&wake(&self.name.queue_head_on_server()))
     }
 }

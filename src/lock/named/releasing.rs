@@ -5,8 +5,8 @@
 pub enum Ask {
     /// Release the slot, and ask who is the head of the queue.
     Release,
-    /// Wake the head of the queue, this session. If that is refused, the head checks again by itself.
-    Wake(u64),
+    /// Wake the head of the queue. If that is refused, the head checks again by itself.
+    Wake,
     /// Nothing: whether the session held the slot.
     Over(bool),
 }
@@ -46,7 +46,7 @@ impl Releasing {
                 queue_head,
             } => {
                 self.was_held |= was_held;
-                queue_head.map_or(Ask::Over(self.was_held), Ask::Wake)
+                queue_head.map_or(Ask::Over(self.was_held), |_| Ask::Wake)
             }
             Answer::Woken => Ask::Over(self.was_held),
         }

@@ -410,9 +410,9 @@ impl RowLock {
         self.withdraw_announcements(session);
         match (released, named) {
             (Some(NamedRelease { queue_head }), _) => {
-                if let Some(head) = queue_head {
+                if queue_head.is_some() {
                     // If this account may not wake the head, the head checks again by itself.
-                    let _ = Request::wake(head, session);
+                    let _ = self.request.wake(session);
                 }
             }
             // Somebody has ended that statement: on a session that lives on it would keep everybody out.

@@ -179,9 +179,10 @@ impl World {
                 was_held,
                 queue_head: self.head.owner.map(u64::from),
             },
-            Release::Asks(releasing::Ask::Wake(head)) => {
-                if setting.wakes {
-                    self.kill(setting, caller_of(u8::try_from(head).unwrap()));
+            Release::Asks(releasing::Ask::Wake) => {
+                // Who was the head when it was asked for may hold a slot by now.
+                if let Some(head) = self.head.owner.filter(|_| setting.wakes) {
+                    self.kill(setting, caller_of(head));
                 }
                 releasing::Answer::Woken
             }

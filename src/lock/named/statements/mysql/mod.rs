@@ -34,9 +34,11 @@ pub struct MySqlStatements {
     unknown: Vec<String>,
 }
 
-/// Interrupts the statement of a session.
-pub fn wake(connection: u64) -> Ask<'static, ()> {
-    command("wake", format!("KILL QUERY {connection}"))
+/// Interrupts the statement of the session that holds this lock of the queue's head. Whoever was the head a moment ago may hold a slot by
+/// now, and its statements are not to be interrupted.
+pub fn wake(queue_head: &str) -> Ask<'static, ()> {
+    let head = text_literal(queue_head);
+    command("wake", format!("KILL QUERY IS_USED_LOCK({head})"))
 }
 
 impl MySqlStatements {
