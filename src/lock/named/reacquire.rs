@@ -130,8 +130,8 @@ impl Request {
         lost: Grant,
         session: &mut Session,
     ) -> Result<Option<Retake>, Fault> {
-        let (slot, begun) = (lost.slot, Moment::now());
-        let mut is_open = false;
+        let (slot, mut begun) = (lost.slot, Moment::now());
+        let (mut is_open, mut ended) = (false, None);
         let mut stranger = None;
         let mut held = None;
         loop {
@@ -167,6 +167,10 @@ impl Request {
                 }
                 Ask::EndGhost(ghost) => {
                     end_ghost(ghost, &self.run_id, session)?;
+                    // It has its time from now on, however long the looks before took.
+                    if ended.replace(ghost) != Some(ghost) {
+                        begun = Moment::now();
+                    }
                     Answer::Done
                 }
                 Ask::FinishReacquire => {
