@@ -296,9 +296,12 @@ impl World {
                 );
             }
             (_, At::End(slot)) if self.markers.terminations[usize::from(slot)].is_none() => {
+                go_to(self, At::Reacquire(slot));
+            }
+            (_, At::Reacquire(slot)) if self.markers.reacquires[usize::from(slot)].is_none() => {
                 go_to(self, At::Head(Slot::Held(slot)));
             }
-            (_, At::End(slot)) => go_to(self, At::Release(slot)),
+            (_, At::End(slot) | At::Reacquire(slot)) => go_to(self, At::Release(slot)),
             (_, At::Release(slot)) => {
                 self.free_slot(usize::from(slot));
                 self.pass_over(slots, number, step, slot);

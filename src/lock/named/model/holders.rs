@@ -59,6 +59,7 @@ impl World {
     }
 
     pub fn lose(&mut self, number: usize) {
+        self.forget_take_over(number);
         let caller = &mut self.callers[number];
         let acquires = matches!(caller.acquiring.asked, queue::Ask::Release(..));
         if let Phase::Runs(_) = caller.phase {
@@ -170,7 +171,12 @@ impl World {
                 Answer::Done
             }
             (Ask::EndGhost(ghost), _) => {
-                self.end_on_server(u8::try_from(ghost).unwrap());
+                let ghost = u8::try_from(ghost).unwrap();
+                let has_announced = owns(self.markers.reacquires[slot], own);
+                if has_announced && owns(self.slots[slot].owner, ghost) {
+                    self.takes_over[slot] = Some(own);
+                }
+                self.end_on_server(ghost);
                 Answer::Done
             }
             (Ask::FinishReacquire, _) => {
@@ -235,7 +241,14 @@ impl World {
         }
     }
 
+    fn forget_take_over(&mut self, number: usize) {
+        for session in &mut self.takes_over {
+            session.take_if(|session| caller_of(*session) == number);
+        }
+    }
+
     fn hold_again(&mut self, number: usize, slot: u8) {
+        self.forget_take_over(number);
         let own = self.callers[number].session;
         self.callers[number].phase = Phase::Runs(slot);
         self.callers[number].held_on = None;

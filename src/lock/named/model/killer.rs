@@ -179,6 +179,14 @@ impl World {
 
     /// Nobody may start a command in a slot while a killed holder's command still runs there.
     pub fn check_start(&self, number: usize, slot: usize) {
+        let is_taken_over = self.takes_over[slot].is_some_and(|session| {
+            let caller = &self.callers[caller_of(session)];
+            caller.session == session && matches!(caller.phase, Phase::Retakes(..))
+        });
+        assert!(
+            !is_taken_over,
+            "a command starts while its slot is taken over from an older session"
+        );
         for other in 0..self.callers.len() {
             if other == number {
                 continue;

@@ -87,6 +87,8 @@ pub struct World {
     /// The session that the killer has ended, as long as its marker says so; `None` also for one that was lost while it was opened: its caller
     /// does not ask about that.
     pub killed: Option<SessionId>,
+    /// For each slot the session that has announced that it reacquires the slot, and then ended the older session that held it.
+    pub takes_over: [Option<SessionId>; MOST_SLOTS],
     pub budget: Budget,
 }
 
@@ -118,6 +120,7 @@ impl World {
             ending: Vec::new(),
             killer: KillerPhase::NotYet,
             killed: None,
+            takes_over: [None; MOST_SLOTS],
             budget,
         }
     }
@@ -201,9 +204,10 @@ pub enum At {
     Queued,
     /// Before it checks whether it is the queue's head; with the value of the first column.
     Head(Slot),
-    /// A slot is acquired. Before the check of each kill marker of the slot, and before the release because of one.
+    /// A slot is acquired. Before the check of each kill marker of the slot, of who reacquires it, and before the release because of one.
     Marker(u8),
     End(u8),
+    Reacquire(u8),
     Release(u8),
     /// Before the last columns of a proof: who reacquires the slot, and who kills its holder.
     ProofReacquire(Answer),

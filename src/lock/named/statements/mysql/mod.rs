@@ -186,9 +186,9 @@ impl MySqlStatements {
         let last = self.slots.len() - 1;
         let mut case = "CASE".to_owned();
         for slot in 0..last {
-            let _ = write!(case, " WHEN {} THEN {slot}", self.acquire(slot, "0"));
+            let _ = write!(case, " WHEN {} THEN {slot}", self.acquire(slot, "0", false));
         }
-        let last = self.acquire_one(last, timeout);
+        let last = self.acquire_one(last, timeout, false);
         if case == "CASE" {
             return last;
         }
@@ -196,28 +196,31 @@ impl MySqlStatements {
     }
 
     /// Acquires one slot: its number, or -1 if another session holds it. NULL stays NULL.
-    fn acquire_one(&self, slot: usize, timeout: &str) -> String {
+    fn acquire_one(&self, slot: usize, timeout: &str, again: bool) -> String {
         format!(
             "CASE {} WHEN 1 THEN {slot} WHEN 0 THEN -1 END",
-            self.acquire(slot, timeout)
+            self.acquire(slot, timeout, again)
         )
     }
 
-    /// Acquires a slot: whether that succeeded. Releases a slot at once if its last holder is being killed, as the command may still run.
-    /// Checks the kill lock after the slot: the killer acquired it before the holder lost the slot. After a wait, and with very many
-    /// slots, the proof checks it instead.
-    fn acquire(&self, slot: usize, timeout: &str) -> String {
+    /// Acquires a slot: whether that succeeded. Releases a slot at once if its last holder is being killed, as the command may still run, or
+    /// reacquires it; `again`: that is this one. Checks that after the slot: it was announced before the holder lost the slot. After a
+    /// wait, and with very many slots, the proof checks it instead.
+    fn acquire(&self, slot: usize, timeout: &str, again: bool) -> String {
         let name = &self.slots[slot];
         let acquire = format!("GET_LOCK({name}, {timeout})");
         if timeout != "0" || !self.checks_kills {
             return acquire;
         }
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);
-        let (kill, end) = (self.kill_lock(slot), self.termination_lock(slot));
+        let mut announced = vec![self.kill_lock(slot), self.termination_lock(slot)];
+        if !again {
+            announced.push(self.reacquire_lock(slot));
+        }
+        let none = announced.iter().map(|name| format!("IS_FREE_LOCK({name})"));
+        let none = none.collect::<Vec<_>>().join(" AND ");
         // RELEASE_LOCK is never below zero.
-        format!(
-            "{acquire} AND (IS_FREE_LOCK({kill}) AND IS_FREE_LOCK({end}) OR RELEASE_LOCK({name}) < 0)"
-        )
+        format!("{acquire} AND ({none} OR RELEASE_LOCK({name}) < 0)")
     }
 
     /// The slot that is held, or `otherwise` if none is.
@@ -314,7 +317,7 @@ impl Statements for MySqlStatements {
     }
 
     fn taking_slot(&self, slot: u32, mark: Option<&str>) -> String {
-        let acquire = self.acquire(slot as usize, "0");
+        let acquire = self.acquire(slot as usize, "0", false);
         match mark.map(text_literal) {
             Some(mark) => format!("{acquire} AND (GET_LOCK({mark}, 0) OR 1)"),
             None => acquire,
@@ -324,7 +327,7 @@ impl Statements for MySqlStatements {
     fn reacquire(&self, slot: u32, _login: u64) -> Ask<'static, Option<ReacquireAnswer>> {
         let (slot, writes, traits) = (slot as usize, self.writes(), self.traits());
         let name = &self.slots[slot];
-        let acquire = self.acquire_one(slot, "0");
+        let acquire = self.acquire_one(slot, "0", true);
         let marked = is_held(&self.run_id);
         let kill = self.kill_lock(u32::try_from(slot).unwrap_or(u32::MAX));
         let sql = format!(
