@@ -472,6 +472,30 @@ fn a_commit_that_notifies_and_waits_for_a_standby_keeps_no_lock_and_ends_no_comm
 }
 
 #[test]
+fn notifications_of_others_end_nobodys_wait() {
+    const MANY: u32 = 30_000;
+    let server = Server::shared(Kind::Postgres);
+    let name = unique("noise");
+    let mut first = holder(server, &name, 1);
+    let mut waiting = Dblock::run(server, &name).args(["--wait", "5m"]);
+    waiting = waiting.without_terminal();
+    let mut waiting = waiting.sh("echo ran").spawn();
+    eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+    let session = server.waiters(&name)[0];
+    let mut admin = server.postgres();
+    admin.run(&format!(
+        "SELECT pg_notify('dblock_{session}', number::text) FROM generate_series(1, {MANY}) number"
+    ));
+    // It has read them all: the server keeps what it has not sent.
+    let is_sent = "pg_notification_queue_usage() = 0";
+    eventually("they have arrived", SOON, || admin.is(is_sent));
+    drop(first.take_stdin());
+    first.wait().expect_code(0);
+    waiting.wait_line("ran", SOON);
+    waiting.wait().expect_code(0).expect_silence();
+}
+
+#[test]
 fn many_that_come_at_once_need_one_statement_each_for_their_numbers() {
     const CALLERS: usize = 30;
     let server = Server::shared(Kind::Postgres);

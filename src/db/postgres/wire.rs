@@ -171,11 +171,15 @@ impl PostgresWire {
 
     /// Waits for the next message that is an answer. Keeps what a server sends unasked.
     pub(super) fn receive(&mut self) -> Result<Message, Fault> {
-        for _ in 0..MOST_REPLIES {
+        let mut unasked = 0;
+        while unasked < MOST_REPLIES {
             let message = self.receive_any()?;
+            // Every role of the database can notify this session, as often as it likes.
+            let is_the_servers = !matches!(message, Message::NotificationResponse(_));
             if let Some(answer) = self.keep(message) {
                 return Ok(answer);
             }
+            unasked += usize::from(is_the_servers);
         }
         Err(self.garbled(&ENDLESS))
     }
