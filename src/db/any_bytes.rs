@@ -65,6 +65,7 @@ fn asks(kind: Kind, talk: Vec<u8>) -> bool {
             ca: None,
             identity: None,
             server_public_key: None,
+            sends_name: false,
         },
         connect_timeout: CUT_OFF,
         database: "app".to_owned(),

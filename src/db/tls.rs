@@ -126,8 +126,7 @@ fn config(
     };
     // Each connection must prove anew who the server is: it may be another one, or have another certificate.
     config.resumption = Resumption::disabled();
-    // Do not send the host's name in clear text where it is not verified. The `mysql` client sends it only with an option.
-    config.enable_sni = settings.mode == SslMode::VerifyIdentity;
+    config.enable_sni = settings.sends_name;
     Ok(config)
 }
 

@@ -89,6 +89,7 @@ impl Fixture {
                 ca: None,
                 identity: None,
                 server_public_key: None,
+                sends_name: false,
             },
             connect_timeout: Duration::from_secs(10),
             database: database.to_owned(),

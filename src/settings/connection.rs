@@ -212,6 +212,8 @@ fn tls(sources: &mut Sources) -> Result<TlsOptions, Failure> {
         ca,
         identity,
         server_public_key: sources.path("server-public-key-path"),
+        // The name is not told where it is not verified. The `mysql` client tells it only with an option.
+        sends_name: mode == SslMode::VerifyIdentity,
     })
 }
 

@@ -764,6 +764,7 @@ fn what_would_make_a_connection_less_safe_is_refused() {
         ("postgres://h/d?nonsense=1", "nonsense"),
         ("postgres://h/d?socket=/x", "socket"),
         ("postgres://h/d?sslmode=required", "sslmode"),
+        ("postgres://h/d?sslsni=yes", "sslsni"),
     ] {
         let output = config(home.path(), url, &[]).output();
         output.expect_code(USAGE).expect_one_line(said);

@@ -503,6 +503,29 @@ fn whoever_shows_the_servers_certificate_must_have_its_key() {
 }
 
 #[test]
+fn a_server_hears_its_name_before_tls_begins_unless_that_is_switched_off() {
+    for (query, hears) in [("", true), ("?sslsni=1", true), ("?sslsni=0", false)] {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        let port = listener.local_addr().expect("bound").port();
+        let (tell, told) = channel();
+        thread::spawn(move || -> io::Result<()> {
+            let (mut stream, _) = listener.accept()?;
+            stream.read_exact(&mut [0; 8])?;
+            stream.write_all(b"S")?;
+            let mut hello = [0; 4096];
+            let read = stream.read(&mut hello)?;
+            let _ = tell.send(hello[..read].windows(9).any(|text| text == b"localhost"));
+            Ok(())
+        });
+        let url = format!("postgres://app@localhost:{port}/app{query}");
+        let dblock = Dblock::run_at(&url, &unique("name")).env("DBLOCK_SSL_MODE", "required");
+        let run = dblock.command(["true"]).spawn();
+        assert_eq!(told.recv_timeout(SOON), Ok(hears), "{query}");
+        drop(run);
+    }
+}
+
+#[test]
 fn a_server_that_offers_no_binding_is_told_that_dblock_could_whatever_certificate_it_shows() {
     let config = showing(certificate("version-1"), certificate("server-key"));
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");

@@ -180,7 +180,7 @@ fn record_service(sources: &mut Sources) {
 }
 
 /// The value of a setting that has no default; `None`: no source gives it, and it is not recorded.
-fn given_only<T>(
+pub fn given_only<T>(
     sources: &mut Sources,
     name: &str,
     reader: impl Fn(&str) -> Result<T, String>,

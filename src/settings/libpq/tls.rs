@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::connection::given_only;
 use super::files;
 use crate::base::exit::{Failure, Reason};
 use crate::db::{Identity, SslMode, TlsOptions};
@@ -70,7 +71,17 @@ pub fn read(sources: &mut Sources, is_used: bool) -> Result<TlsOptions, Failure>
         ca,
         identity,
         server_public_key: None,
+        sends_name: given_only(sources, "sslsni", sni)?.unwrap_or(true),
     })
+}
+
+/// Whether the host's name is sent, by libpq's number.
+fn sni(text: &str) -> Result<bool, String> {
+    match text {
+        "0" => Ok(false),
+        "1" => Ok(true),
+        _ => Err("sslsni can only be 0 or 1".to_owned()),
+    }
 }
 
 /// The place of what makes a mode verify the CA; `None`: nothing does. As in libpq, `require` does so if there is a CA's file.

@@ -76,6 +76,7 @@ pub const PARAMETERS: &[Parameter] = &[
         Setting("channel_binding"),
     ),
     with("options", "PGOPTIONS", Setting("options")),
+    with("sslsni", "PGSSLSNI", Setting("sslsni")),
     // dblock's own, which psql does not know.
     without("pooler", Setting("pooler")),
     only(
@@ -183,7 +184,6 @@ pub const PARAMETERS: &[Parameter] = &[
     without("max_protocol_version", Nothing),
     without("min_protocol_version", Nothing),
     without("sslcompression", Nothing),
-    without("sslsni", Nothing),
     without("tcp_user_timeout", Nothing),
     without("tty", Nothing),
 ];
