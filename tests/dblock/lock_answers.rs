@@ -67,6 +67,11 @@ fn instead(answer: Answer) -> Reply {
     }
 }
 
+/// Whether a statement asks who comes back for a slot, and takes none.
+fn proves_a_slot(statement: &str) -> bool {
+    !statement.contains("GET_LOCK(") && statement.contains(&BACK.to_lowercase())
+}
+
 /// A server that answers the first `GET_LOCK`s with these, and all later ones with the last of them.
 fn server(kind: Kind, replies: &[Reply]) -> Fake {
     let mut answer = answers(replies);
@@ -100,8 +105,9 @@ fn answers(replies: &[Reply]) -> impl FnMut(&str) -> Answer + Send + use<> {
         let cell = |item: &String| match item {
             _ if item.contains(MARK) => Some(OWN.to_owned()),
             // Nobody comes back for the slot, and nobody ends its holder.
-            _ if item.contains(BACK) => None,
-            _ if item.contains(KILL) && !item.contains("GET_LOCK(") => None,
+            _ if (item.contains(BACK) || item.contains(KILL)) && !item.contains("GET_LOCK(") => {
+                None
+            }
             // CASE GET_LOCK(…) WHEN 1 THEN 0 WHEN 0 THEN -1 END: the number of the slot, or none.
             _ if item.contains("GET_LOCK(") => match value.as_deref() {
                 Some("1") => Some("0".to_owned()),
@@ -328,7 +334,7 @@ fn a_grant_whose_holder_comes_back_for_it_is_let_go() {
                 _ if statement.contains("GET_LOCK(") && statement.contains("wait_timeout") => {
                     [Some("-1"), None, Some(OWN), None, None, Some(OWN)]
                 }
-                _ if statement.contains(&BACK.to_lowercase()) => {
+                _ if proves_a_slot(statement) => {
                     proofs += 1;
                     let back = (proofs == 1).then_some(OTHER);
                     [Some("0"), None, Some(OWN), None, None, back]
@@ -352,7 +358,7 @@ fn a_lock_that_may_be_ours_is_not_asked_for_again() {
         let mut interrupted = 0;
         let server = Fake::start(kind, move |statement| {
             // The last is who has the mark, or with a proof who comes back for the slot.
-            let mark = (!statement.contains(&BACK.to_lowercase())).then_some(OWN);
+            let mark = (!proves_a_slot(statement)).then_some(OWN);
             let held = || {
                 let cells = [Some("0"), None, Some(OWN), None, None, mark];
                 cells.map(|cell| cell.map(str::to_owned)).to_vec()
@@ -473,7 +479,7 @@ fn a_proof_of_a_session_that_is_gone_by_then_starts_nothing() {
     for kind in BOTH {
         let (mut tries, mut proofs) = (0, 0);
         let server = Fake::start(kind, move |statement| {
-            let mark = (!statement.contains(&BACK.to_lowercase())).then_some(OWN);
+            let mark = (!proves_a_slot(statement)).then_some(OWN);
             let slot = |slot: Option<&str>| {
                 let cells = [slot, Some("0"), Some(OWN), None, None, mark];
                 Answer::Row(cells.map(|cell| cell.map(str::to_owned)).to_vec())
