@@ -67,6 +67,8 @@ pub struct PostgresWire {
     pub(super) parameters: HashMap<String, String>,
     /// Whether a notification has come that nobody has asked for yet.
     is_notified: bool,
+    /// Whether it has waited for notifications: then every role of the database may send it some, as often as it likes.
+    may_be_notified: bool,
     /// The server, for the lines of its faults.
     server: String,
     /// What a comment in each statement says of the session.
@@ -96,6 +98,7 @@ impl PostgresWire {
             pid: 0,
             parameters: HashMap::new(),
             is_notified: false,
+            may_be_notified: false,
             comment,
             may_be_pooled: false,
             is_outside: true,
@@ -174,12 +177,12 @@ impl PostgresWire {
         let mut unasked = 0;
         while unasked < MOST_REPLIES {
             let message = self.receive_any()?;
-            // Every role of the database can notify this session, as often as it likes.
-            let is_the_servers = !matches!(message, Message::NotificationResponse(_));
+            let is_of_others =
+                self.may_be_notified && matches!(message, Message::NotificationResponse(_));
             if let Some(answer) = self.keep(message) {
                 return Ok(answer);
             }
-            unasked += usize::from(is_the_servers);
+            unasked += usize::from(!is_of_others);
         }
         Err(self.garbled(&ENDLESS))
     }
@@ -310,6 +313,7 @@ impl Wire for PostgresWire {
     }
 
     fn await_notification(&mut self, limit: Duration) -> Result<bool, Fault> {
+        self.may_be_notified = true;
         let until = Instant::now() + limit;
         let before = reading_limit(self.as_fd());
         while !self.is_notified {
