@@ -56,6 +56,15 @@ enum Unasked {
     End(Fault),
 }
 
+/// The notifications that a session was sent.
+#[derive(Default)]
+struct Notifications {
+    /// Whether one has come that nobody has asked for yet.
+    have_come: bool,
+    /// Whether they were waited for: then every role of the database may send some, as often as it likes.
+    are_awaited: bool,
+}
+
 /// A session after the login.
 pub struct PostgresWire {
     pub(super) stream: Stream,
@@ -65,10 +74,7 @@ pub struct PostgresWire {
     pub(super) pid: u32,
     /// The settings that the server reports by itself, such as `in_hot_standby`.
     pub(super) parameters: HashMap<String, String>,
-    /// Whether a notification has come that nobody has asked for yet.
-    is_notified: bool,
-    /// Whether it has waited for notifications: then every role of the database may send it some, as often as it likes.
-    may_be_notified: bool,
+    notifications: Notifications,
     /// The server, for the lines of its faults.
     server: String,
     /// What a comment in each statement says of the session.
@@ -97,8 +103,7 @@ impl PostgresWire {
             input: BytesMut::new(),
             pid: 0,
             parameters: HashMap::new(),
-            is_notified: false,
-            may_be_notified: false,
+            notifications: Notifications::default(),
             comment,
             may_be_pooled: false,
             is_outside: true,
@@ -164,7 +169,7 @@ impl PostgresWire {
                 None
             }
             Message::NotificationResponse(_) => {
-                self.is_notified = true;
+                self.notifications.have_come = true;
                 None
             }
             Message::NoticeResponse(_) => None,
@@ -177,8 +182,8 @@ impl PostgresWire {
         let mut unasked = 0;
         while unasked < MOST_REPLIES {
             let message = self.receive_any()?;
-            let is_of_others =
-                self.may_be_notified && matches!(message, Message::NotificationResponse(_));
+            let is_of_others = self.notifications.are_awaited
+                && matches!(message, Message::NotificationResponse(_));
             if let Some(answer) = self.keep(message) {
                 return Ok(answer);
             }
@@ -313,10 +318,10 @@ impl Wire for PostgresWire {
     }
 
     fn await_notification(&mut self, limit: Duration) -> Result<bool, Fault> {
-        self.may_be_notified = true;
+        self.notifications.are_awaited = true;
         let until = Instant::now() + limit;
         let before = reading_limit(self.as_fd());
-        while !self.is_notified {
+        while !self.notifications.have_come {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -332,7 +337,7 @@ impl Wire for PostgresWire {
         before
             .and_then(|before| limit_reading(self.as_fd(), before))
             .map_err(|error| of_transport(&error))?;
-        Ok(std::mem::take(&mut self.is_notified))
+        Ok(std::mem::take(&mut self.notifications.have_come))
     }
 
     fn last_words(&mut self) -> Option<String> {
