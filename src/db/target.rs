@@ -96,8 +96,8 @@ pub struct TlsOptions {
     pub identity: Option<Identity>,
     /// The server's public key, which encrypts a password that is sent without TLS, in PEM; `None`: the key that the server sends.
     pub server_public_key: Option<PathBuf>,
-    /// Whether the host's name is sent in clear before TLS begins (SNI), as libpq does and the `mysql` client does not. What stands between
-    /// may find the server by it.
+    /// Whether the host's name is sent in clear before TLS begins (SNI), so that a proxy can route by it. libpq does so by default, the `mysql`
+    /// client only with an option.
     pub sends_name: bool,
 }
 

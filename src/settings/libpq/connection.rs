@@ -40,10 +40,11 @@ pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
     let schema = sources.value("schema", value::schema)?;
     record_service(sources);
     let postgres = PostgresOptions {
-        channel_binding: given_only(sources, "channel_binding", channel_binding)?
+        channel_binding: sources
+            .given_only("channel_binding", channel_binding)?
             .unwrap_or_default(),
-        options: given_only(sources, "options", value::any)?,
-        has_pooler: given_only(sources, "pooler", pooler)?.is_some(),
+        options: sources.given_only("options", value::any)?,
+        has_pooler: sources.given_only("pooler", pooler)?.is_some(),
     };
     let targets = hosts::targets(sources)?;
     let is_remote = |target: &Target| matches!(target, Target::Tcp(..));
@@ -160,7 +161,7 @@ fn database(sources: &mut Sources) -> Result<String, Failure> {
         )),
     };
     if sources.given("database").is_some() {
-        let database = given_only(sources, "database", reader)?;
+        let database = sources.given_only("database", reader)?;
         return Ok(database.unwrap_or_default());
     }
     sources.record("database", None, "default");
@@ -177,18 +178,6 @@ fn record_service(sources: &mut Sources) {
     if let Some(service) = sources.given("service").cloned() {
         sources.record("service", service.text().ok(), &service.place());
     }
-}
-
-/// The value of a setting that has no default; `None`: no source gives it, and it is not recorded.
-pub fn given_only<T>(
-    sources: &mut Sources,
-    name: &str,
-    reader: impl Fn(&str) -> Result<T, String>,
-) -> Result<Option<T>, Failure> {
-    if sources.given(name).is_none() {
-        return Ok(None);
-    }
-    sources.optional(name, reader)
 }
 
 fn channel_binding(text: &str) -> Result<ChannelBinding, String> {

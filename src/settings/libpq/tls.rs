@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 
-use super::connection::given_only;
 use super::files;
 use crate::base::exit::{Failure, Reason};
 use crate::db::{Identity, SslMode, TlsOptions};
@@ -71,7 +70,7 @@ pub fn read(sources: &mut Sources, is_used: bool) -> Result<TlsOptions, Failure>
         ca,
         identity,
         server_public_key: None,
-        sends_name: given_only(sources, "sslsni", sni)?.unwrap_or(true),
+        sends_name: sources.given_only("sslsni", sni)?.unwrap_or(true),
     })
 }
 

@@ -285,6 +285,21 @@ impl Sources {
         self.read_and_record(name, reader, default)
     }
 
+    /// As [`Sources::optional`], but a setting that no source gives is not recorded.
+    ///
+    /// # Errors
+    /// As [`Sources::value`].
+    pub fn given_only<T>(
+        &mut self,
+        name: &str,
+        reader: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Option<T>, Failure> {
+        if self.given(name).is_none() {
+            return Ok(None);
+        }
+        self.optional(name, reader)
+    }
+
     fn read_and_record<T>(
         &mut self,
         name: &str,

@@ -203,9 +203,9 @@ impl MySqlStatements {
         )
     }
 
-    /// Acquires a slot: whether that succeeded. Releases a slot at once if its last holder is being killed, as the command may still run, or
-    /// reacquires it; `again`: that is this one. Checks that after the slot: it was announced before the holder lost the slot. After a
-    /// wait, and with very many slots, the proof checks it instead.
+    /// Acquires a slot: whether that succeeded. Releases it at once if its last holder is being killed, as the command may still run, or if
+    /// that holder is reacquiring it; `again`: the caller is that holder. Checks this after the slot: it was announced before the holder
+    /// lost the slot. After a wait, and with very many slots, the proof checks it instead.
     fn acquire(&self, slot: usize, timeout: &str, again: bool) -> String {
         let name = &self.slots[slot];
         let acquire = format!("GET_LOCK({name}, {timeout})");
