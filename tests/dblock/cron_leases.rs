@@ -236,6 +236,31 @@ fn nobody_gets_a_lock(server: &Server) -> bool {
     !one_has_run
 }
 
+all_servers! {
+    fn a_host_that_wakes_after_another_has_its_tick_in_another_slot_ends_its_command(server) {
+        let crontab = Crontab::new(server, &job("--ttl 10s --kill-after 1s --overlap allow", STAYS));
+        let first = crontab.start(&["--grace", "0s"]);
+        crontab.due("job");
+        let command: i32 = crontab.eventually_lines(1)[0].parse().unwrap();
+        let scheduler = scheduler_of(first.pid()).expect("it has one");
+        let asleep = [first.pid(), scheduler, command].map(Frozen::new);
+        // The slot that it had is somebody else's by then.
+        let name = crontab.name("job");
+        server.watcher().end_session(server.holder(&name).expect("the daemon"));
+        let mut other = server.plain();
+        eventually("it is taken", SOON, || other.try_lock(&name));
+        let second = crontab.start(&["--grace", "0s"]);
+        let next: i32 = crontab.eventually_lines(2)[1].parse().unwrap();
+        let slots: Vec<u32> = crontab.rows("SELECT slot FROM dblock_locks WHERE owner IS NOT NULL ORDER BY slot");
+        assert_eq!(slots, [0, 1]);
+        drop(asleep);
+        eventually("the first command is ended", SOON, || !runs(command));
+        assert!(runs(next));
+        end(second);
+        end(first);
+    }
+}
+
 both_servers! {
     fn a_host_that_wakes_after_another_has_its_tick_ends_its_command_also_where_runs_may_overlap(server on mariadb) {
         let crontab = Crontab::new(server, &job("--ttl 10s --kill-after 1s --overlap allow", STAYS));

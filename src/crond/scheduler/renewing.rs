@@ -10,6 +10,7 @@ use super::{LOOK, Scheduler};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
+use crate::cron::TickRow;
 use crate::isolated::link::cut;
 use crate::lock::Renewal;
 use crate::lock::rows::{RowLock, announce_all, ask_kills, renew_all};
@@ -176,11 +177,7 @@ impl Scheduler<'_> {
                     mine.state = TickLock::Killed(who.clone(), until.min(lease.over()));
                     self.coordinator.say(FromScheduler::Killed(run, who));
                 }
-                (Renewal::Lost(cause), TickLock::Held(lease)) => {
-                    let until = Moment::now() + mine.job.options.kill_after;
-                    mine.state = TickLock::Lost(until.min(lease.over()));
-                    self.coordinator.say(FromScheduler::Lost(run, cut(&cause)));
-                }
+                (Renewal::Lost(cause), _) => self.lose(run, &cause),
                 (Renewal::Unanswered(cause), _) => {
                     self.coordinator.note(Level::Info, &cause);
                     if self.connection.session().is_none() {
@@ -192,6 +189,36 @@ impl Scheduler<'_> {
             }
         }
         true
+    }
+
+    /// The lock of a run that was held is lost.
+    fn lose(&mut self, run: String, cause: &str) {
+        let Some(mine) = self.own.by_run.get_mut(&run) else {
+            return;
+        };
+        if let TickLock::Held(lease) = &mine.state {
+            let until = Moment::now() + mine.job.options.kill_after;
+            mine.state = TickLock::Lost(until.min(lease.over()));
+            self.coordinator.say(FromScheduler::Lost(run, cut(cause)));
+        }
+    }
+
+    /// Ends the runs whose ticks other daemons have taken since, as this host was asleep. Where runs may overlap, the next attempt may have
+    /// another slot, and then the lock of this one is free for it again.
+    pub(super) fn lose_ticks_of_others(&mut self) {
+        let own = self.own.by_run.iter();
+        let lost = own.filter(|(run, mine)| {
+            let (name, attempt) = (mine.job.name.to_string(), &mine.attempt);
+            let is_same = |tick: &TickRow| tick.tick == attempt.tick && tick.name == name;
+            let is_handed_on = |tick: &TickRow| tick.run == **run && tick.daemon.is_none();
+            let is_with_another = |tick: &TickRow| {
+                is_same(tick) && (tick.attempt > attempt.number || is_handed_on(tick))
+            };
+            !self.own.has_ended(run) && self.view.ticks.iter().any(is_with_another)
+        });
+        for run in lost.map(|(run, _)| run.clone()).collect::<Vec<_>>() {
+            self.lose(run, "another host has taken its tick");
+        }
     }
 
     /// Looks whether somebody ends a run of this daemon.
