@@ -66,7 +66,7 @@ impl Scheduler<'_> {
         };
         self.view.orphans.retain(|run, _| is_orphan(run));
         self.view.daemons = seen.daemons;
-        self.lose_ticks_of_others();
+        self.lose_given_ticks();
         self.look_for_kills()?;
         let disagrees = self.view.list_of(Known::disagrees);
         let differs = self.view.list_of(Known::differs);

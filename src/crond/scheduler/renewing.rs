@@ -10,7 +10,7 @@ use super::{LOOK, Scheduler};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
-use crate::cron::TickRow;
+use crate::cron::{Overlap, TickRow};
 use crate::isolated::link::cut;
 use crate::lock::Renewal;
 use crate::lock::rows::{RowLock, announce_all, ask_kills, renew_all};
@@ -203,11 +203,12 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Ends the runs whose ticks other daemons have taken since, as this host was asleep. Where runs may overlap, the next attempt may have
-    /// another slot, and then the lock of this one is free for it again.
-    pub(super) fn lose_ticks_of_others(&mut self) {
+    /// Ends the runs whose ticks were given to other attempts, as this host was asleep. Where runs may overlap, the next attempt may have
+    /// another slot, and then the lock of this one is free for it again. Where they may not, the lock says who goes on.
+    pub(super) fn lose_given_ticks(&mut self) {
         let own = self.own.by_run.iter();
-        let lost = own.filter(|(run, mine)| {
+        let may_overlap = own.filter(|(_, mine)| mine.job.options.overlap == Overlap::Allow);
+        let lost = may_overlap.filter(|(run, mine)| {
             let (name, attempt) = (mine.job.name.to_string(), &mine.attempt);
             let is_same = |tick: &TickRow| tick.tick == attempt.tick && tick.name == name;
             let is_handed_on = |tick: &TickRow| tick.run == **run && tick.daemon.is_none();
@@ -217,7 +218,7 @@ impl Scheduler<'_> {
             !self.own.has_ended(run) && self.view.ticks.iter().any(is_with_another)
         });
         for run in lost.map(|(run, _)| run.clone()).collect::<Vec<_>>() {
-            self.lose(run, "another host has taken its tick");
+            self.lose(run, "its tick was given to another attempt");
         }
     }
 
