@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 
+use rapidhash::quality::SeedableState;
+
 use super::state::{Budget, Setting, World};
 use super::world::Event;
 use crate::lock::explorer::{self, Model, hash};
@@ -48,7 +50,8 @@ impl Model for Explored {
 /// Explores every state that these events can lead to, in any order. Returns how many there are.
 pub fn explore(setting: Setting, budget: Budget) -> usize {
     let start = World::new(setting, budget);
-    let mut seen = HashSet::from([hash(&start)]);
+    let mut seen = HashSet::with_hasher(SeedableState::fixed());
+    seen.insert(hash(&start));
     let mut to_do = vec![start];
     while let Some(world) = to_do.pop() {
         for event in world.events() {
