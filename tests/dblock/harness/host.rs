@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use super::certificates::Certificates;
-use super::{Dblock, Kind, Proxy, Server, copy_program, write_program};
+use super::{Dblock, Kind, Proxy, Server, link_program, write_program};
 
 /// The password that the documents choose.
 pub const CHOSEN: &str = "choose-a-password";
@@ -174,7 +174,7 @@ impl Host {
         fs::create_dir(path("bin")).expect("a new folder");
         fs::write(path("hosts"), format!("127.0.0.1 localhost {NAMES}\n")).expect("a file");
         fs::copy(Certificates::shared().path("ca.pem"), path("ca.pem")).expect("a copy");
-        copy_program(env!("CARGO_BIN_EXE_dblock"), &path("bin/dblock"));
+        link_program(env!("CARGO_BIN_EXE_dblock"), &path("bin/dblock"));
         for stub in STUBS {
             let more = if stub == "curl" { CURL } else { "" };
             let script = format!("{STUB}{more}");

@@ -42,8 +42,8 @@ pub use jobs::Jobs;
 pub use pair::Pair;
 pub use pgbouncer::PgBouncer;
 pub use process::{
-    Frozen, Hangs, PAIR, allow_files, copy_program, group_of, is_stopped, kill_both, polls, quoted,
-    runs, send, stat_field, write_program,
+    Frozen, Hangs, PAIR, allow_files, copy_program, group_of, is_stopped, kill_both, link_program,
+    polls, quoted, runs, send, stat_field, write_program,
 };
 pub use proxy::{Packet, Proxy};
 pub use records::Records;

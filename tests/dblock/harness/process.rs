@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -134,10 +135,24 @@ pub fn write_program(program: &Path, bytes: &[u8]) {
     assert!(install.wait().expect("it ends").success());
 }
 
-/// Makes a copy of a program, as [`write_program`] does.
+/// Makes a copy of a program, by another process as [`write_program`] does.
 #[track_caller]
 pub fn copy_program(from: impl AsRef<Path>, to: &Path) {
-    write_program(to, &fs::read(from).expect("a program"));
+    let mut install = Command::new("install");
+    let install = install.args(["-m", "755"]).arg(from.as_ref()).arg(to);
+    assert!(install.status().expect("install(1) starts").success());
+}
+
+/// Gives a program that everybody may run another name, where that can be on the same disk; else makes a copy that everybody may run.
+#[track_caller]
+pub fn link_program(from: impl AsRef<Path>, to: &Path) {
+    let mode = fs::metadata(from.as_ref())
+        .expect("a program")
+        .permissions()
+        .mode();
+    if mode & 0o5 != 0o5 || fs::hard_link(from.as_ref(), to).is_err() {
+        copy_program(from, to);
+    }
 }
 
 /// Whoever opens this file, as to execute it, waits until the value is dropped.
