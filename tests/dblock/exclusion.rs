@@ -11,7 +11,7 @@ use crate::harness::{
 };
 
 all_locks! {
-    fn forty_that_wait_run_one_by_one_in_the_order_of_arrival(server) {
+    fn forty_that_wait_run_one_by_one_in_the_order_of_arrival(server, durable_mysql) {
         let (name, records) = (unique("forty"), Records::new());
         let (mut admin, client) = (server.watcher(), server.hold(&name));
         let mut queue = Vec::new();
@@ -36,7 +36,7 @@ all_locks! {
         assert_eq!(order, kept);
     }
 
-    fn of_a_hundred_that_do_not_wait_the_winners_run(server) {
+    fn of_a_hundred_that_do_not_wait_the_winners_run(server, durable_mysql) {
         let (name, records) = (unique("crowd"), Records::new());
         let start = |id| {
             let dblock = Dblock::run(server, &name).args(["--connect-timeout", "50"]);
@@ -49,7 +49,7 @@ all_locks! {
         assert!(with(0) > 0 && with(0) + with(75) == 100, "{codes:?}");
     }
 
-    fn a_plain_client_keeps_dblock_out(server) {
+    fn a_plain_client_keeps_dblock_out(server, durable_mysql) {
         let name = unique("plain");
         let client = server.hold(&name);
         let connection = format!("connection {}", client.connection_id());
@@ -60,7 +60,7 @@ all_locks! {
         Dblock::run(server, &name).sh("echo ran").output().expect_code(0).expect_stdout("ran\n");
     }
 
-    fn dblock_keeps_a_plain_client_out(server) {
+    fn dblock_keeps_a_plain_client_out(server, durable_mysql) {
         let name = unique("plain");
         let held = dblock_holds(server, &name);
         let mut client = server.plain();
@@ -70,19 +70,19 @@ all_locks! {
         eventually("the lock is free", SOON, || client.try_lock(&name));
     }
 
-    fn different_names_do_not_meet(server) {
+    fn different_names_do_not_meet(server, durable_mysql) {
         let _held = dblock_holds(server, &unique("one"));
         Dblock::run(server, &unique("other")).command(["true"]).output().expect_code(0);
     }
 
-    fn a_hundred_runs_in_a_row_never_meet_their_own_ghost(server) {
+    fn a_hundred_runs_in_a_row_never_meet_their_own_ghost(server, durable_mysql) {
         let name = unique("row");
         for _ in 0..100 {
             Dblock::run(server, &name).command(["true"]).output().expect_code(0).expect_silence();
         }
     }
 
-    fn nothing_is_left_on_the_server(server) {
+    fn nothing_is_left_on_the_server(server, durable_mysql) {
         let name = unique("left");
         let mut admin = server.watcher();
         for script in ["echo $DBLOCK_CONNECTION_ID", "echo $DBLOCK_CONNECTION_ID; exit 3"] {
@@ -93,7 +93,7 @@ all_locks! {
         }
     }
 
-    fn a_skip_leaves_nothing_on_the_server(server) {
+    fn a_skip_leaves_nothing_on_the_server(server, durable_mysql) {
         let name = unique("skip");
         let _held = dblock_holds(server, &name);
         let mut admin = server.watcher();
@@ -101,7 +101,7 @@ all_locks! {
         eventually("nobody waits", SOON, || waiters(&mut admin, &name).is_empty());
     }
 
-    fn a_skip_says_goodbye_to_the_server(server) {
+    fn a_skip_says_goodbye_to_the_server(server, durable_mysql) {
         // One that does not is an aborted connection in the server's log.
         let (name, proxy) = (unique("goodbye"), Proxy::to(server));
         let _client = server.hold(&name);
@@ -112,7 +112,7 @@ all_locks! {
         }
     }
 
-    fn a_command_outlasts_the_servers_limit_for_idle_sessions(server) {
+    fn a_command_outlasts_the_servers_limit_for_idle_sessions(server, durable_mysql) {
         let options: &[&str] = match server.kind {
             Kind::Postgres => &["-c", "idle_session_timeout=1s"],
             Kind::MariaDb | Kind::MySql => &["--wait-timeout=1"],
@@ -122,7 +122,7 @@ all_locks! {
         Dblock::run(server, &name).sh("sleep 3; exit 3").output().expect_code(3).expect_silence();
     }
 
-    fn background_processes_of_the_command_do_not_keep_the_lock(server) {
+    fn background_processes_of_the_command_do_not_keep_the_lock(server, durable_mysql) {
         let name = unique("background");
         let output = Dblock::run(server, &name).sh("sleep 50 & echo $!").output();
         output.expect_code(0).expect_took(Duration::ZERO, Duration::from_secs(10));

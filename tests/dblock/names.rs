@@ -57,7 +57,7 @@ all_locks! {
         }
     }
 
-    fn letter_case_tells_names_apart_but_on_mysql(server) {
+    fn letter_case_tells_names_apart_but_on_mysql(server, durable_mysql) {
         let name = unique("case");
         let _held = dblock_holds(server, &name);
         let output = Dblock::run(server, &name.to_uppercase()).command(["true"]).output();
@@ -74,7 +74,7 @@ all_locks! {
         }
     }
 
-    fn a_character_of_four_bytes_stands_but_on_mysql(server) {
+    fn a_character_of_four_bytes_stands_but_on_mysql(server, durable_mysql) {
         // Behind the cut it is a part of the hash alone.
         let long = format!("{}{}", filled(31, "n"), "🔒".repeat(20));
         assert_meets(server, &long, &on_server(&long));

@@ -138,7 +138,7 @@ all_locks! {
         assert!((0..20).any(|_| late_one_waits(server)), "the head's session was always gone");
     }
 
-    fn a_holder_that_ends_wakes_the_head_at_once(server) {
+    fn a_holder_that_ends_wakes_the_head_at_once(server, durable_mysql) {
         let name = unique("wake");
         let mut took = Vec::new();
         for _ in 0..8 {
@@ -160,7 +160,7 @@ all_locks! {
         assert!(took[4] < woken(), "the head was not woken: {took:?}");
     }
 
-    fn a_holder_of_the_lock_alone_wakes_the_head_of_a_semaphore(server) {
+    fn a_holder_of_the_lock_alone_wakes_the_head_of_a_semaphore(server, durable_mysql) {
         let name = unique("alone");
         let mut took = Vec::new();
         for _ in 0..6 {
@@ -295,7 +295,7 @@ all_locks! {
         }
     }
 
-    fn an_interrupted_head_keeps_its_place(server) {
+    fn an_interrupted_head_keeps_its_place(server, durable_mysql) {
         let name = unique("interrupted");
         let mut admin = server.watcher();
         let mut client = hold_slots(server, &name, 2);
@@ -372,7 +372,7 @@ all_locks! {
         assert_nothing_is_left(server, &name, 3);
     }
 
-    fn a_storm_of_sigkill_leaves_every_survivor_served_once_and_no_slot_held_twice(server) {
+    fn a_storm_of_sigkill_leaves_every_survivor_served_once_and_no_slot_held_twice(server, durable_mysql) {
         for seed in [1, 2] {
             storm(server, seed);
         }
@@ -464,7 +464,7 @@ both_locks! {
         });
     }
 
-    fn a_storm_of_kill_query_changes_nothing_but_time(server) {
+    fn a_storm_of_kill_query_changes_nothing_but_time(server, durable_mysql) {
         let server = &Server::private(server.kind);
         let (name, records) = (unique("interrupted"), Records::new());
         let (mut admin, go) = (server.admin(), records.path().join("go"));

@@ -104,7 +104,7 @@ all_locks! {
         dblock.wait().expect_code(0);
     }
 
-    fn an_interrupted_waiter_waits_on(server) {
+    fn an_interrupted_waiter_waits_on(server, durable_mysql) {
         let name = unique("interrupted");
         let (client, mut admin) = (server.hold(&name), server.watcher());
         let dblock = Dblock::run(server, &name).args(["--wait", "30"]).sh("echo ran").spawn();
@@ -117,7 +117,7 @@ all_locks! {
         dblock.wait().expect_code(0).expect_stdout("ran\n");
     }
 
-    fn a_waiter_that_is_interrupted_at_the_end_of_its_time_waits_no_longer(server) {
+    fn a_waiter_that_is_interrupted_at_the_end_of_its_time_waits_no_longer(server, durable_mysql) {
         for slots in ["1", "2"] {
             // A busy machine may miss the moment.
             let met = (0..30).any(|_| interrupted_at_the_end(server, slots));
@@ -379,7 +379,7 @@ both_locks! {
         forever.wait().expect_code(0);
     }
 
-    fn an_interrupted_waiter_waits_no_longer_than_asked(server) {
+    fn an_interrupted_waiter_waits_no_longer_than_asked(server, durable_mysql) {
         let name = unique("interrupted");
         let (_client, mut admin) = (server.hold(&name), server.admin());
         let mut dblock = Dblock::run(server, &name).args(["--wait", "1.5"]).sh("echo ran").spawn();
