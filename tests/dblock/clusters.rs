@@ -151,7 +151,7 @@ fn a_galera_node_is_locked_on_with_a_warning_where_that_is_allowed() {
 }
 
 both_servers! {
-    fn a_replica_alone_is_refused_after_the_connect_timeout(server) {
+    fn a_replica_alone_is_refused_after_the_connect_timeout(server on mariadb) {
         let pair = Pair::shared(server.kind);
         let dblock = Dblock::run(&pair.replica, &unique("replica")).args(["--connect-timeout", "5"]);
         let output = dblock.sh("echo ran").output();
@@ -182,7 +182,7 @@ both_servers! {
         run.wait_within(SOON).expect_code(5).expect_silence();
     }
 
-    fn a_job_outlives_its_server_and_has_its_lock_on_the_next_one(server) {
+    fn a_job_outlives_its_server_and_has_its_lock_on_the_next_one(server on mariadb) {
         let pair = Pair::private(server.kind);
         let name = unique("fail-over");
         let mut run = job(&pair.url(), &name).spawn();
@@ -212,7 +212,7 @@ both_servers! {
         waits_until_the_end(server.kind, Pair::switch_over, HEARTBEAT + slack());
     }
 
-    fn a_waiter_does_not_overtake_the_holder_whose_server_died(server) {
+    fn a_waiter_does_not_overtake_the_holder_whose_server_died(server on mariadb) {
         waits_until_the_end(server.kind, Pair::fail_over, SPARE);
     }
 }

@@ -253,9 +253,9 @@ fn ends_are_handed_in_slowly(server: &Server) {
     assert_eq!(crontab.count("dblock_cron_ticks WHERE daemon IS NULL"), 20);
 }
 
-/// The server is away when commands end.
-fn commands_end_while_the_server_is_away(kind: Kind) {
-    let server = Server::private(kind);
+#[test]
+fn what_ends_while_the_server_is_away_is_released_and_recorded_later() {
+    let server = Server::private(Kind::MariaDb);
     // The servers of tests may lose the last second.
     let keep = "SET GLOBAL innodb_flush_log_at_trx_commit = 1";
     server.admin().query_drop(keep).unwrap();
@@ -304,18 +304,8 @@ fn commands_end_while_the_server_is_away(kind: Kind) {
 }
 
 #[test]
-fn what_ends_while_the_server_is_away_is_released_and_recorded_later_mariadb() {
-    commands_end_while_the_server_is_away(Kind::MariaDb);
-}
-
-#[test]
-fn what_ends_while_the_server_is_away_is_released_and_recorded_later_mysql() {
-    commands_end_while_the_server_is_away(Kind::MySql);
-}
-
-/// A soft limit of open files that is too low for all commands that may run at once.
-fn few_files_may_be_open(kind: Kind) {
-    let server = Server::private(kind);
+fn as_many_commands_run_at_once_as_may_whatever_the_soft_limit_of_open_files() {
+    let server = Server::private(Kind::MariaDb);
     let lines = (0..50).fold(String::new(), |lines, number| {
         lines + &format!("#: job{number}\n0 0 1 1 * echo run >>{{}}; exec sleep 600\n")
     });
@@ -340,16 +330,6 @@ fn few_files_may_be_open(kind: Kind) {
         50
     );
     end(host);
-}
-
-#[test]
-fn as_many_commands_run_at_once_as_may_whatever_the_soft_limit_of_open_files_mariadb() {
-    few_files_may_be_open(Kind::MariaDb);
-}
-
-#[test]
-fn as_many_commands_run_at_once_as_may_whatever_the_soft_limit_of_open_files_mysql() {
-    few_files_may_be_open(Kind::MySql);
 }
 
 /// No lock can be acquired, for want of room, or it can be again.
@@ -379,9 +359,9 @@ fn start_seeking(crontab: &Crontab, seeks: &str) -> Running {
     host
 }
 
-/// No attempt of a tick can be started.
-fn no_attempt_can_be_started(kind: Kind) {
-    let server = Server::private(kind);
+#[test]
+fn a_tick_that_can_be_started_nowhere_is_tried_less_and_less_often_and_given_up_in_the_end() {
+    let server = Server::private(Kind::MariaDb);
     let crontab = Crontab::alone(&server, &job("--deadline 1h", "echo run >>{}"));
     locks_can_be_acquired(&crontab, false);
     let mut host = start_seeking(&crontab, "3s");
@@ -420,17 +400,6 @@ fn no_attempt_can_be_started(kind: Kind) {
     assert_eq!(crontab.eventually_lines(1), ["run"]);
     crontab.eventually_idle();
     end(host);
-}
-
-#[test]
-fn a_tick_that_can_be_started_nowhere_is_tried_less_and_less_often_and_given_up_in_the_end_mariadb()
-{
-    no_attempt_can_be_started(Kind::MariaDb);
-}
-
-#[test]
-fn a_tick_that_can_be_started_nowhere_is_tried_less_and_less_often_and_given_up_in_the_end_mysql() {
-    no_attempt_can_be_started(Kind::MySql);
 }
 
 /// Nobody goes on seeking the lock of a tick: its scheduler dies, or its daemon is asked to end.
@@ -472,11 +441,6 @@ fn a_tick_whose_lock_is_sought_is_not_lost_with_the_scheduler_mysql() {
 #[test]
 fn a_tick_whose_lock_is_sought_by_a_daemon_that_ends_is_another_s_mariadb() {
     a_search_ends(Kind::MariaDb, true);
-}
-
-#[test]
-fn a_tick_whose_lock_is_sought_by_a_daemon_that_ends_is_another_s_mysql() {
-    a_search_ends(Kind::MySql, true);
 }
 
 /// A process of the daemon that runs the tick is stopped, somebody ends the tick, and then the process is killed.

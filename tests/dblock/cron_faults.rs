@@ -583,9 +583,10 @@ fn a_row_is_locked(server: &Server, times: usize, connect_timeout: &str) -> bool
     has_kept_it
 }
 
-/// Tests with a server of their own, where each statement is one of a daemon's.
-fn what_is_another_s_or_to_come_is_asked_for_once_a_second(kind: Kind) {
-    let server = Server::private(kind);
+/// On a server of its own, where each statement is one of a daemon's.
+#[test]
+fn what_is_another_s_or_to_come_is_asked_for_once_a_second() {
+    let server = Server::private(Kind::MariaDb);
     let names: Vec<String> = (0..20).map(|number| format!("job{number}")).collect();
     let lines: Vec<String> = names
         .iter()
@@ -639,18 +640,8 @@ fn what_is_another_s_or_to_come_is_asked_for_once_a_second(kind: Kind) {
 }
 
 #[test]
-fn what_is_another_s_or_to_come_is_asked_for_once_a_second_mariadb() {
-    what_is_another_s_or_to_come_is_asked_for_once_a_second(Kind::MariaDb);
-}
-
-#[test]
-fn what_is_another_s_or_to_come_is_asked_for_once_a_second_mysql() {
-    what_is_another_s_or_to_come_is_asked_for_once_a_second(Kind::MySql);
-}
-
-/// A daemon whose renewals find no room tries again once a second.
-fn renewals_that_find_no_room_are_tried_again_once_a_second(kind: Kind) {
-    let server = Server::private(kind);
+fn renewals_that_find_no_room_are_tried_again_once_a_second() {
+    let server = Server::private(Kind::MariaDb);
     // That TTL has it renew once a second.
     let crontab = Crontab::alone(&server, &job("--ttl 4s", "echo run >>{}"));
     let mut host = crontab.start(&[]);
@@ -673,16 +664,6 @@ fn renewals_that_find_no_room_are_tried_again_once_a_second(kind: Kind) {
     crontab.due("job");
     crontab.eventually_lines(1);
     end(host);
-}
-
-#[test]
-fn renewals_that_find_no_room_are_tried_again_once_a_second_mariadb() {
-    renewals_that_find_no_room_are_tried_again_once_a_second(Kind::MariaDb);
-}
-
-#[test]
-fn renewals_that_find_no_room_are_tried_again_once_a_second_mysql() {
-    renewals_that_find_no_room_are_tried_again_once_a_second(Kind::MySql);
 }
 
 /// Processor time of a process until now, in hundredths of a second.

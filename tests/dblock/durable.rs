@@ -487,7 +487,7 @@ all_servers! {
         }
     }
 
-    fn a_server_that_is_away_for_long_is_told_of_and_costs_the_command_before_the_row_expires(shared) {
+    fn a_server_that_is_away_for_long_is_told_of_and_costs_the_command_before_the_row_expires(shared on mariadb) {
         let server = private(shared.kind);
         let name = unique("away");
         let mut run = job(&server, &name).args(["--ttl", "8", "--kill-after", "1"]).spawn();
@@ -821,7 +821,7 @@ all_servers! {
         output.expect_code(78).expect_one_line("name the server that takes writes\n");
     }
 
-    fn a_replica_without_the_tables_is_passed_over(shared on mysql) {
+    fn a_replica_without_the_tables_is_passed_over(shared on mariadb) {
         let (replica, primary) = (Server::private(shared.kind), private(shared.kind));
         replica.set_read_only(true);
         let url = url_of([&replica, &primary]);

@@ -304,7 +304,7 @@ all_servers! {
         assert_eq!(found()["outcome"], "lost");
     }
 
-    fn a_read_only_server_tells_what_it_knows(server) {
+    fn a_read_only_server_tells_what_it_knows(server on mariadb) {
         let server = Server::private(server.kind);
         let tables = Tables::new(&server);
         ended(&tables, "ended", 30, "ran", "0");
@@ -319,7 +319,7 @@ all_servers! {
         assert_eq!(names(&tables, &["--failed"]), [""; 0]);
     }
 
-    fn a_server_without_the_tables_is_passed_over(server) {
+    fn a_server_without_the_tables_is_passed_over(server on mariadb) {
         let (there, other) = (Tables::new(server), Server::private(server.kind));
         ended(&there, "job", 1, "ran", "0");
         let missing = Tables::named(&other, &there.database);
@@ -381,7 +381,7 @@ all_servers! {
         assert_eq!(found[0]["program"].as_str().unwrap().chars().count(), 100);
     }
 
-    fn times_are_the_servers_whatever_its_time_zone(server) {
+    fn times_are_the_servers_whatever_its_time_zone(server on mariadb) {
         let server = Server::private(server.kind);
         let zone = match server.kind {
             Kind::Postgres => "ALTER DATABASE app SET timezone = 'Asia/Tokyo'",
@@ -444,7 +444,7 @@ all_servers! {
 }
 
 both_servers! {
-    fn a_replica_answers_when_the_primary_is_gone(server) {
+    fn a_replica_answers_when_the_primary_is_gone(server on mariadb) {
         let pair = Pair::private(server.kind);
         let url = format!("mysql://admin@127.0.0.1:{},127.0.0.1:{}/", pair.primary.port, pair.replica.port);
         let at = |command: &str| Dblock::bare().args([command, "--url", &url]).env("DBLOCK_PASSWORD", "admin-secret");

@@ -407,7 +407,7 @@ all_servers! {
         }
     }
 
-    fn a_server_that_is_frozen_for_longer_than_the_lease_costs_the_lock(server) {
+    fn a_server_that_is_frozen_for_longer_than_the_lease_costs_the_lock(server on mariadb) {
         let server = &Server::private(server.kind);
         let folder = tempfile::tempdir().unwrap();
         for (policy, waited_for) in [("reacquire", false), ("reacquire", true), ("terminate", true)] {

@@ -82,7 +82,7 @@ both_servers! {
         }
     }
 
-    fn a_restart_of_the_server_finds_every_holder_of_a_slot_again(server) {
+    fn a_restart_of_the_server_finds_every_holder_of_a_slot_again(server on mariadb) {
         let server = &Server::private(server.kind);
         for end in [Server::stop, Server::kill] {
             let (name, records) = (unique("restart"), Records::new());

@@ -956,7 +956,7 @@ all_servers_with_tables! {
         eventually("all sessions have ended", SOON, || server.sessions_of(&account) == 0);
     }
 
-    fn a_token_outlives_the_server(server) {
+    fn a_token_outlives_the_server(server on mariadb) {
         // What a killed server has committed is to be there afterwards.
         let server = Server::private_that_keeps(server.kind).with_durable_runs();
         let name = unique("restart");
@@ -976,7 +976,7 @@ all_servers_with_tables! {
         assert!(fence(&next) > fence(&token));
     }
 
-    fn a_server_that_is_read_only_is_passed_over(server) {
+    fn a_server_that_is_read_only_is_passed_over(server on mariadb) {
         let writer = Server::private(server.kind).with_durable_runs();
         let reader = Server::private(server.kind).with_durable_runs();
         reader.set_read_only(true);
