@@ -13,8 +13,8 @@ use serde_json::json;
 
 use crate::harness::{Dblock, Kind, OF_QUEUES, SOON, Server, Tables, eventually, slack};
 
-/// Jobs that are due, and as many that are delayed, and dead.
-const MANY: u64 = 200_000;
+/// Jobs that are due, and as many that are delayed, and dead: a multiple of 100,000, of which the numbers are made.
+const MANY: u64 = 100_000;
 
 /// Rows that a statement may read: promoted are 500 at once, and each of them is read in two tables.
 const READ: u64 = 5000;

@@ -410,8 +410,10 @@ both_servers! {
     }
 
     fn no_packet_is_longer_than_the_server_takes(shared) {
+        let server = Server::private(shared.kind);
         for packet in [16, 64, 300] {
-            let server = Server::private_with(shared.kind, &[&format!("--max-allowed-packet={packet}K")]);
+            let set = format!("SET GLOBAL max_allowed_packet = {packet} * 1024");
+            server.admin().query_drop(set).unwrap();
             let tables = with_queue(&server, &[]);
             let lines: Vec<String> = (1..=3000).map(|number| format!("line {number}")).collect();
             let output = fed(put(&tables, &["--lines"]), lines.join("\n").as_bytes());
