@@ -114,9 +114,14 @@ fn one_line(error: &clap::Error) -> String {
         .map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
         .filter(|text| !text.is_empty());
     let line = sentences.collect::<Vec<_>>().join("; ");
+    let usage = whole.split("Usage: ").nth(1).unwrap_or("dblock");
+    // The commands are the words before all that may be given to them.
+    let is_command = |word: &&str| word.bytes().all(|byte| byte.is_ascii_lowercase());
+    let commands: Vec<&str> = usage.split_whitespace().take_while(is_command).collect();
+    let command = commands.join(" ");
     // A URL with a password may have landed in the place of something else.
     if line.contains('@') {
-        return "this command line cannot be understood; see dblock --help".to_owned();
+        return format!("this command line cannot be understood; see {command} --help");
     }
-    format!("{line}; see dblock --help")
+    format!("{line}; see {command} --help")
 }

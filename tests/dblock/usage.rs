@@ -95,6 +95,25 @@ fn an_unknown_word_is_refused() {
 }
 
 #[test]
+fn whoever_mistypes_is_told_whose_help_to_read() {
+    for (args, whose) in [
+        (&["--foo"][..], "dblock"),
+        (&["run", "--foo"], "dblock run"),
+        (&["cron", "foo"], "dblock cron"),
+        (&["queue", "put", "--foo"], "dblock queue put"),
+        (
+            &["queue", "put", "q", "x", "--at=@me", "--foo=a@b"],
+            "dblock queue put",
+        ),
+    ] {
+        let output = Dblock::bare().args(args).output();
+        output
+            .expect_code(USAGE)
+            .expect_one_line(&format!("; see {whose} --help"));
+    }
+}
+
+#[test]
 fn a_duration_that_is_none_is_refused() {
     for option in DURATIONS {
         let values = [
