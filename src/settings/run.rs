@@ -14,7 +14,7 @@ use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::cron::{Once, Schedule, Zone};
 use crate::db::Kind;
-use crate::history::{KEPT, size_to_keep};
+use crate::history::size_to_keep;
 use crate::lock::rows::Token;
 use crate::lock::{LockSpec, Name, limits};
 use crate::run::{Job, TableUse};
@@ -103,7 +103,7 @@ pub fn read(
     let hooks = hooks(sources)?;
     let durable = sources.switch("durable");
     let once = once(sources, &name)?;
-    let keep_output = sources.optional("keep-output", keep_output)?;
+    let keep_output = sources.optional("keep-output", size_to_keep)?;
     let needs_tables = keep_output.is_some()
         || durable
         || token.is_some()
@@ -229,14 +229,6 @@ pub fn hooks(sources: &mut Sources) -> Result<Hooks, Failure> {
         on_failure: command("on-failure")?,
         on_end: command("on-end")?,
     })
-}
-
-/// How much of the output is kept, in bytes. A switch has the value 1.
-fn keep_output(text: &str) -> Result<usize, String> {
-    match text {
-        "1" => Ok(KEPT),
-        _ => size_to_keep(text),
-    }
 }
 
 fn report_to(sources: &mut Sources) -> Result<Option<ReportTo>, Failure> {

@@ -401,12 +401,13 @@ fn a_file_that_is_appended_to_a_closed_stream_and_a_program_that_is_not_there() 
         .command(["/no/such/program"])
         .output()
         .expect_code(127);
-    let wrong = tables.at("run").args(["--name", &name, "--keep-output=1k"]);
-    wrong
-        .sh("true")
-        .output()
-        .expect_code(64)
-        .expect_one_line("is not a size from 8k to 480k");
+    for wrong in ["1k", "1", ""] {
+        let option = format!("--keep-output={wrong}");
+        let run = tables.at("run").args(["--name", &name, &option]).sh("true");
+        run.output()
+            .expect_code(64)
+            .expect_one_line("is not a size from 8k to 480k");
+    }
     // Without stdout the command has none either.
     let script = format!(
         "exec {} run --name {name} --keep-output -- sh -c 'echo lost; echo $? >&2' >&-",

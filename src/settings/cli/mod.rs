@@ -370,7 +370,7 @@ pub fn variables() -> impl Iterator<Item = (&'static str, &'static str)> {
 fn value(setting: &Setting, matches: &mut ArgMatches) -> Option<OsString> {
     match setting.takes {
         Takes::Secret => None,
-        Takes::Value(_) | Takes::ValueOr(..) | Takes::Optional(_) => {
+        Takes::Value(_) | Takes::ValueOr(..) | Takes::Optional(..) => {
             matches.remove_one(setting.name)
         }
         Takes::List(_) => {

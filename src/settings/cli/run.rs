@@ -175,7 +175,7 @@ pub const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "keep-output",
-        takes: Takes::Optional("SIZE"),
+        takes: Takes::Optional("SIZE", "64k"),
         files: Files::No,
         help: "Keep the first 4 kB and the last 60 kB of what the command writes to stdout and stderr, for dblock output, and \
                record the run. SIZE is how much in all, 8k to 480k. Not with a terminal",

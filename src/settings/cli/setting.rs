@@ -32,8 +32,8 @@ pub enum Takes {
     Value(&'static str),
     /// A value, with its name in the help, or nothing, which means this value.
     ValueOr(&'static str, &'static str),
-    /// A value behind `=`, with its name in the help, or nothing.
-    Optional(&'static str),
+    /// A value behind `=`, with its name in the help, or nothing, which means this value.
+    Optional(&'static str, &'static str),
     /// Values, with the name of one in the help: separated by commas, or in several options.
     List(&'static str),
     /// A value that is never given on the command line, because everybody can read that.
@@ -88,10 +88,10 @@ impl Setting {
             Takes::ValueOr(name, default) => with_value(arg, name)
                 .num_args(0..=1)
                 .default_missing_value(default),
-            Takes::Optional(name) => with_value(arg, name)
+            Takes::Optional(name, missing) => with_value(arg, name)
                 .num_args(0..=1)
                 .require_equals(true)
-                .default_missing_value("1"),
+                .default_missing_value(missing),
             Takes::List(name) => with_value(arg, name).action(ArgAction::Append),
             Takes::Switch => arg.action(ArgAction::SetTrue),
             Takes::Count => arg.action(ArgAction::Count),

@@ -203,7 +203,10 @@ impl Source {
             }
             (Value::Text(value), _) => value.clone(),
             (Value::Withheld, _) => Zeroizing::default(),
-            (Value::None, Takes::Count | Takes::Optional(_)) => Zeroizing::new(b"1".to_vec()),
+            (Value::None, Takes::Count) => Zeroizing::new(b"1".to_vec()),
+            (Value::None, Takes::Optional(_, missing)) => {
+                Zeroizing::new(missing.as_bytes().to_vec())
+            }
             (Value::None, _) if name == "password" => {
                 let why = "a password without a value would be asked for, and dblock cannot ask";
                 return Err(error_at(place, why));
