@@ -177,7 +177,7 @@ impl Tables {
         let name = self.quoted_name();
         match self.kind {
             Kind::MySql => format!(
-                "dblock needs SELECT, INSERT, UPDATE and DELETE on {name}.*, where dblock init makes its tables; if they are elsewhere, name their database with --database"
+                "dblock needs SELECT, INSERT, UPDATE and DELETE on {name}.*, where dblock init makes its tables; if they are elsewhere, name their database with --database; if there are none, run dblock init"
             ),
             Kind::Postgres => format!(
                 "dblock needs USAGE on the schema {name}, and SELECT, INSERT, UPDATE and DELETE on its tables, which dblock init makes there; if they are elsewhere, name their schema with --schema"
