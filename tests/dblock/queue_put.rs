@@ -382,6 +382,29 @@ both_servers! {
         }
     }
 
+    fn a_signal_ends_it_while_it_waits_for_a_fifo(server on mariadb) {
+        let tables = with_queue(server, &[]);
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("fifo");
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let path = fifo.to_str().unwrap();
+        let reads = |pid: &i32| {
+            let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+            files.map(|file| std::fs::read_link(file.path())).any(|file| file.is_ok_and(|file| file == fifo))
+        };
+        for has_writer in [false, true] {
+            let _writer = has_writer.then(|| std::fs::File::options().read(true).write(true).open(&fifo).unwrap());
+            let mut run = put(&tables, &["--file", path]).spawn();
+            eventually("it reads", SOON, || children_of(run.pid()).iter().any(reads));
+            run.signal(Signal::SIGTERM);
+            run.wait_within(SOON).expect_signal(Signal::SIGTERM);
+        }
+        let run = put(&tables, &["--file", path]).spawn();
+        std::fs::write(&fifo, "what the writer has to say").unwrap();
+        run.wait().expect_code(0).expect_silence();
+        assert_eq!(texts(&tables), ["what the writer has to say"]);
+    }
+
     fn a_reader_that_has_seen_enough_is_no_error(server on mariadb) {
         let tables = with_queue(server, &[]);
         let (reader, writer) = std::io::pipe().unwrap();

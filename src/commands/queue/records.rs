@@ -3,12 +3,14 @@
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::base::exit::{Failure, Reason};
@@ -100,7 +102,7 @@ impl Records {
                 }
                 Ok(self.found())
             }
-            Kind::Files(_) => self.read_files(),
+            Kind::Files(_) => self.read_files(link),
             Kind::Stream { end, .. } => {
                 let end = *end;
                 self.read_stream(end, link)
@@ -116,7 +118,7 @@ impl Records {
         }
     }
 
-    fn read_files(&mut self) -> Result<NextPayloads, Failure> {
+    fn read_files(&mut self, link: &Link) -> Result<NextPayloads, Failure> {
         self.buffer.clear();
         self.next.clear();
         let Kind::Files(files) = &mut self.kind else {
@@ -125,11 +127,12 @@ impl Records {
         while self.next.len() < MOST_JOBS && fits(&self.buffer, 0) {
             let Some(path) = files.pop_front() else { break };
             let from = self.buffer.len();
-            let read = open(&path).and_then(|file| {
-                file.take(LONGEST_PAYLOAD as u64 + 1)
-                    .read_to_end(&mut self.buffer)
-            });
-            read.map_err(|error| cannot_read(&path.display().to_string(), &error))?;
+            let read = open(&path).and_then(|file| read_file(&file, &mut self.buffer, link));
+            let is_read = read.map_err(|error| cannot_read(&path.display().to_string(), &error))?;
+            if !is_read {
+                self.next.clear();
+                return Ok(NextPayloads::Stopped);
+            }
             let to = self.buffer.len();
             if to - from > LONGEST_PAYLOAD {
                 return Err(too_long(&path.display().to_string()));
@@ -191,17 +194,8 @@ impl Records {
                     return Ok(NextPayloads::Stopped);
                 }
             }
-            let length = self.buffer.len();
-            let room = self.buffer.try_reserve(PIECE);
-            room.map_err(|error| cannot_read("stdin", &error.into()))?;
-            self.buffer.resize(length + PIECE, 0);
-            let read = nix::unistd::read(stdin.as_fd(), &mut self.buffer[length..]);
-            self.buffer.truncate(length + read.unwrap_or_default());
-            match read {
-                Ok(0) => *is_over = true,
-                Ok(_) | Err(Errno::EAGAIN | Errno::EINTR) => {}
-                Err(error) => return Err(cannot_read("stdin", &error.into())),
-            }
+            let read = read_piece(stdin.as_fd(), &mut self.buffer);
+            *is_over = read.map_err(|error| cannot_read("stdin", &error))?;
         }
     }
 
@@ -273,11 +267,41 @@ pub fn check_files(files: &[PathBuf]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Opens a file; a FIFO also while nobody writes to it.
 fn open(path: &Path) -> io::Result<File> {
     if path.as_os_str() == "-" {
         return Ok(File::from(io::stdin().as_fd().try_clone_to_owned()?));
     }
-    File::open(path)
+    let at_once = OFlag::O_NONBLOCK.bits();
+    File::options().read(true).custom_flags(at_once).open(path)
+}
+
+/// Appends what a file has, up to one byte more than the longest payload. `false`: the process that prints wants no more.
+fn read_file(file: &File, buffer: &mut Vec<u8>, link: &Link) -> io::Result<bool> {
+    let most = buffer.len() + LONGEST_PAYLOAD + 1;
+    while buffer.len() < most {
+        if matches!(wait(file.as_fd(), link, true), Ready::Stop) {
+            return Ok(false);
+        }
+        if read_piece(file.as_fd(), buffer)? {
+            break;
+        }
+    }
+    Ok(true)
+}
+
+/// Appends what can be read at once. `true`: there is no more.
+fn read_piece(input: BorrowedFd, buffer: &mut Vec<u8>) -> io::Result<bool> {
+    let length = buffer.len();
+    buffer.try_reserve(PIECE)?;
+    buffer.resize(length + PIECE, 0);
+    let read = nix::unistd::read(input, &mut buffer[length..]);
+    buffer.truncate(length + read.unwrap_or_default());
+    match read {
+        Ok(read) => Ok(read == 0),
+        Err(Errno::EAGAIN | Errno::EINTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn cannot_read(what: &str, error: &io::Error) -> Failure {
