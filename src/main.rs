@@ -20,7 +20,7 @@ mod work;
 use std::fmt::Display;
 use std::io;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ErrorKind};
 
 use base::exit::{Ending, Failure, Reason};
 use base::log::{Level, Log};
@@ -114,14 +114,18 @@ fn one_line(error: &clap::Error) -> String {
         .map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
         .filter(|text| !text.is_empty());
     let line = sentences.collect::<Vec<_>>().join("; ");
-    let usage = whole.split("Usage: ").nth(1).unwrap_or("dblock");
-    // The commands are the words before all that may be given to them.
-    let is_command = |word: &&str| word.bytes().all(|byte| byte.is_ascii_lowercase());
-    let commands: Vec<&str> = usage.split_whitespace().take_while(is_command).collect();
-    let command = commands.join(" ");
+    let usage = error.get(ContextKind::Usage).map(ToString::to_string);
+    let command = command_of(usage.as_deref().unwrap_or("Usage: dblock"));
     // A URL with a password may have landed in the place of something else.
     if line.contains('@') {
         return format!("this command line cannot be understood; see {command} --help");
     }
     format!("{line}; see {command} --help")
+}
+
+/// The command that this is the usage of: the words before all that may be given to it.
+fn command_of(usage: &str) -> String {
+    let is_command = |word: &&str| word.bytes().all(|byte| byte.is_ascii_lowercase());
+    let words = usage.trim_start_matches("Usage:").split_whitespace();
+    words.take_while(is_command).collect::<Vec<_>>().join(" ")
 }
