@@ -236,14 +236,21 @@ fn nobody_gets_a_lock(server: &Server) -> bool {
     !one_has_run
 }
 
+/// A host falls asleep under a command. Returns its daemon, the command, and what is to be dropped for it to wake.
+fn falls_asleep(crontab: &Crontab) -> (Running, i32, [Frozen; 3]) {
+    let daemon = crontab.start(&["--grace", "0s"]);
+    crontab.due("job");
+    let command = crontab.eventually_lines(1)[0].parse().unwrap();
+    let scheduler = scheduler_of(daemon.pid()).expect("it has one");
+    // The daemon wakes first: its scheduler would kill the command of one that is stopped.
+    let asleep = [daemon.pid(), scheduler, command].map(Frozen::new);
+    (daemon, command, asleep)
+}
+
 all_servers! {
     fn a_host_that_wakes_after_another_has_its_tick_in_another_slot_ends_its_command(server) {
         let crontab = Crontab::new(server, &job("--ttl 10s --kill-after 1s --overlap allow", STAYS));
-        let first = crontab.start(&["--grace", "0s"]);
-        crontab.due("job");
-        let command: i32 = crontab.eventually_lines(1)[0].parse().unwrap();
-        let scheduler = scheduler_of(first.pid()).expect("it has one");
-        let asleep = [first.pid(), scheduler, command].map(Frozen::new);
+        let (first, command, asleep) = falls_asleep(&crontab);
         // The slot that it had is somebody else's by then.
         let name = crontab.name("job");
         server.watcher().end_session(server.holder(&name).expect("the daemon"));
@@ -264,12 +271,7 @@ all_servers! {
 both_servers! {
     fn a_host_that_wakes_after_another_has_its_tick_ends_its_command_also_where_runs_may_overlap(server on mariadb) {
         let crontab = Crontab::new(server, &job("--ttl 10s --kill-after 1s --overlap allow", STAYS));
-        let first = crontab.start(&["--grace", "0s"]);
-        crontab.due("job");
-        let command: i32 = crontab.eventually_lines(1)[0].parse().unwrap();
-        let scheduler = scheduler_of(first.pid()).expect("it has one");
-        // The daemon wakes first: its scheduler would kill the command of one that is stopped.
-        let asleep = [first.pid(), scheduler, command].map(Frozen::new);
+        let (first, command, asleep) = falls_asleep(&crontab);
         let second = crontab.start(&["--grace", "0s"]);
         let other: i32 = crontab.eventually_lines(2)[1].parse().unwrap();
         drop(asleep);
