@@ -19,8 +19,8 @@ use crate::db::cluster::{NOT_JOINED, ask_has_not_joined, ask_multi_primary};
 use crate::db::server_facts::{ask_session_info, is_read_only, why_read_only};
 use crate::db::{Connector, Fault, Kind, Session, command, postgres_sql};
 
-/// How long to wait for another init on the same tables, in seconds.
-const TURN_LIMIT: u32 = 30;
+/// How long to wait for another init's turn to end, in seconds, before a look whether it has made everything.
+const TURN_LIMIT: u32 = 1;
 
 /// How long the server keeps an idle session, in seconds: if the host vanishes, other inits get their turn then.
 const SESSION_LIMIT: u64 = 60;
@@ -51,6 +51,19 @@ pub struct Installed {
     pub changes: Vec<String>,
 }
 
+/// What is done with a change that the tables need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Note,
+    Make,
+}
+
+/// The changes that the tables need, or that were made.
+struct Changes {
+    step: Step,
+    noted: Vec<String>,
+}
+
 /// Creates and upgrades tables.
 pub struct Installer {
     /// The tables.
@@ -63,7 +76,7 @@ pub struct Installer {
 
 impl Installer {
     /// The longest wait for another init.
-    pub const LONGEST_TURN: Duration = Duration::from_secs(TURN_LIMIT as u64);
+    pub const LONGEST_TURN: Duration = Duration::from_secs(30);
 
     /// The account of this user, named as in a GRANT statement.
     pub fn account(&self, user: &str) -> String {
@@ -188,18 +201,40 @@ impl Installer {
         Ok(session)
     }
 
-    /// Creates what is missing.
+    /// Creates what is missing, or only notes it.
     ///
     /// # Errors
     /// [`Reason::Configuration`] if the tables belong to a newer dblock or another program; [`Reason::AccountRefused`] with the missing
-    /// privileges.
+    /// privileges; [`Reason::Unreachable`] if another init is at work for too long.
     pub fn install(&self, session: &mut Session) -> Result<Installed, Fault> {
         refuse_encoding(session)?;
-        if !self.only_checks && !self.take_turn(session)? {
-            let line = format!("another dblock init is at work on {session}; try again");
-            return Err(Fault::Final(Failure::new(Reason::Unreachable, line)));
+        let begun = Moment::now();
+        let mut found = self.go_through(session, Step::Note)?;
+        if self.only_checks {
+            return Ok(found);
         }
-        let mut changes = Vec::new();
+        // Of many at once one takes a turn. The others find that nothing is missing any more.
+        while !found.changes.is_empty() {
+            if self.take_turn(session)? {
+                found = self.go_through(session, Step::Make)?;
+                break;
+            }
+            if begun.elapsed() > Self::LONGEST_TURN {
+                let line = format!("another dblock init is at work on {session}; try again");
+                return Err(Fault::Final(Failure::new(Reason::Unreachable, line)));
+            }
+            found = self.go_through(session, Step::Note)?;
+        }
+        self.check_privileges(session)?;
+        Ok(found)
+    }
+
+    /// Compares the tables with what they are to be.
+    fn go_through(&self, session: &mut Session, step: Step) -> Result<Installed, Fault> {
+        let mut changes = Changes {
+            step,
+            noted: Vec::new(),
+        };
         let exists = match self.tables.kind() {
             Kind::MySql => ask_database(self.tables.name()),
             Kind::Postgres => postgres::ask_schema(self.tables.name()),
@@ -207,8 +242,8 @@ impl Installer {
         if !session.run(&exists)? {
             let what = self.tables.place();
             self.change(session, &self.create_place(), &what, &mut changes)?;
-            if self.only_checks {
-                return Ok(installed(session, VERSION, changes));
+            if step == Step::Note {
+                return Ok(installed(session, VERSION, changes.noted));
             }
         }
         let version = self.version(session)?;
@@ -226,14 +261,11 @@ impl Installer {
             };
             self.change(session, &self.upgrade(), &what, &mut changes)?;
         }
-        if !self.only_checks {
-            self.check_privileges(session)?;
-        }
         let version = version.map_or(VERSION, |found| found.version.max(VERSION));
-        Ok(installed(session, version, changes))
+        Ok(installed(session, version, changes.noted))
     }
 
-    /// Waits for other inits of the same tables. `false`: one is still at work.
+    /// Waits a while for the turn to change the same tables. `false`: another init has it.
     fn take_turn(&self, session: &mut Session) -> Result<bool, Fault> {
         let name = self.tables.name();
         if self.tables.kind() == Kind::MySql {
@@ -244,7 +276,7 @@ impl Installer {
         // A statement that waits would keep the server from removing old rows.
         let begun = Moment::now();
         while !session.run(&postgres::try_turn(name))? {
-            if begun.elapsed() > Self::LONGEST_TURN {
+            if begun.elapsed() > Duration::from_secs(TURN_LIMIT.into()) {
                 return Ok(false);
             }
             sleep(by_chance(PAUSE));
@@ -305,7 +337,7 @@ impl Installer {
     }
 
     /// Creates missing tables, columns, defaults and keys.
-    fn complete(&self, session: &mut Session, changes: &mut Vec<String>) -> Result<(), Fault> {
+    fn complete(&self, session: &mut Session, changes: &mut Changes) -> Result<(), Fault> {
         let (kind, name, tables) = (self.tables.kind(), self.tables.name(), self.all_tables());
         let (found, engines) = match kind {
             Kind::MySql => (
@@ -413,9 +445,9 @@ impl Installer {
         session: &mut Session,
         sql: &str,
         what: &str,
-        changes: &mut Vec<String>,
+        changes: &mut Changes,
     ) -> Result<(), Fault> {
-        if !self.only_checks {
+        if changes.step == Step::Make {
             let mut done = session.run(&execute(sql));
             for _ in 1..MOST_TRIES {
                 // Another init is at work at the same time, if each node has its own named locks.
@@ -430,7 +462,7 @@ impl Installer {
                 done => done.map_err(|fault| self.explain(fault, session))?,
             }
         }
-        changes.push(what.to_owned());
+        changes.noted.push(what.to_owned());
         Ok(())
     }
 
