@@ -559,3 +559,26 @@ fn a_mistyped_option_is_likened_to_the_one_that_is_meant_and_not_left_to_the_com
     assert!(!output.stderr.contains("as a value"), "{output:?}");
     output.expect_code(64).expect_one_line("exists: '--name'");
 }
+
+#[test]
+fn dblock_calls_itself_so_whatever_its_file_is_called() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = folder.path().join("fleet-lock-2");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_dblock"), &other).unwrap();
+    let other = other.to_str().unwrap();
+    let wrong = Dblock::bare()
+        .args(["init", "--foo"])
+        .program(other)
+        .output();
+    wrong
+        .expect_code(64)
+        .expect_one_line("; see dblock init --help");
+    let help = Dblock::bare()
+        .args(["init", "--help"])
+        .program(other)
+        .output();
+    assert!(
+        help.expect_code(0).stdout.contains("Usage: dblock init "),
+        "{help:?}"
+    );
+}

@@ -326,6 +326,8 @@ pub fn dblock(defined: Defined) -> Command {
     let define =
         |command: Command| Definition::find(SUBCOMMANDS, command.get_name()).define(command);
     Command::new("dblock")
+        // Whatever the file is called: all that tells of dblock calls it so.
+        .bin_name("dblock")
         .version(env!("CARGO_PKG_VERSION"))
         .about(
             "flock(1) for a fleet: run a command under a lock that excludes on all hosts that use the same MySQL, MariaDB \
