@@ -67,7 +67,7 @@ const FOR_READERS: u32 = 0o644;
 ///
 /// # Errors
 /// As `open(2)`, `write(2)` and `rename(2)`; also if there is something of that name that is no regular file, such as a link. Then
-/// nothing has changed, and nothing is left behind. The limit on the size of files is an error from then on.
+/// nothing has changed, and nothing is left behind.
 pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     // A link may lead to a device, or to where a shell has sent the output of this process.
     match fs::symlink_metadata(path) {
@@ -76,7 +76,6 @@ pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
             regular(found?)?;
         }
     }
-    take_size_limit_as_error();
     let beside = beside(path)?;
     let replaced = write_new(&beside, contents).and_then(|()| fs::rename(&beside, path));
     if replaced.is_err() {
@@ -94,12 +93,6 @@ fn beside(path: &Path) -> io::Result<PathBuf> {
     hidden.push(name);
     hidden.push(format!(".{}", process::id()));
     Ok(path.with_file_name(hidden))
-}
-
-/// Lets the limit on the size of files (`ulimit -f`) be an error of this process, and not its end.
-pub fn take_size_limit_as_error() {
-    // SAFETY: this sets a disposition without a handler.
-    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
 fn write_new(path: &Path, contents: &[u8]) -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! What dblock was started with, and what Rust's start-up code changes before `main`. The command gets the original state.
+//! What dblock was started with, and what changes before `main`: by Rust's start-up code, and here. The command gets the original state.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -10,6 +10,9 @@ static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 /// Whether SIGCHLD was ignored. Then no child could be waited for.
 static CHILD_IGNORED: AtomicBool = AtomicBool::new(false);
+/// Whether SIGXFSZ was ignored. dblock always ignores it: a file that exceeds the limit (`ulimit -f`), such as a log, is an error of a
+/// write, and not the end of the process that holds a lock.
+static FILE_SIZE_IGNORED: AtomicBool = AtomicBool::new(false);
 
 /// The C library runs what is in this section before `main`.
 #[used]
@@ -26,6 +29,9 @@ extern "C" fn note() {
     }
     PIPE_IGNORED.store(is_ignored(libc::SIGPIPE), Relaxed);
     CHILD_IGNORED.store(is_ignored(libc::SIGCHLD), Relaxed);
+    // SAFETY: sets a disposition that has no handler.
+    let before = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    FILE_SIZE_IGNORED.store(before == libc::SIG_IGN, Relaxed);
 }
 
 /// Whether a descriptor from 0 to 2 was closed when dblock started.
@@ -70,6 +76,7 @@ pub fn restore_limit_and_dispositions() {
     for (signal, ignored) in [
         (libc::SIGPIPE, &PIPE_IGNORED),
         (libc::SIGCHLD, &CHILD_IGNORED),
+        (libc::SIGXFSZ, &FILE_SIZE_IGNORED),
     ] {
         let disposition = if ignored.load(Relaxed) {
             libc::SIG_IGN

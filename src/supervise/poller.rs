@@ -5,7 +5,6 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, Signal};
 
 use super::signals::Signals;
 use crate::base::clock::{Alarm, Moment};
@@ -45,16 +44,13 @@ impl Poller {
         Ok(Self { signals, alarm })
     }
 
-    /// Collects the signals of a process that runs many commands, as [`Signals::collect`]. Exceeding a file size limit (`ulimit -f`) is an
-    /// error there, and not the process's death. Commands get the inherited mask.
+    /// Collects the signals of a process that runs many commands, as [`Signals::collect`].
     ///
     /// # Errors
     /// [`crate::base::exit::Reason::OsRefused`].
     pub fn for_many() -> Result<Self, Failure> {
         let refused = |error: io::Error| Failure::refused("collect signals", &error);
         let signals = Signals::collect().map_err(refused)?;
-        let limit = SigSet::from_iter([Signal::SIGXFSZ]).thread_block();
-        limit.map_err(|error| refused(error.into()))?;
         Self::new(signals)
     }
 

@@ -17,7 +17,7 @@ use nix::sys::stat::{Mode, umask};
 use nix::unistd::{chdir, execve};
 
 use crate::harness::{
-    Dblock, PASSWORD, SOON, Server, Watcher, each_lock, each_way, eventually, quoted, unique,
+    Dblock, Kind, PASSWORD, SOON, Server, Watcher, each_lock, each_way, eventually, quoted, unique,
 };
 
 /// What happens to the new process before it becomes dblock, or the command itself.
@@ -462,4 +462,19 @@ fn ignored_signals_stay_ignored_while_the_command_runs() {
     );
     drop(run.take_stdin());
     run.wait().expect_code(4);
+}
+
+#[test]
+fn a_log_as_long_as_a_file_may_be_changes_no_exit_code() {
+    let server = Server::shared(Kind::MariaDb);
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    // Whatever anybody writes there is too much.
+    let limited = ["sh", "-c", "ulimit -f 0; exec \"$@\" 2>>\"$LOG\"", "sh"];
+    let code = |dblock: Dblock| dblock.env("LOG", &log).under(limited).output().code;
+    let name = unique("limited");
+    let _holder = server.hold(&name);
+    assert_eq!(code(Dblock::run(server, &name).command(["true"])), Some(75));
+    assert_eq!(code(Dblock::bare().args(["run", "--no-such"])), Some(64));
+    assert_eq!(fs::read(&log).unwrap(), b"");
 }

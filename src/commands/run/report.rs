@@ -12,7 +12,6 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
 use crate::base::clock::Moment;
-use crate::base::file;
 use crate::base::log::write_at_once;
 use crate::settings::ReportTo;
 use crate::supervise::{Report, was_closed};
@@ -114,8 +113,6 @@ fn is_torn(file: &File) -> bool {
 
 /// Writes all with one write(2), so that lines of others come before or after it.
 fn write_whole(descriptor: BorrowedFd, line: &str) -> io::Result<()> {
-    // The command has its own disposition already.
-    file::take_size_limit_as_error();
     if write_at_once(descriptor, line.as_bytes())? < line.len() {
         return Err(io::Error::other("only a part of it could be written"));
     }

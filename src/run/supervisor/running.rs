@@ -4,7 +4,7 @@
 use std::io;
 use std::time::{Duration, SystemTime};
 
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::Signal;
 
 use super::super::message::{FromKeeper, ToKeeper};
 use super::super::task::{UNDER_LOCK, WITHOUT_LOCK};
@@ -42,8 +42,6 @@ impl Supervisor<'_> {
                     stderr,
                     ..Surroundings::default()
                 };
-                // A file size limit is an error of a write, and not dblock's death.
-                let _ = SigSet::from_iter([Signal::SIGXFSZ]).thread_block();
                 (output, surroundings)
             }
             Some(Err(error)) => {
