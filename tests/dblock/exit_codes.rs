@@ -41,7 +41,9 @@ const DEADLY: [i32; 18] = [
 each_lock! {
     fn every_exit_code_passes_through(server) {
         let name = unique("codes");
-        for code in 0..=255 {
+        // What becomes of a command's code does not ask what kind of lock it has run under.
+        let step = if server.durable { 15 } else { 1 };
+        for code in (0..=255).step_by(step) {
             let run = Dblock::run(server, &name).sh(&format!("exit {code}")).output();
             run.expect_code(code).expect_silence();
         }

@@ -501,8 +501,9 @@ both_servers! {
     fn what_is_half_made_is_finished(server) {
         let whole = Tables::new(server);
         let made = shape(&whole);
-        // Broken off after each statement of the script.
-        for steps in 1..=18 {
+        // Broken off after each statement of the script; on MySQL, where a table takes four times as long, after some.
+        let step = if server.kind == Kind::MySql { 8 } else { 1 };
+        for steps in (1..=17).step_by(step).chain([18]) {
             let tables = Tables::missing(server);
             let script = Dblock::bare().args(["init", "--print", "--database", &tables.database]).output();
             for statement in script.stdout.split(";\n").take(steps).filter(|statement| !statement.starts_with("\n--")) {

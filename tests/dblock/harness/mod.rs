@@ -373,7 +373,7 @@ fn before(is_over: impl Fn(Duration) -> bool, mut condition: impl FnMut() -> boo
         if is_over(waited) {
             return false;
         }
-        let by_wait = (waited / 20).clamp(Duration::from_millis(2), Duration::from_millis(10));
+        let by_wait = (waited / 20).clamp(Duration::from_millis(2), Duration::from_millis(50));
         let by_look = (4 * looks.elapsed()).min(Duration::from_millis(40));
         std::thread::sleep(by_wait.max(by_look));
     }
