@@ -19,6 +19,7 @@ mod process;
 mod proxy;
 pub mod pty;
 mod records;
+mod reused;
 pub mod schema;
 mod server;
 mod spares;

@@ -13,7 +13,7 @@ use mysql::{Conn, OptsBuilder};
 use super::namespace::Namespace;
 use super::postgres::{self, DATABASE, Postgres};
 use super::spares::Spares;
-use super::{Dblock, Frozen, PASSWORD, children_of};
+use super::{Dblock, Frozen, PASSWORD, children_of, reused};
 
 /// Which server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,9 +57,12 @@ pub struct Server {
     pub durable: bool,
     /// Databases that the next test may use; `None`: each test makes its own.
     pub spares: Option<Mutex<Spares>>,
-    talk: Mutex<Talk>,
+    /// `None`: it is another one's by now.
+    talk: Option<Mutex<Talk>>,
     #[allow(dead_code, reason = "it lasts as long as this is kept")]
     host: Option<(Namespace, Ipv4Addr)>,
+    /// What another test may rely on that gets it next; `None`: it ends with this one.
+    pub new: Option<reused::New>,
 }
 
 /// How a server is started, beyond what its kind says.
@@ -224,7 +227,7 @@ impl Server {
         &SERVER
     }
 
-    /// A server for one test.
+    /// A server that one test has for itself; another one may have had it before.
     pub fn private(kind: Kind) -> Self {
         Self::private_with(kind, &[])
     }
@@ -245,7 +248,15 @@ impl Server {
 
     /// A server for one test, with all that can be said of it.
     pub fn private_as(kind: Kind, setup: Setup) -> Self {
-        Self::start_script(kind, &kind.to_string(), setup)
+        if !setup.is_common() {
+            return Self::start_script(kind, &kind.to_string(), setup);
+        }
+        let options = setup.options.clone();
+        reused::take(kind, &options).unwrap_or_else(|| {
+            let mut server = Self::start_script(kind, &kind.to_string(), setup);
+            server.new = reused::New::of(&server, options);
+            server
+        })
     }
 
     fn start_script(kind: Kind, which: &str, setup: Setup) -> Self {
@@ -310,8 +321,9 @@ impl Server {
             dir: fact("dir").into(),
             durable: false,
             spares: None,
-            talk: Mutex::new(talk),
+            talk: Some(Mutex::new(talk)),
             host: setup.host,
+            new: None,
         }
     }
 
@@ -349,7 +361,8 @@ impl Server {
     }
 
     fn talk(&self) -> std::sync::MutexGuard<'_, Talk> {
-        self.talk.lock().unwrap_or_else(PoisonError::into_inner)
+        let talk = self.talk.as_ref().expect("it is this one's");
+        talk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A plain client with every privilege.
@@ -748,6 +761,23 @@ pub fn has_session(admin: &mut impl Watcher, id: u64) -> bool {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if self.talk.is_none() {
+            return;
+        }
+        if !std::thread::panicking() && reused::is_as_new(self) {
+            return reused::keep(Self {
+                kind: self.kind,
+                address: self.address,
+                port: self.port,
+                socket: std::mem::take(&mut self.socket),
+                dir: std::mem::take(&mut self.dir),
+                durable: false,
+                spares: None,
+                talk: self.talk.take(),
+                host: None,
+                new: self.new.take(),
+            });
+        }
         let mut talk = self.talk();
         drop(talk.stdin.take());
         let _ = talk.script.wait();
@@ -755,6 +785,21 @@ impl Drop for Server {
 }
 
 impl Setup {
+    /// Whether several tests start such a server.
+    fn is_common(&self) -> bool {
+        let options: Vec<&str> = self.options.iter().map(String::as_str).collect();
+        let are_common = matches!(
+            options[..],
+            [] | ["--innodb-flush-log-at-trx-commit=1"] | ["-c", "synchronous_commit=on"]
+        );
+        let is_plain = self.first.is_empty() && self.clock == 0 && self.files.is_empty();
+        are_common
+            && is_plain
+            && !self.is_on_disk
+            && self.standby_of.is_none()
+            && self.host.is_none()
+    }
+
     /// With these options for the server program.
     fn of(options: &[&str]) -> Self {
         Self {
