@@ -19,8 +19,8 @@ use crate::db::cluster::{NOT_JOINED, ask_has_not_joined, ask_multi_primary};
 use crate::db::server_facts::{ask_session_info, is_read_only, why_read_only};
 use crate::db::{Connector, Fault, Kind, Session, command, postgres_sql};
 
-/// How long to wait for another init's turn to end, in seconds, before a look whether it has made everything.
-const TURN_LIMIT: u32 = 1;
+/// How long to wait for another init's turn to end, before a look whether it has made everything.
+const ONE_WAIT: Duration = Duration::from_secs(1);
 
 /// How long the server keeps an idle session, in seconds: if the host vanishes, other inits get their turn then.
 const SESSION_LIMIT: u64 = 60;
@@ -28,7 +28,7 @@ const SESSION_LIMIT: u64 = 60;
 /// The pause before the next round when no server can be used now.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How often a change that conflicts with another init's is retried.
+/// How often a change, or a look, that conflicts with another init's is retried.
 const MOST_TRIES: u32 = 20;
 
 /// How long the history is kept.
@@ -209,7 +209,7 @@ impl Installer {
     pub fn install(&self, session: &mut Session) -> Result<Installed, Fault> {
         refuse_encoding(session)?;
         let begun = Moment::now();
-        let mut found = self.go_through(session, Step::Note)?;
+        let mut found = self.look(session)?;
         if self.only_checks {
             return Ok(found);
         }
@@ -219,14 +219,25 @@ impl Installer {
                 found = self.go_through(session, Step::Make)?;
                 break;
             }
-            if begun.elapsed() > Self::LONGEST_TURN {
+            if begun.elapsed() + ONE_WAIT > Self::LONGEST_TURN {
                 let line = format!("another dblock init is at work on {session}; try again");
                 return Err(Fault::Final(Failure::new(Reason::Unreachable, line)));
             }
-            found = self.go_through(session, Step::Note)?;
+            found = self.look(session)?;
         }
         self.check_privileges(session)?;
         Ok(found)
+    }
+
+    /// Notes what is missing. Another init that changes a table may get in the way of a look, which is repeated then.
+    fn look(&self, session: &mut Session) -> Result<Installed, Fault> {
+        for _ in 1..MOST_TRIES {
+            match self.go_through(session, Step::Note) {
+                Err(Fault::Conflict(_)) => sleep(by_chance(PAUSE)),
+                found => return found,
+            }
+        }
+        self.go_through(session, Step::Note)
     }
 
     /// Compares the tables with what they are to be.
@@ -269,14 +280,14 @@ impl Installer {
     fn take_turn(&self, session: &mut Session) -> Result<bool, Fault> {
         let name = self.tables.name();
         if self.tables.kind() == Kind::MySql {
-            let turn = session.try_run(&take_turn(name, TURN_LIMIT))?;
+            let turn = session.try_run(&take_turn(name, ONE_WAIT.as_secs()))?;
             // Without named locks, several at once do no harm either: each step may find its work done.
             return Ok(!matches!(turn, Ok(false)));
         }
         // A statement that waits would keep the server from removing old rows.
         let begun = Moment::now();
         while !session.run(&postgres::try_turn(name))? {
-            if begun.elapsed() > Duration::from_secs(TURN_LIMIT.into()) {
+            if begun.elapsed() > ONE_WAIT {
                 return Ok(false);
             }
             sleep(by_chance(PAUSE));

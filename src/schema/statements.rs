@@ -148,7 +148,7 @@ pub fn ask_first_member() -> Ask<'static, Option<String>> {
 }
 
 /// Waits for the named lock of `dblock init` on this database, up to so many seconds. Returns whether it was acquired.
-pub fn take_turn(database: &str, limit: u32) -> Ask<'static, bool> {
+pub fn take_turn(database: &str, limit: u64) -> Ask<'static, bool> {
     // A lock's name has 64 characters at most.
     let name = text_literal(&format!("dblock-init {database}"));
     let sql = format!("SELECT GET_LOCK(LEFT({name}, 60), {limit})");

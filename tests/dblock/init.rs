@@ -148,6 +148,30 @@ both_servers! {
         }
     }
 
+    fn who_finds_nothing_missing_waits_for_no_other_init(server) {
+        let tables = Tables::new(server);
+        let mut other = server.admin();
+        other.exec_drop("DO GET_LOCK(CONCAT('dblock-init ', ?), 0)", (&tables.database,)).unwrap();
+        tables.init().output().expect_code(0).expect_silence();
+    }
+
+    fn who_waits_for_another_init_is_done_when_the_tables_are_there(server on mysql) {
+        let tables = Tables::missing(server);
+        let turn = format!("dblock-init {}", tables.database);
+        let mut other = server.admin();
+        other.exec_drop("DO GET_LOCK(?, 0)", (&turn,)).unwrap();
+        let mut waits = tables.init().spawn();
+        eventually("it waits", SOON, || server.waiters(&turn).len() == 1);
+        let script = Dblock::bare().args(["init", "--print", "--database", &tables.database]).output();
+        for statement in script.stdout.split(";\n").filter(|statement| !statement.starts_with("\n--") && !statement.trim().is_empty()) {
+            other.query_drop(statement).unwrap();
+        }
+        let done = waits.wait_within(SOON);
+        done.expect_code(0).expect_silence();
+        assert!(!done.stdout.contains("new:"), "{done:#?}");
+        assert_eq!(server.holder(&turn), Some(u64::from(other.connection_id())));
+    }
+
     fn check_says_what_is_missing_and_changes_nothing(server) {
         let tables = Tables::missing(server);
         let missing = format!("are not current: no database {}; run dblock init", tables.database);
