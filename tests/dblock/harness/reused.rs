@@ -1,7 +1,7 @@
 //! Private servers that are used again. To start one takes as much processor as several tests.
 //!
 //! When a test has left a server, what tests make as a rule is removed: databases, schemas, accounts. If the server is then as it was when
-//! it had started, the next test that wants such a one has it. The slightest difference is enough that it ends.
+//! it had started, the next test that wants such a one has it. Otherwise it ends.
 
 use std::fs::File;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,8 @@ use std::time::Duration;
 use mysql::Row;
 use mysql::prelude::Queryable;
 
-use super::{Kind, Server, children_of, is_stopped, texts, within};
+use super::spares::in_no_environment;
+use super::{Kind, Server, children_of, is_stopped, runs, texts, within};
 
 /// More with the same options are not kept.
 const fn most(kind: Kind) -> usize {
@@ -73,12 +74,24 @@ pub fn is_as_new(server: &Server) -> bool {
                 .as_ref()
                 .is_some_and(|other| other.options == new.options)
     };
-    idle().iter().filter(same).count() < most(server.kind)
-        && remove_all(server).is_some()
-        && state(server).as_ref() == Some(&new.state)
+    idle().iter().filter(same).count() < most(server.kind) && is_clean(server)
 }
 
-/// Keeps one that is as new for another test, with an empty log.
+/// Whether it is as it was, without what tests make as a rule, and nobody is left who could come back to it.
+fn is_clean(server: &Server) -> bool {
+    let port = server.port;
+    // The server's own arguments have it in another form.
+    let ways = vec![
+        format!(":{port}"),
+        format!("PORT={port}"),
+        format!("--port\0{port}"),
+    ];
+    in_no_environment(ways).len() == 3
+        && remove_all(server).is_some()
+        && state(server).as_ref() == server.new.as_ref().map(|new| &new.state)
+}
+
+/// Keeps one that is as new for another test. Its log begins anew; zeros stand for what was in it.
 pub fn keep(server: Server) {
     let log = File::options()
         .write(true)
@@ -91,16 +104,20 @@ pub fn keep(server: Server) {
 /// Removes what tests make; `None`: that is not possible.
 fn remove_all(server: &Server) -> Option<()> {
     let pid = server.pid();
-    if is_stopped(pid) || children_of(pid).into_iter().any(is_stopped) {
+    // Somebody else's may have the port of one that has ended.
+    if !runs(pid) || is_stopped(pid) || children_of(pid).into_iter().any(is_stopped) {
         return None;
     }
     if server.kind == Kind::Postgres {
         let mut admin = server.postgres_as("admin", "admin-secret").ok()?;
+        admin
+            .try_query("SET lock_timeout = '1s'; SET synchronous_commit = off")
+            .ok()?;
         let mut all = |query: &str| -> Option<Vec<String>> {
             let rows = admin.try_query(query).ok()?;
             Some(rows.into_iter().flatten().flatten().collect())
         };
-        let others = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
+        let others = "SELECT pid FROM pg_stat_activity WHERE backend_type IN ('client backend', 'walsender') AND pid <> pg_backend_pid()";
         if !within(LAST_SESSIONS, || {
             all(others).is_some_and(|pids| pids.is_empty())
         }) {
@@ -121,6 +138,9 @@ fn remove_all(server: &Server) -> Option<()> {
     if !within(LAST_SESSIONS, &mut is_alone) {
         return None;
     }
+    admin
+        .query_drop("SET lock_wait_timeout = 1, innodb_lock_wait_timeout = 1")
+        .ok()?;
     let databases = "SELECT CONCAT('DROP DATABASE `', REPLACE(schema_name, '`', '``'), '`') FROM information_schema.schemata \
                      WHERE schema_name NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')";
     let accounts = "SELECT CONCAT('DROP USER ', QUOTE(user), '@', QUOTE(host)) FROM mysql.user \
@@ -139,7 +159,7 @@ fn remove_all(server: &Server) -> Option<()> {
     Some(())
 }
 
-/// All that a test could find in a server: settings, databases, accounts, privileges, sessions, plugins, where it replicates from.
+/// What a test could find in a server: settings, databases, accounts, privileges, plugins, where it replicates from.
 fn state(server: &Server) -> Option<Vec<String>> {
     let dir = server.dir.to_str()?;
     let mut state = Vec::new();
@@ -153,8 +173,11 @@ fn state(server: &Server) -> Option<Vec<String>> {
             "SELECT * FROM pg_auth_members ORDER BY roleid, member",
             "SELECT * FROM pg_db_role_setting ORDER BY setdatabase, setrole",
             "SELECT nspname, nspacl FROM pg_namespace WHERE nspname !~ '^pg_(toast_)?temp_' ORDER BY nspname",
-            "SELECT oid FROM pg_class WHERE oid >= 16384",
-            "SELECT oid FROM pg_proc WHERE oid >= 16384",
+            "SELECT oid, relacl FROM pg_class WHERE oid >= 16384 OR relacl IS NOT NULL ORDER BY oid",
+            "SELECT oid, proacl FROM pg_proc WHERE oid >= 16384 OR proacl IS NOT NULL ORDER BY oid",
+            "SELECT oid FROM pg_type WHERE oid >= 16384",
+            "SELECT oid FROM pg_default_acl",
+            "SELECT oid FROM pg_publication",
             "SELECT oid FROM pg_event_trigger",
             "SELECT extname FROM pg_extension ORDER BY extname",
             "SELECT slot_name FROM pg_replication_slots",
@@ -198,4 +221,33 @@ fn state(server: &Server) -> Option<Vec<String>> {
         }
     }
     Some(state)
+}
+
+super::all_servers! {
+    fn a_server_that_a_test_has_changed_is_not_used_again(shared) {
+        let spoils = match shared.kind {
+            Kind::Postgres => ["REVOKE EXECUTE ON FUNCTION pg_try_advisory_lock(bigint) FROM PUBLIC", "ALTER ROLE dblock SET work_mem = '1MB'", "CREATE TABLE public.more (one int)"],
+            _ => ["SET GLOBAL max_connections = 77", "GRANT PROCESS ON *.* TO dblock", "SET GLOBAL time_zone = '+09:00'"],
+        };
+        let server = Server::private(shared.kind);
+        server.make_tables();
+        server.account();
+        assert!(is_clean(&server));
+        let other = server.watcher();
+        assert!(!is_clean(&server), "a session is left");
+        drop(other);
+        let frozen = server.freeze();
+        assert!(!is_clean(&server), "it is stopped");
+        drop(frozen);
+        assert!(is_clean(&server));
+        server.stop();
+        assert!(!is_clean(&server), "it has ended");
+        server.start();
+        assert!(is_clean(&server));
+        for spoil in spoils {
+            let server = Server::private(shared.kind);
+            server.watcher().query_drop(spoil).unwrap();
+            assert!(!is_clean(&server), "{spoil}");
+        }
+    }
 }

@@ -43,8 +43,8 @@ impl Kind {
     }
 }
 
-/// A running server. It ends, and its folder goes, when this is dropped or the test process ends, however it ends: its
-/// script reads a pipe that only this process holds open.
+/// A running server. It ends, and its folder goes, when this is dropped and no other test gets it, or the test process ends, however that
+/// ends: its script reads a pipe that only this process holds open.
 #[derive(Debug)]
 pub struct Server {
     pub kind: Kind,

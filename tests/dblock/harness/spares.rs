@@ -72,9 +72,9 @@ fn drop_database(admin: &mut Conn, database: &str) {
     let _ = admin.query_drop(format!("DROP DATABASE IF EXISTS `{database}`"));
 }
 
-/// Those of these databases that no process knows: each dblock that a test starts has the name in its environment or among its arguments,
-/// and so have its keeper and its commands.
-fn in_no_environment(mut databases: Vec<String>) -> Vec<String> {
+/// Those of these databases, or ports of servers, that no process knows: each dblock that a test starts has them in its environment or among
+/// its arguments, and so have its keeper and its commands.
+pub fn in_no_environment(mut databases: Vec<String>) -> Vec<String> {
     if databases.is_empty() {
         return databases;
     }
