@@ -225,11 +225,11 @@ fn state(server: &Server) -> Option<Vec<String>> {
 
 super::all_servers! {
     fn a_server_that_a_test_has_changed_is_not_used_again(shared) {
+        use crate::harness::{SOON, eventually};
         let spoils = match shared.kind {
             Kind::Postgres => ["REVOKE EXECUTE ON FUNCTION pg_try_advisory_lock(bigint) FROM PUBLIC", "ALTER ROLE dblock SET work_mem = '1MB'", "CREATE TABLE public.more (one int)"],
             _ => ["SET GLOBAL max_connections = 77", "GRANT PROCESS ON *.* TO dblock", "SET GLOBAL time_zone = '+09:00'"],
         };
-        use crate::harness::{SOON, eventually};
         let server = Server::private(shared.kind);
         // On a busy machine the sessions before may last longer than is waited for them.
         let becomes_clean = || eventually("it is as it was", SOON, || is_clean(&server));
