@@ -75,7 +75,6 @@ impl Browser {
         );
         // It runs as root in a container, where it cannot have its sandbox.
         let args = [
-            "--headless=new",
             "--no-sandbox",
             "--disable-gpu",
             "--disable-dev-shm-usage",
@@ -85,7 +84,10 @@ impl Browser {
         let wanted = json!({ "capabilities": { "alwaysMatch": {
             "browserName": "chrome",
             "timeouts": { "script": PATIENCE.as_secs() * 1000 },
-            "goog:chromeOptions": { "args": args },
+            "goog:chromeOptions": {
+                "binary": concat!(env!("CARGO_MANIFEST_DIR"), "/tests/browser/headless-shell"),
+                "args": args,
+            },
             "goog:loggingPrefs": { "browser": "ALL" },
         } } });
         let session = browser.exchange("POST", "/session", &wanted);
@@ -140,7 +142,8 @@ impl Browser {
                 "never: {what}: {}",
                 self.text("return document.body.innerText")
             );
-            sleep(Duration::from_millis(20));
+            // Each look costs a few milliseconds of a processor that other tests wait for.
+            sleep(Duration::from_millis(100));
         }
     }
 
