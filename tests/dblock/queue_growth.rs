@@ -13,8 +13,8 @@ use serde_json::json;
 
 use crate::harness::{Dblock, Kind, OF_QUEUES, SOON, Server, Tables, eventually, slack};
 
-/// Jobs that are due, and as many that are delayed, and dead: a multiple of 100,000, of which the numbers are made.
-const MANY: u64 = 100_000;
+/// Jobs that are due, and as many that are delayed, dead, done, and claimed by others: a multiple of 10,000, of which the numbers are made.
+const MANY: u64 = 50_000;
 
 /// Rows that a statement may read: promoted are 500 at once, and each of them is read in two tables.
 const READ: u64 = 5000;
@@ -136,10 +136,9 @@ fn fill(admin: &mut Conn) {
     };
     run(admin, "CREATE TABLE numbers (n INT NOT NULL PRIMARY KEY)");
     let each = format!(
-        "INSERT INTO numbers SELECT a.i * 100000 + b.i * 10000 + c.i * 1000 + d.i * 100 + e.i * 10 + f.i FROM {digits} a \
-         STRAIGHT_JOIN {digits} b STRAIGHT_JOIN {digits} c STRAIGHT_JOIN {digits} d STRAIGHT_JOIN {digits} e STRAIGHT_JOIN {digits} f \
-         WHERE a.i < {}",
-        MANY / 100_000
+        "INSERT INTO numbers SELECT a.i * 10000 + b.i * 1000 + c.i * 100 + d.i * 10 + e.i FROM {digits} a STRAIGHT_JOIN {digits} b \
+         STRAIGHT_JOIN {digits} c STRAIGHT_JOIN {digits} d STRAIGHT_JOIN {digits} e WHERE a.i < {}",
+        MANY / 10_000
     );
     run(admin, &each);
     let of_shard = MANY / SHARDS;
@@ -149,7 +148,7 @@ fn fill(admin: &mut Conn) {
         (0, many, MANY),
         (1, many, 2000),
         (2, many, 2000),
-        (3, kept, 50_000),
+        (3, kept, MANY),
     ] {
         run(
             admin,
@@ -185,7 +184,7 @@ fn fill(admin: &mut Conn) {
         admin,
         &format!(
             "INSERT INTO dblock_done ({narrow}, done_at) SELECT {kept}, 0, 0, 3 * {MANY} + n + 1, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) \
-             - INTERVAL IF(n < 1000, 7200, 0) SECOND FROM numbers WHERE n < 50000 ORDER BY n"
+             - INTERVAL IF(n < 1000, 7200, 0) SECOND FROM numbers ORDER BY n"
         ),
     );
     // Workers and counts of many days, all of them gone.
@@ -201,7 +200,7 @@ fn fill(admin: &mut Conn) {
         admin,
         &format!(
             "INSERT INTO dblock_running ({narrow}, worker, turn, claimed_at) SELECT {many}, 0, 0, 9 * {MANY} + n, UTC_TIMESTAMP(6), \
-             100000 + n DIV 200, 1, UTC_TIMESTAMP(6) FROM numbers WHERE n < 50000 ORDER BY n"
+             100000 + n DIV 200, 1, UTC_TIMESTAMP(6) FROM numbers ORDER BY n"
         ),
     );
     run(
