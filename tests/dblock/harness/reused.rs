@@ -11,7 +11,7 @@ use mysql::Row;
 use mysql::prelude::Queryable;
 
 use super::spares::in_no_environment;
-use super::{Kind, Server, children_of, is_stopped, runs, texts, within};
+use super::{Kind, Server, children_of, is_stopped, postgres, runs, texts, within};
 
 /// More with the same options are not kept.
 const fn most(kind: Kind) -> usize {
@@ -109,6 +109,7 @@ fn remove_all(server: &Server) -> Option<()> {
         return None;
     }
     if server.kind == Kind::Postgres {
+        postgres::end_idle((server.address, server.port));
         let mut admin = server.postgres_as("admin", "admin-secret").ok()?;
         admin
             .try_query("SET lock_timeout = '1s'; SET synchronous_commit = off")

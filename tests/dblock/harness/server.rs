@@ -409,8 +409,7 @@ impl Server {
 
     /// A session of PostgreSQL with every privilege.
     pub fn postgres(&self) -> Postgres {
-        self.postgres_as("admin", "admin-secret")
-            .expect("the admin can connect")
+        Postgres::of_admin((self.address, self.port)).expect("the admin can connect")
     }
 
     /// A session of PostgreSQL with any account.

@@ -184,7 +184,7 @@ impl Drop for Tables<'_> {
     fn drop(&mut self) {
         // The server may have been stopped.
         if self.server.kind == Kind::Postgres {
-            if let Ok(mut admin) = self.server.postgres_as("admin", "admin-secret") {
+            if let Ok(mut admin) = Postgres::of_admin((self.server.address, self.server.port)) {
                 let _ =
                     admin.try_query(&format!("DROP SCHEMA IF EXISTS {} CASCADE", self.quoted()));
             }
