@@ -251,6 +251,10 @@ impl Installer {
             Kind::Postgres => postgres::ask_schema(self.tables.name()),
         };
         if !session.run(&exists)? {
+            // MySQL and MariaDB show an account only the databases that it may use. Of the others they refuse to answer.
+            if self.only_checks {
+                self.version(session)?;
+            }
             let what = self.tables.place();
             self.change(session, &self.create_place(), &what, &mut changes)?;
             if step == Step::Note {

@@ -403,6 +403,15 @@ both_servers! {
         run.expect_code(77).expect_one_line(&format!("; dblock needs SELECT, INSERT, UPDATE and DELETE on `{}`.*", tables.database));
     }
 
+    /// Servers do not tell such an account whether there is a database.
+    fn check_does_not_say_to_an_account_without_privileges_that_tables_are_missing(server) {
+        let tables = Tables::new(server);
+        let account = server.account();
+        let check = init_check(&tables).user(&account).output();
+        let needs = format!("; dblock needs SELECT, INSERT, UPDATE and DELETE on `{}`.*", tables.database);
+        check.expect_code(77).expect_stdout("").expect_one_line(&needs);
+    }
+
     fn the_script_that_is_printed_makes_the_same_tables(server) {
         let made = shape(&Tables::with(server, &["--keep", "1h,3"]));
         let tables = Tables::missing(server);
