@@ -49,6 +49,9 @@ static IDLE: Mutex<Vec<Idle>> = Mutex::new(Vec::new());
 /// More are not kept, of all servers.
 const MOST_IDLE: usize = 8;
 
+/// How long it may take to log in. A server that has just been stopped does not answer.
+const LOGIN: Duration = Duration::from_secs(60);
+
 /// How long a server may take to make a session as new. One that is stopped does not answer.
 const CLEARED: Duration = Duration::from_secs(1);
 
@@ -152,6 +155,7 @@ impl Postgres {
     ) -> Result<Self, Refused> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(LOGIN))?;
         let mut session = Self::over(stream, 0);
         session.write(|out| {
             let settings = [("user", user), ("database", database), ("TimeZone", "UTC")];
@@ -176,7 +180,10 @@ impl Postgres {
                     session.pid = u64::from(body.process_id().cast_unsigned());
                 }
                 Message::ErrorResponse(body) => return Err(refused(&body)),
-                Message::ReadyForQuery(_) => return Ok(session),
+                Message::ReadyForQuery(_) => {
+                    session.stream.set_read_timeout(None)?;
+                    return Ok(session);
+                }
                 _ => {}
             }
         }

@@ -7,8 +7,8 @@ use std::fs::File;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mysql::Row;
 use mysql::prelude::Queryable;
+use mysql::{Conn, Row};
 
 use super::spares::in_no_environment;
 use super::{Kind, Server, children_of, is_stopped, postgres, runs, texts, within};
@@ -24,6 +24,9 @@ const fn most(kind: Kind) -> usize {
 
 /// How long the sessions of a test may take to end.
 const LAST_SESSIONS: Duration = Duration::from_secs(1);
+
+/// How long a server may take to answer. One that has just been stopped does not.
+const ANSWER: Duration = Duration::from_secs(20);
 
 /// Those that no test uses now.
 static IDLE: Mutex<Vec<Server>> = Mutex::new(Vec::new());
@@ -133,7 +136,7 @@ fn remove_all(server: &Server) -> Option<()> {
         }
         return Some(());
     }
-    let mut admin = server.connect("admin", "admin-secret").ok()?;
+    let mut admin = admin(server)?;
     let others = "SELECT COUNT(*) FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND command <> 'Daemon'";
     let mut is_alone = || admin.query_first(others).ok().flatten() == Some(0);
     if !within(LAST_SESSIONS, &mut is_alone) {
@@ -158,6 +161,12 @@ fn remove_all(server: &Server) -> Option<()> {
     // It forgets, besides, whose password it has seen.
     admin.query_drop("FLUSH PRIVILEGES").ok()?;
     Some(())
+}
+
+/// A session of the admin of MariaDB or MySQL.
+fn admin(server: &Server) -> Option<Conn> {
+    let account = server.as_account("admin", "admin-secret");
+    Conn::new(account.read_timeout(Some(ANSWER))).ok()
 }
 
 /// What a test could find in a server: settings, databases, accounts, privileges, plugins, where it replicates from.
@@ -191,7 +200,7 @@ fn state(server: &Server) -> Option<Vec<String>> {
         }
         return Some(state);
     }
-    let mut admin = server.connect("admin", "admin-secret").ok()?;
+    let mut admin = admin(server)?;
     let mut queries = vec![
         "SHOW GLOBAL VARIABLES WHERE variable_name NOT IN ('port', 'server_uuid')",
         "SHOW DATABASES",
