@@ -324,7 +324,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand init" -l ssl-key -d 'A PEM
 complete -c dblock -n "__fish_dblock_using_subcommand init" -l server-public-key-path -d 'A PEM file with the server\'s public key, which encrypts the password when there is no TLS. Without it dblock trusts the key that the server sends [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand init" -l connect-timeout -d 'How long to try to reach a server. It covers resolving names, trying hosts and logging in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand init" -l print -d 'Print the SQL, with the grant for the account of --user. It changes nothing and connects to no server'
-complete -c dblock -n "__fish_dblock_using_subcommand init" -l check -d 'Change nothing. Exit with 0 if the tables are current, otherwise with 78 and a line that says what is missing'
+complete -c dblock -n "__fish_dblock_using_subcommand init" -l check -d 'Change nothing. Exit with 0 if the tables are current, with 77 if the account may not read them, otherwise with 78 and a line that says what is missing'
 complete -c dblock -n "__fish_dblock_using_subcommand init" -s q -l quiet -d 'Log errors only'
 complete -c dblock -n "__fish_dblock_using_subcommand init" -s v -l verbose -d 'Log each step and how long it took; given twice, log every statement, but never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand init" -l no-defaults -d 'Read no option file'

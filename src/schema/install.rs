@@ -250,11 +250,12 @@ impl Installer {
             Kind::MySql => ask_database(self.tables.name()),
             Kind::Postgres => postgres::ask_schema(self.tables.name()),
         };
-        if !session.run(&exists)? {
-            // MySQL and MariaDB show an account only the databases that it may use. Of the others they refuse to answer.
-            if self.only_checks {
-                self.version(session)?;
-            }
+        let mut is_there = session.run(&exists)?;
+        // MySQL and MariaDB show an account only the databases that it may use. What it asks any other they refuse.
+        if !is_there && self.only_checks && self.tables.kind() == Kind::MySql {
+            is_there = self.version(session)?.is_some();
+        }
+        if !is_there {
             let what = self.tables.place();
             self.change(session, &self.create_place(), &what, &mut changes)?;
             if step == Step::Note {

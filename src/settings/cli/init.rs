@@ -23,7 +23,7 @@ pub const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "check",
-        help: "Change nothing. Exit with 0 if the tables are current, otherwise with 78 and a line that says what is missing",
+        help: "Change nothing. Exit with 0 if the tables are current, with 77 if the account may not read them, otherwise with 78 and a line that says what is missing",
         ..SETTING
     },
     Setting {
@@ -43,5 +43,5 @@ need SELECT, INSERT, UPDATE and DELETE there: init says what its own account lac
 the tables are in the schema --schema of the database; whoever has created them upgrades them.
 
 Exit codes: 0 the tables are current; 78 they are not (--check), they belong to a newer dblock or another program, or bad
-configuration; 77 the account may not create them; 69 no server in time; 64 bad usage; 70 internal error; 71 the system
+configuration; 77 the account may not create them (--check: not read them); 69 no server in time; 64 bad usage; 70 internal error; 71 the system
 refused.";
