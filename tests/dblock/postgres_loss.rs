@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    Dblock, Frozen, Kind, Proxy, Running, SOON, Server, Watcher, eventually, eventually_gone, runs,
-    send, slack, unique, within,
+    ADMIN, Dblock, Frozen, Kind, Proxy, Running, SOON, Server, Watcher, eventually,
+    eventually_gone, runs, send, slack, unique, within,
 };
 use crate::sigkill::{looks_for_life, with_sign_of_life};
 
@@ -192,13 +192,12 @@ fn a_session_lasts_as_long_as_its_lease_and_not_as_long_as_the_servers_own_limit
         "lock_timeout=1s",
     ];
     let server = &Server::private_with(Kind::Postgres, &options);
-    // They are for dblock's sessions: the test's own may be slow.
-    server
-        .postgres()
-        .run("ALTER ROLE admin SET idle_session_timeout = 0");
-    server
-        .postgres()
-        .run("ALTER ROLE admin SET statement_timeout = 0");
+    // They are for dblock's sessions: the test's own, from now on, may be slow.
+    let mut admin = server.postgres_as(ADMIN.0, ADMIN.1).unwrap();
+    for limit in ["idle_session_timeout", "statement_timeout", "lock_timeout"] {
+        admin.run(&format!("ALTER ROLE admin SET {limit} = 0"));
+    }
+    drop(admin);
     let name = unique("limits");
     let mut first = Dblock::run(server, &name).stdin(Stdio::piped());
     first = first.sh("echo held; read x; exit 6");

@@ -13,7 +13,8 @@ use serde_json::json;
 
 use crate::harness::{Dblock, Kind, OF_QUEUES, SOON, Server, Tables, eventually, slack};
 
-/// Jobs that are due, and as many that are delayed, dead, done, and claimed by others: a multiple of 10,000, of which the numbers are made.
+/// Jobs that are due, and as many that are delayed, dead, done, and claimed by others: a multiple of 10,000 up to
+/// 100,000, of which the numbers are made.
 const MANY: u64 = 50_000;
 
 /// Rows that a statement may read: promoted are 500 at once, and each of them is read in two tables.

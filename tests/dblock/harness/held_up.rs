@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use mysql::prelude::Queryable;
 
 use super::postgres::{DATABASE, Postgres};
-use super::{Client, Dblock, Kind, Proxy, Server, within};
+use super::{ADMIN, Client, Dblock, Kind, Proxy, Server, within};
 
 /// Nanoseconds since 1970, by the clock that commands read, too.
 pub type Time = u64;
@@ -40,11 +40,10 @@ impl HeldUp {
     pub fn watch(server: &Server) -> Watch {
         let proxy = Proxy::to(server);
         let (kind, port) = (server.kind, proxy.port);
-        let account = server.as_account("admin", "admin-secret").tcp_port(port);
+        let account = server.as_account(ADMIN.0, ADMIN.1).tcp_port(port);
         let connect = move || match kind {
             Kind::Postgres => {
-                let admin = ("admin", "admin-secret");
-                let session = Postgres::connect(("127.0.0.1", port), admin, DATABASE);
+                let session = Postgres::connect(("127.0.0.1", port), ADMIN, DATABASE);
                 session.map(Client::Postgres).ok()
             }
             Kind::MariaDb | Kind::MySql => {

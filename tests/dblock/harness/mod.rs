@@ -55,6 +55,9 @@ pub use server::{
 pub use tables::{OF_CRON, OF_QUEUES, Tables};
 pub use texts::Texts;
 
+/// The account that may do everything on every test server, and its password.
+pub const ADMIN: (&str, &str) = ("admin", "admin-secret");
+
 /// The password of the account `dblock` on every test server.
 pub const PASSWORD: &str = "dblock-secret";
 

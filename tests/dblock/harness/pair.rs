@@ -5,7 +5,7 @@ use std::thread;
 
 use mysql::prelude::Queryable;
 
-use super::{Kind, SOON, Server, eventually};
+use super::{ADMIN, Kind, SOON, Server, eventually};
 
 /// A primary and a server that replicates it and is read-only.
 #[derive(Debug)]
@@ -89,7 +89,8 @@ impl Server {
             admin.run("SELECT pg_reload_conf()");
             let is_read_only = "current_setting('default_transaction_read_only')::boolean";
             return eventually("new sessions know it", SOON, || {
-                self.postgres().is(is_read_only) == read_only
+                let mut new = self.postgres_as(ADMIN.0, ADMIN.1).unwrap();
+                new.is(is_read_only) == read_only
             });
         }
         self.admin()

@@ -14,6 +14,8 @@ use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, Scr
 use postgres_protocol::message::backend::{ErrorResponseBody, Message};
 use postgres_protocol::message::frontend;
 
+use super::ADMIN;
+
 /// The database that the tests lock in.
 pub const DATABASE: &str = "app";
 
@@ -49,10 +51,10 @@ static IDLE: Mutex<Vec<Idle>> = Mutex::new(Vec::new());
 /// More are not kept, of all servers.
 const MOST_IDLE: usize = 8;
 
-/// How long it may take to log in. A server that has just been stopped does not answer.
+/// How long it may take to log in. A server that has just been frozen does not answer.
 const LOGIN: Duration = Duration::from_secs(60);
 
-/// How long a server may take to make a session as new. One that is stopped does not answer.
+/// How long a server may take to make a session as new. A frozen one does not answer.
 const CLEARED: Duration = Duration::from_secs(1);
 
 struct Idle {
@@ -80,6 +82,7 @@ pub struct Postgres {
     notifications: VecDeque<String>,
     /// Whether an answer is to come.
     is_asked: bool,
+    is_in_transaction: bool,
     /// The server, where it is the admin's session and may be used again.
     server: Option<(Ipv4Addr, u16)>,
 }
@@ -94,6 +97,10 @@ impl Drop for Postgres {
             return;
         };
         let mut idle = idle();
+        if idle.len() >= MOST_IDLE {
+            // Of some the server may have ended.
+            idle.retain(|session| is_silent(&session.stream));
+        }
         if idle.len() < MOST_IDLE {
             let pid = self.pid;
             idle.push(Idle {
@@ -115,10 +122,7 @@ impl Postgres {
         };
         let known = std::iter::from_fn(known).find(|session| is_silent(&session.stream));
         let session = known.map(|Idle { stream, pid, .. }| Self::over(stream, pid));
-        let session = session.map_or_else(
-            || Self::connect(server, ("admin", "admin-secret"), DATABASE),
-            Ok,
-        );
+        let session = session.map_or_else(|| Self::connect(server, ADMIN, DATABASE), Ok);
         session.map(|mut session| {
             session.server = Some(server);
             session
@@ -132,17 +136,20 @@ impl Postgres {
             input: BytesMut::new(),
             notifications: VecDeque::new(),
             is_asked: false,
+            is_in_transaction: false,
             server: None,
         }
     }
 
-    /// Makes it as new: no lock, no setting, no transaction.
+    /// Makes it as new: no lock, no setting, no transaction. What a login reads of a role or a database is not read again.
     fn clear(&mut self) -> Result<(), Refused> {
         if self.is_asked || !self.input.is_empty() || !is_silent(&self.stream) {
             return Err(io::Error::other("there is more to read").into());
         }
         self.stream.set_read_timeout(Some(CLEARED))?;
-        self.try_query("ROLLBACK")?;
+        if self.is_in_transaction {
+            self.try_query("ROLLBACK")?;
+        }
         self.try_query("DISCARD ALL")?;
         Ok(self.stream.set_read_timeout(None)?)
     }
@@ -214,6 +221,11 @@ impl Postgres {
         }
     }
 
+    /// From now on an answer that takes longer is an error.
+    pub fn answers_within(&self, limit: Duration) -> io::Result<()> {
+        self.stream.set_read_timeout(Some(limit))
+    }
+
     /// Asks without waiting for an answer.
     pub fn begin(&mut self, sql: &str) -> Result<(), Refused> {
         self.is_asked = true;
@@ -233,8 +245,9 @@ impl Postgres {
                     rows.push(body.ranges().map(text).collect()?);
                 }
                 Message::ErrorResponse(body) => outcome = Err(refused(&body)),
-                Message::ReadyForQuery(_) => {
+                Message::ReadyForQuery(body) => {
                     self.is_asked = false;
+                    self.is_in_transaction = body.status() != b'I';
                     return outcome.map(|()| rows);
                 }
                 _ => {}

@@ -11,7 +11,7 @@ use mysql::prelude::Queryable;
 use mysql::{Conn, Row};
 
 use super::spares::in_no_environment;
-use super::{Kind, Server, children_of, is_stopped, postgres, runs, texts, within};
+use super::{ADMIN, Kind, Server, children_of, is_stopped, postgres, runs, texts, within};
 
 /// More with the same options are not kept.
 const fn most(kind: Kind) -> usize {
@@ -25,7 +25,7 @@ const fn most(kind: Kind) -> usize {
 /// How long the sessions of a test may take to end.
 const LAST_SESSIONS: Duration = Duration::from_secs(1);
 
-/// How long a server may take to answer. One that has just been stopped does not.
+/// How long a server may take to answer. One that has just been frozen does not.
 const ANSWER: Duration = Duration::from_secs(20);
 
 /// Those that no test uses now.
@@ -113,7 +113,8 @@ fn remove_all(server: &Server) -> Option<()> {
     }
     if server.kind == Kind::Postgres {
         postgres::end_idle((server.address, server.port));
-        let mut admin = server.postgres_as("admin", "admin-secret").ok()?;
+        let mut admin = server.postgres_as(ADMIN.0, ADMIN.1).ok()?;
+        admin.answers_within(ANSWER).ok()?;
         admin
             .try_query("SET lock_timeout = '1s'; SET synchronous_commit = off")
             .ok()?;
@@ -165,7 +166,7 @@ fn remove_all(server: &Server) -> Option<()> {
 
 /// A session of the admin of MariaDB or MySQL.
 fn admin(server: &Server) -> Option<Conn> {
-    let account = server.as_account("admin", "admin-secret");
+    let account = server.as_account(ADMIN.0, ADMIN.1);
     Conn::new(account.read_timeout(Some(ANSWER))).ok()
 }
 
@@ -175,7 +176,8 @@ fn state(server: &Server) -> Option<Vec<String>> {
     let mut state = Vec::new();
     let mut note = |line: String| state.push(line.replace(dir, "DIR"));
     if server.kind == Kind::Postgres {
-        let mut admin = server.postgres_as("admin", "admin-secret").ok()?;
+        let mut admin = server.postgres_as(ADMIN.0, ADMIN.1).ok()?;
+        admin.answers_within(ANSWER).ok()?;
         for query in [
             "SELECT name, setting FROM pg_settings WHERE name <> 'port' ORDER BY name",
             "SELECT datname, datallowconn, datconnlimit, datacl FROM pg_database ORDER BY datname",

@@ -13,7 +13,7 @@ use mysql::{Conn, OptsBuilder};
 use super::namespace::Namespace;
 use super::postgres::{self, DATABASE, Postgres};
 use super::spares::Spares;
-use super::{Dblock, Frozen, PASSWORD, children_of, reused};
+use super::{ADMIN, Dblock, Frozen, PASSWORD, children_of, reused};
 
 /// Which server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -367,7 +367,7 @@ impl Server {
 
     /// A plain client with every privilege.
     pub fn admin(&self) -> Conn {
-        self.connect("admin", "admin-secret")
+        self.connect(ADMIN.0, ADMIN.1)
             .expect("the admin can connect")
     }
 
@@ -777,6 +777,7 @@ impl Drop for Server {
                 new: self.new.take(),
             });
         }
+        postgres::end_idle((self.address, self.port));
         let mut talk = self.talk();
         drop(talk.stdin.take());
         let _ = talk.script.wait();
