@@ -399,8 +399,11 @@ both_servers! {
             run.signal(Signal::SIGTERM);
             run.wait_within(SOON).expect_signal(Signal::SIGTERM);
         }
-        let run = put(&tables, &["--file", path]).spawn();
-        std::fs::write(&fifo, "what the writer has to say").unwrap();
+        // A new one: a process that another test is starting may still have the first one open, and the text would be lost in that.
+        let other = folder.path().join("other");
+        nix::unistd::mkfifo(&other, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let run = put(&tables, &["--file", other.to_str().unwrap()]).spawn();
+        std::fs::write(&other, "what the writer has to say").unwrap();
         run.wait().expect_code(0).expect_silence();
         assert_eq!(texts(&tables), ["what the writer has to say"]);
     }
