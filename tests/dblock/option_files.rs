@@ -14,8 +14,8 @@ use tempfile::TempDir;
 
 use crate::harness::schema::follows;
 use crate::harness::{
-    Dblock, Kind, PASSWORD, SOON, Server, both_servers, copy_program, my_print_defaults, send,
-    slack, unique, works,
+    Dblock, Kind, Output, PASSWORD, SOON, Server, both_servers, copy_program, my_print_defaults,
+    send, slack, unique, works,
 };
 
 const USAGE: i32 = 64;
@@ -62,7 +62,12 @@ fn config_of(path: &Path) -> Dblock {
 /// The value of a setting and where it comes from, as dblock tells it, whether or not all else is well.
 #[track_caller]
 fn setting(dblock: Dblock, option: &str) -> (Option<String>, String) {
-    let output = dblock.output();
+    setting_in(&dblock.output(), option)
+}
+
+/// The same in what it has printed.
+#[track_caller]
+fn setting_in(output: &Output, option: &str) -> (Option<String>, String) {
     let told = output.json();
     let settings = told["settings"].as_array().expect("settings");
     let setting = settings.iter().find(|setting| setting["setting"] == option);
@@ -136,7 +141,7 @@ fn all_find_the_same(text: &str) {
     for kind in [Kind::MariaDb, Kind::MySql] {
         match found_by(kind, &[&only], "user") {
             Ok(theirs) => {
-                let ours = value(config_of(&path), "user");
+                let (ours, _) = setting_in(&ours, "user");
                 let theirs = theirs.or_else(|| Some(os_user()));
                 assert_eq!(ours, theirs, "{kind:?}: {text}");
             }
@@ -1469,15 +1474,8 @@ fn a_home_folder_is_found_where_the_mysql_client_finds_it() {
     let path = home.path().join("my.cnf");
     let only = format!("--defaults-file={}", path.display());
     for kind in [Kind::MariaDb, Kind::MySql] {
-        let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(
-            || PathBuf::from(std::env::var_os("HOME").expect("a home folder")).join(".cache"),
-            PathBuf::from,
-        );
         let mut theirs = my_print_defaults(kind);
-        theirs
-            .args([&only, "client"])
-            .env("HOME", home.path())
-            .env("XDG_CACHE_HOME", cache);
+        theirs.args([&only, "client"]).env("HOME", home.path());
         let told = theirs.output().unwrap().stdout;
         assert_eq!(String::from_utf8_lossy(&told), "--user=home\n", "{kind:?}");
     }

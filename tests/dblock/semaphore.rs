@@ -364,11 +364,11 @@ all_locks! {
             let dblock = of(server, &name, 3).args(["--connect-timeout", "50"]);
             dblock.command(records.command_around(id, "sleep 0.05")).spawn()
         };
-        let crowd: Vec<_> = (0..100).map(start).collect();
+        let crowd: Vec<_> = (0..50).map(start).collect();
         let codes: Vec<_> = crowd.into_iter().map(|dblock| dblock.wait().code).collect();
         let with = |code| codes.iter().filter(|&&one| one == Some(code)).count();
         assert_eq!(with(0), records.assert_at_most(3).order().len());
-        assert!(with(0) >= 3 && with(0) + with(75) == 100, "{codes:?}");
+        assert!(with(0) >= 3 && with(0) + with(75) == 50, "{codes:?}");
         assert_nothing_is_left(server, &name, 3);
     }
 
