@@ -11,9 +11,8 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::harness::{
-    Answer, Cluster, Dblock, Fake, Kind, Output, PASSWORD, Pair, Proxy, Replication, SOON, Server,
-    both_servers, children_of, eventually, eventually_gone, holder, slack, unique, url_of,
-    url_of_port, within,
+    Answer, Cluster, Dblock, Fake, Kind, Output, PASSWORD, Pair, Proxy, SOON, Server, both_servers,
+    children_of, eventually, eventually_gone, holder, slack, unique, url_of, url_of_port, within,
 };
 
 const UNFIT: i32 = 78;
@@ -413,7 +412,7 @@ fn a_read_only_server_that_still_keeps_the_session_before_is_examined_as_well() 
 
 #[test]
 fn a_galera_node_is_unfit() {
-    for node in &Cluster::shared(Replication::Galera).nodes {
+    for node in &Cluster::shared_galera().nodes {
         // In this database no other test makes tables.
         let found = json_when(|| format!("{}no_tables", node.url()), UNFIT, has_second);
         expect_state(&found, "galera", "unfit");
@@ -424,7 +423,7 @@ fn a_galera_node_is_unfit() {
 #[test]
 fn a_primary_is_fit_and_passed_over_is_its_replica() {
     for kind in BOTH {
-        let pair = Pair::shared(kind);
+        let pair = Pair::private(kind);
         let found = json(&url_of([&pair.replica, &pair.primary]), 0);
         expect_state(&found, "passed_over", "ok");
         expect_state(&found, "takes_writes", "ok");

@@ -116,7 +116,7 @@ fn ends_by_itself(mut job: Running) {
 #[test]
 fn two_galera_nodes_grant_one_lock_at_once() {
     let name = unique("granted-twice");
-    let _clients = Cluster::shared(Replication::Galera)
+    let _clients = Cluster::shared_galera()
         .nodes
         .each_ref()
         .map(|node| node.hold(&name));
@@ -124,7 +124,7 @@ fn two_galera_nodes_grant_one_lock_at_once() {
 
 #[test]
 fn a_galera_node_is_refused() {
-    for node in &Cluster::shared(Replication::Galera).nodes {
+    for node in &Cluster::shared_galera().nodes {
         let output = Dblock::run(node, &unique("galera")).sh("echo ran").output();
         output
             .expect_code(78)
@@ -135,7 +135,7 @@ fn a_galera_node_is_refused() {
 
 #[test]
 fn a_galera_node_is_locked_on_with_a_warning_where_that_is_allowed() {
-    let [node, ..] = &Cluster::shared(Replication::Galera).nodes;
+    let [node, ..] = &Cluster::shared_galera().nodes;
     let name = unique("galera");
     let dblock = Dblock::run(node, &name).arg("--allow-unfit-server");
     let mut run = dblock.stdin(Stdio::piped()).sh("echo ran; cat").spawn();
@@ -152,7 +152,7 @@ fn a_galera_node_is_locked_on_with_a_warning_where_that_is_allowed() {
 
 both_servers! {
     fn a_replica_alone_is_refused_after_the_connect_timeout(server on mariadb) {
-        let pair = Pair::shared(server.kind);
+        let pair = Pair::private(server.kind);
         let dblock = Dblock::run(&pair.replica, &unique("replica")).args(["--connect-timeout", "5"]);
         let output = dblock.sh("echo ran").output();
         output.expect_code(78).expect_stdout("").expect_one_line("read-only");
@@ -160,7 +160,7 @@ both_servers! {
     }
 
     fn a_replica_is_locked_on_with_a_warning_where_that_is_allowed(server) {
-        let pair = Pair::shared(server.kind);
+        let pair = Pair::private(server.kind);
         let name = unique("replica");
         let dblock = Dblock::run(&pair.replica, &name).arg("--allow-unfit-server");
         let mut run = dblock.stdin(Stdio::piped()).sh("echo ran; cat").spawn();
@@ -171,7 +171,7 @@ both_servers! {
     }
 
     fn a_replica_is_passed_over_in_silence(server) {
-        let pair = Pair::shared(server.kind);
+        let pair = Pair::private(server.kind);
         let name = unique("passed-over");
         let url = url_of([&pair.replica, &pair.primary]);
         let mut run = Dblock::run_at(&url, &name).stdin(Stdio::piped()).sh("echo began; cat; exit 5").spawn();

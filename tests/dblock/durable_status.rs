@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::harness::{
-    Cluster, Dblock, Kind, Replication, Running, SOON, Server, Tables, all_servers_with_tables,
-    eventually, unique,
+    Cluster, Dblock, Kind, Running, SOON, Server, Tables, all_servers_with_tables, eventually,
+    unique,
 };
 
 /// A durable run whose command runs until it is ended.
@@ -258,7 +258,7 @@ all_servers_with_tables! {
 
 #[test]
 fn on_galera_every_node_shows_and_ends_a_durable_holder() {
-    let [node, other, _] = &Cluster::shared(Replication::Galera).nodes;
+    let [node, other, _] = &Cluster::shared_galera().nodes;
     node.make_tables();
     let name = unique("galera");
     let mut dblock = holder(node, &name, &["--ttl", "16"]);

@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 
 use crate::harness::{
-    BY_CHANCE, Cluster, Dblock, Kind, PASSWORD, Pair, Replication, SOON, Server, Tables,
-    all_servers, both_servers, eventually, unique, url_of,
+    BY_CHANCE, Cluster, Dblock, Kind, PASSWORD, Pair, SOON, Server, Tables, all_servers,
+    both_servers, eventually, unique, url_of,
 };
 
 /// Writes a run of the lock `name` that was requested so many seconds ago, with these columns besides; its number.
@@ -577,7 +577,7 @@ fn a_closed_stdout_is_an_error() {
 
 #[test]
 fn a_node_of_a_galera_cluster_does_not_see_the_sessions_of_the_others() {
-    let nodes = &Cluster::shared(Replication::Galera).nodes;
+    let nodes = &Cluster::shared_galera().nodes;
     let tables = Tables::new(&nodes[0]);
     let outcome = |node: &Server| {
         let history = tables.at("history").env("DBLOCK_URL", node.url());

@@ -555,7 +555,7 @@ both_servers! {
 
 #[test]
 fn nodes_of_a_galera_cluster_may_make_the_tables_at_the_same_time() {
-    let nodes = &Cluster::shared(Replication::Galera).nodes;
+    let nodes = &Cluster::shared_galera().nodes;
     for _ in 0..3 {
         let tables = Tables::missing(&nodes[0]);
         let init = |node: &Server| {
@@ -606,7 +606,8 @@ fn a_table_that_another_init_makes_while_the_server_answers_is_dblocks() {
 
 #[test]
 fn in_a_multi_primary_group_the_tables_are_made_through_one_member_only() {
-    let mut members = Cluster::shared(Replication::AllPrimaries).nodes.each_ref();
+    let group = Cluster::private(Replication::AllPrimaries);
+    let mut members = group.nodes.each_ref();
     let uuid = |member: &Server| -> String {
         let found = member.admin().query_first("SELECT @@server_uuid").unwrap();
         found.unwrap()

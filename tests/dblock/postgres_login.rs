@@ -19,8 +19,8 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use crate::harness::certificates::{Certificates, HOST};
 use crate::harness::fake_postgres::{authentication, message, read_message, read_startup, scram};
 use crate::harness::{
-    ADMIN, Dblock, Kind, PASSWORD, SOON, Server, Setup, eventually, slack, unique, url_of_kind,
-    within, works,
+    Dblock, Kind, PASSWORD, SOON, Server, Setup, eventually, slack, unique, url_of_kind, within,
+    works,
 };
 
 /// Who may log in, and how. The first line that fits decides.
@@ -129,7 +129,7 @@ impl Showing<'_> {
         std::fs::write(self.dir.join("ssl_cert_file"), bytes).expect("root or the server's user");
         // A session tells when it has read them itself; a new one, when the server has.
         let loaded = || {
-            let mut new = self.postgres_as(ADMIN.0, ADMIN.1).unwrap();
+            let mut new = self.new_admin().unwrap();
             let loaded = new.value::<String>("SELECT pg_conf_load_time()");
             loaded.expect("a time")
         };

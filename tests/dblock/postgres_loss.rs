@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    ADMIN, Dblock, Frozen, Kind, Proxy, Running, SOON, Server, Watcher, eventually,
-    eventually_gone, runs, send, slack, unique, within,
+    Dblock, Frozen, Kind, Proxy, Running, SOON, Server, Watcher, eventually, eventually_gone, runs,
+    send, slack, unique, within,
 };
 use crate::sigkill::{looks_for_life, with_sign_of_life};
 
@@ -193,7 +193,7 @@ fn a_session_lasts_as_long_as_its_lease_and_not_as_long_as_the_servers_own_limit
     ];
     let server = &Server::private_with(Kind::Postgres, &options);
     // They are for dblock's sessions: the test's own, from now on, may be slow.
-    let mut admin = server.postgres_as(ADMIN.0, ADMIN.1).unwrap();
+    let mut admin = server.new_admin().unwrap();
     for limit in ["idle_session_timeout", "statement_timeout", "lock_timeout"] {
         admin.run(&format!("ALTER ROLE admin SET {limit} = 0"));
     }

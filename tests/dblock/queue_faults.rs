@@ -9,9 +9,9 @@ use nix::sys::signal::Signal;
 
 use crate::harness::jobs::{claimer_of, commands_of, lines};
 use crate::harness::{
-    Dblock, Frozen, Jobs, Kind, Packet, Pair, Proxy, Records, Running, SOON, Server, Setup,
-    allow_files, both_servers, eventually, eventually_gone, kill_both, quoted, runs, send, slack,
-    stat_field, unique, within,
+    Dblock, Frozen, Jobs, Kind, Packet, Proxy, Records, Running, SOON, Server, Setup, allow_files,
+    both_servers, eventually, eventually_gone, kill_both, quoted, runs, send, slack, stat_field,
+    unique, within,
 };
 use crate::sigkill::for_another_user;
 
@@ -659,7 +659,7 @@ both_servers! {
         // A server that is killed may have written all the same what it need not have written yet; or all were done before that.
         let was_lost = (0..12).any(|_| {
             set("trx_commit", 1);
-            jobs.number(1000);
+            jobs.number(400);
             let are_done = |what: &str, done: u64| {
                 let left = jobs.count("dblock_jobs");
                 eventually(what, SOON, || jobs.count("dblock_jobs") <= left.saturating_sub(done));
@@ -1292,9 +1292,10 @@ both_servers! {
         end(worker);
     }
 
-    fn a_worker_without_a_server_that_takes_writes_ends_in_time(server on mysql) {
-        let pair = Pair::shared(server.kind);
-        let work = Dblock::at(&pair.replica, "queue").args(["work", "q", "--connect-timeout", "5"]).sh("echo never").output();
+    fn a_worker_without_a_server_that_takes_writes_ends_in_time(shared on mysql) {
+        let server = Server::private(shared.kind);
+        server.set_read_only(true);
+        let work = Dblock::at(&server, "queue").args(["work", "q", "--connect-timeout", "5"]).sh("echo never").output();
         work.expect_code(78).expect_one_line("is read-only; name the server that takes writes").expect_stdout("");
     }
 }

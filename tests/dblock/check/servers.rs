@@ -245,52 +245,52 @@ both_servers! {
 }
 
 #[test]
-fn each_node_of_a_cluster_has_durable_locks_alone() {
-    for (replication, kind, check) in [
-        (Replication::Galera, "galera", "galera"),
-        (
-            Replication::AllPrimaries,
-            "multi-primary",
-            "group_replication",
-        ),
-    ] {
-        let cluster = Cluster::shared(replication);
-        let found = json(
-            &with_database(&url_of(&cluster.nodes), &unique("none")),
-            UNFIT,
-        );
-        expect_state(&found, check, "unfit");
-        let advice = finding(&found, check)["advice"].as_str().unwrap();
-        assert!(advice.contains("--durable") && advice.contains("dblock init"));
-        let nowhere = (kind, false, false, "ok");
-        assert_eq!(
-            excluding(&found),
-            [(kind, false, false, "unfit"), nowhere, nowhere],
-            "{found:#}"
-        );
+fn each_node_of_galera_has_durable_locks_alone() {
+    each_has_durable_locks_alone(Cluster::shared_galera(), "galera", "galera");
+}
 
-        let database = tables_on(&cluster.nodes);
-        let url = with_database(&url_of(&cluster.nodes), &database);
-        let found = json(&url, 0);
-        assert_eq!(warnings(&found), [check], "{found:#}");
-        expect_state(&found, check, "warning");
-        assert_eq!(
-            excluding(&found),
-            [(kind, false, true, "ok"); 3],
-            "{found:#}"
-        );
-        expect_state(&found, "clocks", "ok");
-        for node in &cluster.nodes {
-            expect_nothing_left(node, &database);
-        }
-        let table = dblock_check(&url).output();
-        table.expect_code(0).expect_silence();
-        println!("{replication}\n{}", table.stdout);
-        assert!(
-            table.stdout.contains(" is fit to lock on, with "),
-            "{table:#?}"
-        );
+#[test]
+fn each_member_of_a_group_of_primaries_has_durable_locks_alone() {
+    let group = Cluster::private(Replication::AllPrimaries);
+    each_has_durable_locks_alone(&group, "multi-primary", "group_replication");
+}
+
+fn each_has_durable_locks_alone(cluster: &Cluster, kind: &str, check: &str) {
+    let found = json(
+        &with_database(&url_of(&cluster.nodes), &unique("none")),
+        UNFIT,
+    );
+    expect_state(&found, check, "unfit");
+    let advice = finding(&found, check)["advice"].as_str().unwrap();
+    assert!(advice.contains("--durable") && advice.contains("dblock init"));
+    let nowhere = (kind, false, false, "ok");
+    assert_eq!(
+        excluding(&found),
+        [(kind, false, false, "unfit"), nowhere, nowhere],
+        "{found:#}"
+    );
+
+    let database = tables_on(&cluster.nodes);
+    let url = with_database(&url_of(&cluster.nodes), &database);
+    let found = json(&url, 0);
+    assert_eq!(warnings(&found), [check], "{found:#}");
+    expect_state(&found, check, "warning");
+    assert_eq!(
+        excluding(&found),
+        [(kind, false, true, "ok"); 3],
+        "{found:#}"
+    );
+    expect_state(&found, "clocks", "ok");
+    for node in &cluster.nodes {
+        expect_nothing_left(node, &database);
     }
+    let table = dblock_check(&url).output();
+    table.expect_code(0).expect_silence();
+    println!("{}\n{}", cluster.replication, table.stdout);
+    assert!(
+        table.stdout.contains(" is fit to lock on, with "),
+        "{table:#?}"
+    );
 }
 
 /// A load balancer: the port at which each connection leads to the next of these servers.
@@ -315,7 +315,7 @@ fn balanced(servers: &[Server]) -> u16 {
 
 #[test]
 fn a_cluster_behind_one_address_has_durable_locks_alone() {
-    let nodes = &Cluster::shared(Replication::Galera).nodes;
+    let nodes = &Cluster::shared_galera().nodes;
     let url = format!("mysql://dblock@127.0.0.1:{}/", balanced(nodes));
     let found = json(&with_database(&url, &unique("none")), UNFIT);
     expect_state(&found, "second_session", "unfit");
@@ -326,7 +326,7 @@ fn a_cluster_behind_one_address_has_durable_locks_alone() {
 
 #[test]
 fn the_primary_of_a_group_has_both_and_the_others_none() {
-    let cluster = Cluster::shared(Replication::OnePrimary);
+    let cluster = Cluster::private(Replication::OnePrimary);
     let database = tables_on(&cluster.nodes);
     let found = json(&with_database(&url_of(&cluster.nodes), &database), 0);
     assert!(warnings(&found).is_empty(), "{found:#}");
@@ -341,7 +341,7 @@ fn the_primary_of_a_group_has_both_and_the_others_none() {
 #[test]
 fn a_replica_has_none_and_nothing_is_written_to_it() {
     for kind in BOTH {
-        let pair = Pair::shared(kind);
+        let pair = Pair::private(kind);
         let database = tables_at(&pair.primary);
         let found = json(
             &with_database(&url_of([&pair.replica, &pair.primary]), &database),

@@ -56,7 +56,7 @@ pub struct Cluster {
     network: Option<Network>,
     /// Which nodes are to be expected in the cluster.
     present: Mutex<[bool; 3]>,
-    /// The shared ones have none.
+    /// The shared one has none.
     _turn: Option<Turn>,
 }
 
@@ -80,20 +80,13 @@ const WRITE: Duration = Duration::from_secs(1);
 const ATTEMPTS: usize = 3;
 
 impl Cluster {
-    /// The cluster that all tests of this process share. Whoever harms a node needs a private one.
-    pub fn shared(replication: Replication) -> &'static Self {
-        static GALERA: LazyLock<Cluster> = LazyLock::new(|| shared(Replication::Galera));
-        static ONE_PRIMARY: LazyLock<Cluster> = LazyLock::new(|| shared(Replication::OnePrimary));
-        static ALL_PRIMARIES: LazyLock<Cluster> =
-            LazyLock::new(|| shared(Replication::AllPrimaries));
-        fn shared(replication: Replication) -> Cluster {
-            Cluster::start_all(replication, [0; 3], Patience::Short, None)
-        }
-        match replication {
-            Replication::Galera => &GALERA,
-            Replication::OnePrimary => &ONE_PRIMARY,
-            Replication::AllPrimaries => &ALL_PRIMARIES,
-        }
+    /// The Galera cluster that all tests of this process share. Whoever harms a node needs a private one. A group is never shared: even an
+    /// idle one takes a twentieth of a processor.
+    pub fn shared_galera() -> &'static Self {
+        static SHARED: LazyLock<Cluster> = LazyLock::new(|| {
+            Cluster::start_all(Replication::Galera, [0; 3], Patience::Short, None)
+        });
+        &SHARED
     }
 
     /// A cluster for one test. There is one at a time: this waits for its turn.

@@ -314,7 +314,7 @@ pub fn unique(what: &str) -> String {
     )
 }
 
-/// How long a soak lasts, and its random numbers: a minute, and always the same ones, unless `DBLOCK_SOAK_SECONDS` and
+/// How long a soak lasts, and its random numbers: 40 seconds, and always the same ones, unless `DBLOCK_SOAK_SECONDS` and
 /// `DBLOCK_SOAK_SEED` say otherwise.
 pub fn soak_settings() -> (Duration, fastrand::Rng) {
     let number = |name: &str, default| {
@@ -326,7 +326,7 @@ pub fn soak_settings() -> (Duration, fastrand::Rng) {
     };
     let seed = number("DBLOCK_SOAK_SEED", 1);
     println!("DBLOCK_SOAK_SEED={seed}");
-    let seconds = number("DBLOCK_SOAK_SECONDS", 60);
+    let seconds = number("DBLOCK_SOAK_SECONDS", 40);
     (Duration::from_secs(seconds), fastrand::Rng::with_seed(seed))
 }
 

@@ -1,11 +1,10 @@
 //! A primary and its replica.
 
-use std::sync::LazyLock;
 use std::thread;
 
 use mysql::prelude::Queryable;
 
-use super::{ADMIN, Kind, SOON, Server, eventually};
+use super::{Kind, SOON, Server, eventually};
 
 /// A primary and a server that replicates it and is read-only.
 #[derive(Debug)]
@@ -15,17 +14,6 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// The pair that all tests of this process share. Whoever changes one of its servers needs a private one.
-    pub fn shared(kind: Kind) -> &'static Self {
-        static MARIADB: LazyLock<Pair> = LazyLock::new(|| Pair::private(Kind::MariaDb));
-        static MYSQL: LazyLock<Pair> = LazyLock::new(|| Pair::private(Kind::MySql));
-        match kind {
-            Kind::MariaDb => &MARIADB,
-            Kind::Postgres => unreachable!("a test of MySQL"),
-            Kind::MySql => &MYSQL,
-        }
-    }
-
     /// A pair for one test.
     pub fn private(kind: Kind) -> Self {
         let start = |id| {
@@ -89,7 +77,7 @@ impl Server {
             admin.run("SELECT pg_reload_conf()");
             let is_read_only = "current_setting('default_transaction_read_only')::boolean";
             return eventually("new sessions know it", SOON, || {
-                let mut new = self.postgres_as(ADMIN.0, ADMIN.1).unwrap();
+                let mut new = self.new_admin().unwrap();
                 new.is(is_read_only) == read_only
             });
         }

@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use mysql::prelude::Queryable;
 use mysql::{Conn, Row};
+use nix::sys::signal::Signal;
 
 use super::spares::in_no_environment;
-use super::{ADMIN, Kind, Server, children_of, is_stopped, postgres, runs, texts, within};
+use super::{ADMIN, Kind, Server, children_of, is_stopped, postgres, runs, send, texts, within};
 
 /// More with the same options are not kept.
 const fn most(kind: Kind) -> usize {
     match kind {
-        // An idle one takes a hundredth of a processor, and much memory.
+        // Each takes much memory.
         Kind::MySql => 1,
         Kind::MariaDb | Kind::Postgres => 2,
     }
@@ -62,7 +63,11 @@ pub fn take(kind: Kind, options: &[String]) -> Option<Server> {
     };
     let mut idle = idle();
     let at = idle.iter().position(fits)?;
-    Some(idle.remove(at))
+    let server = idle.remove(at);
+    if kind == Kind::MySql {
+        send(server.pid(), Signal::SIGCONT);
+    }
+    Some(server)
 }
 
 /// Whether another test may have it: there is room for it, and without what tests make as a rule it is as it was.
@@ -94,13 +99,17 @@ fn is_clean(server: &Server) -> bool {
         && state(server).as_ref() == server.new.as_ref().map(|new| &new.state)
 }
 
-/// Keeps one that is as new for another test. Its log begins anew; zeros stand for what was in it.
+/// Keeps one that is as new for another test. Its log begins anew; zeros stand for what was in it. An idle MySQL would look a hundred times
+/// a second for something to do, so it is stopped until a test takes it.
 pub fn keep(server: Server) {
     let log = File::options()
         .write(true)
         .open(server.dir.join("error.log"));
     log.and_then(|log| log.set_len(0))
         .expect("the server has a log");
+    if server.kind == Kind::MySql {
+        send(server.pid(), Signal::SIGSTOP);
+    }
     idle().push(server);
 }
 
@@ -113,7 +122,7 @@ fn remove_all(server: &Server) -> Option<()> {
     }
     if server.kind == Kind::Postgres {
         postgres::end_idle((server.address, server.port));
-        let mut admin = server.postgres_as(ADMIN.0, ADMIN.1).ok()?;
+        let mut admin = server.new_admin().ok()?;
         admin.answers_within(ANSWER).ok()?;
         admin
             .try_query("SET lock_timeout = '1s'; SET synchronous_commit = off")
@@ -176,7 +185,7 @@ fn state(server: &Server) -> Option<Vec<String>> {
     let mut state = Vec::new();
     let mut note = |line: String| state.push(line.replace(dir, "DIR"));
     if server.kind == Kind::Postgres {
-        let mut admin = server.postgres_as(ADMIN.0, ADMIN.1).ok()?;
+        let mut admin = server.new_admin().ok()?;
         admin.answers_within(ANSWER).ok()?;
         for query in [
             "SELECT name, setting FROM pg_settings WHERE name <> 'port' ORDER BY name",
@@ -239,8 +248,17 @@ super::all_servers! {
     fn a_server_that_a_test_has_changed_is_not_used_again(shared) {
         use crate::harness::{SOON, eventually};
         let spoils = match shared.kind {
-            Kind::Postgres => ["REVOKE EXECUTE ON FUNCTION pg_try_advisory_lock(bigint) FROM PUBLIC", "ALTER ROLE dblock SET work_mem = '1MB'", "CREATE TABLE public.more (one int)"],
-            _ => ["SET GLOBAL max_connections = 77", "GRANT PROCESS ON *.* TO dblock", "SET GLOBAL time_zone = '+09:00'"],
+            Kind::Postgres => [
+                ("ALTER ROLE dblock SET work_mem = '1MB'", "ALTER ROLE dblock RESET work_mem"),
+                ("CREATE TABLE public.more (one int)", "DROP TABLE public.more"),
+                // That leaves a list of who may, however it is undone.
+                ("REVOKE EXECUTE ON FUNCTION pg_try_advisory_lock(bigint) FROM PUBLIC", ""),
+            ],
+            _ => [
+                ("SET GLOBAL lock_wait_timeout = 77", "SET GLOBAL lock_wait_timeout = DEFAULT"),
+                ("SET GLOBAL time_zone = '+09:00'", "SET GLOBAL time_zone = 'SYSTEM'"),
+                ("GRANT PROCESS ON *.* TO dblock", ""),
+            ],
         };
         let server = Server::private(shared.kind);
         // On a busy machine the sessions before may last longer than is waited for them.
@@ -260,10 +278,13 @@ super::all_servers! {
         assert!(!is_clean(&server), "it has ended");
         server.start();
         becomes_clean();
-        for spoil in spoils {
-            let server = Server::private(shared.kind);
+        for (spoil, mends) in spoils {
             server.watcher().query_drop(spoil).unwrap();
             assert!(!is_clean(&server), "{spoil}");
+            if !mends.is_empty() {
+                server.watcher().query_drop(mends).unwrap();
+                becomes_clean();
+            }
         }
     }
 }

@@ -407,9 +407,14 @@ impl Server {
         name
     }
 
-    /// A session of PostgreSQL with every privilege.
+    /// A session of PostgreSQL with every privilege, which may have been used before.
     pub fn postgres(&self) -> Postgres {
         Postgres::of_admin((self.address, self.port)).expect("the admin can connect")
+    }
+
+    /// A new session of PostgreSQL with every privilege.
+    pub fn new_admin(&self) -> Result<Postgres, postgres::Refused> {
+        self.postgres_as(ADMIN.0, ADMIN.1)
     }
 
     /// A session of PostgreSQL with any account.
@@ -847,10 +852,24 @@ impl Talk {
 
 /// The program by which a server shows what its clients read from option files, without arguments yet.
 pub fn my_print_defaults(kind: Kind) -> Command {
-    let mut command = Command::new(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/script/my_print_defaults"
-    ));
-    command.arg(kind.to_string());
+    static WORDS: LazyLock<[Vec<String>; 2]> = LazyLock::new(|| {
+        [Kind::MariaDb, Kind::MySql].map(|kind| {
+            let script = concat!(env!("CARGO_MANIFEST_DIR"), "/script/my_print_defaults");
+            let mut script = Command::new(script);
+            let output = script
+                .arg(kind.to_string())
+                .stderr(Stdio::inherit())
+                .output();
+            let words = String::from_utf8(output.expect("the script starts").stdout);
+            words.expect("text").lines().map(str::to_owned).collect()
+        })
+    });
+    let words = &WORDS[usize::from(kind == Kind::MySql)];
+    assert!(
+        !words.is_empty(),
+        "script/my_print_defaults {kind} says why"
+    );
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
     command
 }
