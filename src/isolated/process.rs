@@ -4,7 +4,7 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
@@ -163,6 +163,15 @@ pub fn die_with(parent: Pid) -> Result<(), Failure> {
         return Err(Failure::new(Reason::OsRefused, "the supervisor is gone"));
     }
     Ok(())
+}
+
+/// A descriptor that becomes readable when this process is dead. `None`: the system has none to give.
+pub fn open_process(pid: Pid) -> Option<OwnedFd> {
+    // SAFETY: makes a descriptor, and touches nothing else.
+    let made = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) };
+    let made = i32::try_from(made).ok().filter(|made| *made >= 0)?;
+    // SAFETY: nothing else owns it.
+    Some(unsafe { OwnedFd::from_raw_fd(made) })
 }
 
 /// How long a process that was killed may take to end.

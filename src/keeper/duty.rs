@@ -84,7 +84,10 @@ pub trait Duty<'a> {
         };
         self.on_over();
         process.guard_while_stopped(board, || self.end_late_commands());
-        self.parent().send_all();
+        // Nobody reads what is said to the dead, though others may keep its end of the link open.
+        if !process.is_dead() {
+            self.parent().send_all();
+        }
         ended
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::base::processes::Processes;
 use crate::isolated::link::{Link, cut};
-use crate::isolated::process::die_with;
+use crate::isolated::process::{die_with, open_process};
 
 /// How long a process may take to die once it has closed its descriptors.
 const LONGEST_DEATH: Duration = Duration::from_secs(60);
@@ -39,8 +39,11 @@ pub struct Parent<'a, Sent, Received> {
     /// The commands that it runs.
     pub board: Board,
     alarm: Alarm,
-    /// Messages that the link has no room for.
-    outbox: VecDeque<Sent>,
+    /// Messages that the link has no room for, and whether the session goes with them.
+    outbox: VecDeque<(Sent, bool)>,
+    /// Becomes readable when the process is dead. Its end of the link may be open then: a child that hangs before its first instruction
+    /// has a copy. `None`: the system has no such descriptor.
+    death: Option<OwnedFd>,
     /// Messages that were read, but not acted on yet; the last one is `None` if it is gone.
     inbox: VecDeque<Option<Received>>,
     /// A line for its log, as a message.
@@ -77,6 +80,7 @@ impl<'a, Sent: Serialize, Received: DeserializeOwned> Parent<'a, Sent, Received>
             board,
             alarm,
             outbox: VecDeque::new(),
+            death: open_process(pid),
             inbox: VecDeque::new(),
             note,
         })
@@ -84,14 +88,33 @@ impl<'a, Sent: Serialize, Received: DeserializeOwned> Parent<'a, Sent, Received>
 
     /// Sends a message that must arrive, as soon as there is room.
     pub fn say(&mut self, message: Sent) {
-        self.outbox.push_back(message);
+        self.outbox.push_back((message, false));
         self.send_rest();
     }
 
-    /// Sends what there was no room for. Returns whether nothing is left.
+    /// The same with the session: the next [`Parent::wait`], which is given that, sends it.
+    pub fn say_with_session(&mut self, message: Sent) {
+        self.outbox.push_back((message, true));
+    }
+
+    /// Sends what there was no room for, up to what the session goes with. Returns whether nothing is left.
     pub fn send_rest(&mut self) -> bool {
-        while let Some(message) = self.outbox.front() {
+        while let Some((message, false)) = self.outbox.front() {
             if !self.link.try_send(message, None).unwrap_or(true) {
+                return false;
+            }
+            self.outbox.pop_front();
+        }
+        self.outbox.is_empty()
+    }
+
+    /// The same, also with what the session goes with, if there still is one.
+    fn send_rest_with(&mut self, session: Option<BorrowedFd>) -> bool {
+        while !self.send_rest() {
+            let Some((message, true)) = self.outbox.front() else {
+                return false;
+            };
+            if !self.link.try_send(message, session).unwrap_or(true) {
                 return false;
             }
             self.outbox.pop_front();
@@ -101,7 +124,7 @@ impl<'a, Sent: Serialize, Received: DeserializeOwned> Parent<'a, Sent, Received>
 
     /// Sends what is left before this process ends, and waits for room.
     pub fn send_all(&mut self) {
-        for message in self.outbox.drain(..) {
+        for (message, _) in self.outbox.drain(..) {
             let _ = self.link.send(&message);
         }
     }
@@ -136,10 +159,10 @@ impl<'a, Sent: Serialize, Received: DeserializeOwned> Parent<'a, Sent, Received>
         loop {
             let is_due = until.is_some_and(|until| until <= Moment::now());
             let mut has_message = !self.inbox.is_empty() || is_due && self.link.is_readable();
-            let (mut session_ended, mut has_room) = (false, true);
+            let (mut session_ended, mut has_died) = (false, false);
+            let has_room = self.send_rest_with(session);
             if !has_message && !is_due {
                 let mut wanted = PollFlags::POLLIN;
-                has_room = self.send_rest();
                 wanted.set(PollFlags::POLLOUT, !has_room);
                 self.alarm.set(until)?;
                 let readable = |descriptor| PollFd::new(descriptor, PollFlags::POLLIN);
@@ -147,6 +170,9 @@ impl<'a, Sent: Serialize, Received: DeserializeOwned> Parent<'a, Sent, Received>
                     PollFd::new(self.link.as_fd(), wanted),
                     readable(self.alarm.as_fd()),
                 ];
+                let death = self.death.as_ref().map(AsFd::as_fd);
+                descriptors.extend(death.map(readable));
+                let at_session = descriptors.len();
                 descriptors.extend(session.map(readable));
                 match poll(&mut descriptors, PollTimeout::NONE) {
                     Ok(_) | Err(Errno::EINTR) => {}
@@ -155,11 +181,15 @@ impl<'a, Sent: Serialize, Received: DeserializeOwned> Parent<'a, Sent, Received>
                 let events = |at: usize| descriptors.get(at).and_then(PollFd::revents);
                 let of_link = events(0).unwrap_or(PollFlags::empty());
                 has_message = of_link.intersects(!PollFlags::POLLOUT);
-                session_ended = events(2).is_some_and(|events| !events.is_empty());
+                session_ended = events(at_session).is_some_and(|events| !events.is_empty());
+                has_died = !has_message && self.process.is_dead();
             }
             if has_message {
                 let message = self.receive();
                 return Ok(message.map_or(Event::Orphaned, Event::Message));
+            }
+            if has_died {
+                return Ok(Event::Orphaned);
             }
             if session_ended {
                 return Ok(Event::SessionEnded);
@@ -167,7 +197,7 @@ impl<'a, Sent: Serialize, Received: DeserializeOwned> Parent<'a, Sent, Received>
             if is_due {
                 return Ok(Event::Due);
             }
-            if !has_room && !self.send_rest() {
+            if !has_room && !self.send_rest_with(session) {
                 // There may be room in the link, and none in the system.
                 sleep(SHORTEST_PAUSE);
             }

@@ -177,6 +177,7 @@ impl<'a> Duty<'a> for Keeper<'a> {
             State::Held(lease) => {
                 let due = self.retry.unwrap_or(lease.next_renewal());
                 if std::mem::take(&mut self.renews_now) || due <= Moment::now() {
+                    self.end_late_commands();
                     self.renew();
                     return Ok(Some(Moment::START));
                 }
@@ -336,6 +337,22 @@ impl Keeper<'_> {
         told.map_err(|error| cannot_pass_on(&error))
     }
 
+    /// Reports that the lock is held again. Nothing waits for a supervisor that is stopped. `false`: the session is not good, and the lock is
+    /// not held.
+    fn report_regained(&mut self, grant: Grant, lease: Lease) -> bool {
+        let backend = &mut self.lock.backend;
+        if backend.answer_within(lease.ttl).is_err() {
+            backend.drop_held();
+            return false;
+        }
+        let reached = FromKeeper::Reached(cut(&backend.server()));
+        self.lock.state = State::Held(lease);
+        self.supervisor.say(reached);
+        let held = FromKeeper::Held(grant, lease);
+        self.supervisor.say_with_session(held);
+        true
+    }
+
     /// Makes one attempt to reacquire the slot. Returns when the next one is due.
     fn reacquire(&mut self) -> Result<Option<Moment>, Over> {
         let process = self.supervisor.process;
@@ -355,10 +372,8 @@ impl Keeper<'_> {
                 self.outlive_supervisor();
                 if is_orphaned {
                     self.lock.state = State::Held(lease);
-                } else {
-                    let server = self.lock.backend.server();
-                    self.supervisor.on_server(&server);
-                    let _ = self.report_grant(grant, lease);
+                } else if !self.report_regained(grant, lease) {
+                    return Ok(Some(Moment::now() + pause));
                 }
                 pause = Duration::ZERO;
             }
@@ -454,10 +469,12 @@ impl Keeper<'_> {
         self.paused && self.supervisor.board.are_stopped()
     }
 
-    /// Until when a server may answer: if the supervisor is stopped, this process must be there to end the command in time.
+    /// Until when a server may answer: if the supervisor is stopped, this process must be there to end the command in time. `None`: there is
+    /// no such moment, or it is over, and then the command of a stopped supervisor was ended before.
     fn last_answer(&self) -> Option<Moment> {
         let runs = self.supervisor.board.has_living();
-        runs.then(|| self.lock.last_answer()).flatten()
+        let until = runs.then(|| self.lock.last_answer()).flatten();
+        until.filter(|until| *until > Moment::now())
     }
 }
 

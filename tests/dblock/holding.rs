@@ -95,8 +95,16 @@ fn inherited_by(pid: i32) -> Vec<String> {
         .filter_map(|file| fs::read_link(file.path()).ok())
         .map(|target| target.to_string_lossy().into_owned())
         .filter(|file| {
-            let own = ["/dev/null", "anon_inode:[signalfd]", "anon_inode:[timerfd]"];
-            !own.contains(&&**file) && !file.starts_with("socket:")
+            let own = [
+                "/dev/null",
+                "anon_inode:[signalfd]",
+                "anon_inode:[timerfd]",
+                // Another process, which a newer system calls otherwise.
+                "anon_inode:[pidfd]",
+                "pidfd:",
+                "socket:",
+            ];
+            !own.iter().any(|own| file.starts_with(own))
         })
         .collect()
 }

@@ -5,11 +5,12 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::harness::{
     Dblock, Kind, Output, PASSWORD, Packet, Proxy, Running, SOON, Server, Watcher, all_servers,
-    eventually, eventually_gone, is_stopped, runs, send, slack, unique, within,
+    each_way, eventually, eventually_gone, is_stopped, runs, send, slack, unique, within,
 };
 use crate::pools::slot_on_server;
 use crate::sigkill::{looks_for_life, out_of_reach, with_sign_of_life};
@@ -160,6 +161,36 @@ impl Fault {
     }
 }
 
+each_way! {
+    fn whoever_was_stopped_beyond_the_ttl_ends_its_command_for_the_lost_lock_whichever_process_wakes_first(server) {
+        for keeper_first in [true, false] {
+            for _ in 0..3 {
+                let name = unique("both-stopped");
+                let run = Dblock::run(server, &name).args(["--ttl", "4s"]);
+                let mut first = holder(run, "trap '' TERM; echo shell $$; while :; do sleep 0.1; done").spawn();
+                let command = first.wait_pid("shell");
+                let mut both = [first.keeper(Some(command)), first.pid()];
+                let mut second = second(server, &name, "echo began; exec sleep 600");
+                for pid in both {
+                    send(pid, Signal::SIGSTOP);
+                }
+                eventually("both are stopped", SOON, || both.into_iter().all(is_stopped));
+                second.wait_line("began", SOON);
+                assert!(runs(command), "nobody ends it meanwhile");
+                if !keeper_first {
+                    both.reverse();
+                }
+                send(both[0], Signal::SIGCONT);
+                within(NOTICED, || !runs(command));
+                // It may have ended meanwhile.
+                let _ = kill(Pid::from_raw(both[1]), Signal::SIGCONT);
+                first.wait_within(SOON).expect_code(74).expect_said(["the command was ended for it"]);
+                assert!(!runs(command) && second.is_running());
+            }
+        }
+    }
+}
+
 all_servers! {
     fn a_lock_that_was_lost_is_had_again_while_the_command_goes_on(server) {
         for fault in Fault::ALL {
@@ -303,6 +334,27 @@ all_servers! {
         first.signal(Signal::SIGCONT);
         assert!(gone, "the command of the first runs on: {}", first.stderr());
         first.wait_within(SOON).expect_code(74).expect_said(["the command was ended for it"]);
+    }
+
+    fn a_stopped_dblock_whose_lock_is_lost_again_and_again_has_it_again_each_time(server on mysql) {
+        let name = unique("many-losses");
+        let run = Dblock::run(server, &name).args(["--ttl", "6"]);
+        let mut run = holder(run, TELLS_ITS_END).spawn();
+        let command = run.wait_pid("shell");
+        run.signal(Signal::SIGSTOP);
+        eventually("it is stopped", SOON, || is_stopped(run.pid()));
+        // More than dblock's processes have room for between them.
+        for _ in 0..150 {
+            let lost = kill_session(server, &name);
+            eventually("it is had again", SOON, || server.holder(&name).is_some_and(|id| id != lost));
+        }
+        // It is renewed: a session that sends nothing lasts for less.
+        let session = server.holder(&name);
+        assert!(!within(Duration::from_secs(9), || server.holder(&name) != session), "it is lost");
+        assert!(runs(command));
+        run.signal(Signal::SIGCONT);
+        drop(run.take_stdin());
+        run.wait_within(SOON).expect_code(6);
     }
 
     fn a_server_that_becomes_read_only_is_none_of_the_business_of_who_takes_any(server on mariadb) {
@@ -517,10 +569,10 @@ all_servers! {
     }
 
     fn a_frozen_host_has_its_lock_again_on_waking_when_nobody_else_wants_it(server on mysql) {
-        let name = unique("frozen-host");
+        let (name, proxy) = (unique("frozen-host"), far_away(server));
         // An eighth of it is the time to have the lock again in.
         let ttl = 4 * TTL;
-        let run = Dblock::run(server, &name).args(["--ttl", "16s"]);
+        let run = Dblock::run_at(&proxy.url(), &name).args(["--ttl", "16s"]);
         let mut first = holder(run, TELLS_ITS_END).spawn();
         let command = first.wait_pid("shell");
         let all = [first.pid(), first.keeper(Some(command)), command];
