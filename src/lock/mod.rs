@@ -27,8 +27,8 @@ pub use key::Key;
 pub use killed::{Freed, KillOutcome, Killed, Victim};
 pub use lease::Lease;
 pub use name::{
-    Name, kill_ack_lock, kill_request_lock, new_id, run_id_lock, run_lock_of, session_marker_lock,
-    shared_session_lock,
+    KILL_ACK, Name, kill_ack_lock, kill_request_lock, new_id, run_id_lock, run_lock_of,
+    session_marker_lock, shared_session_lock,
 };
 
 /// The most slots of a lock.

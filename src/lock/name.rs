@@ -120,9 +120,13 @@ pub fn kill_request_lock(connection: u64) -> String {
     format!("#kill{connection}")
 }
 
-/// The name on the server of the lock by which a killed holder tells its killer, the session with this id, that its command has ended.
+/// What the name of a [`kill_ack_lock`] begins with.
+pub const KILL_ACK: &str = "#gone";
+
+/// The name on the server of the lock by which a killed holder tells its killer, the session with this id, that its command has ended. One
+/// with the id of its own session tells that to whoever came when its killer was gone.
 pub fn kill_ack_lock(connection: u64) -> String {
-    format!("#gone{connection}")
+    format!("{KILL_ACK}{connection}")
 }
 
 /// The name on the server of a lock that only the sessions of one run hold, one after the other: `#` and a [`new_id`]. No name of a

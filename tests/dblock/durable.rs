@@ -260,6 +260,37 @@ all_servers! {
         Dblock::run_at(&server.url(), &name).command(["true"]).output().expect_code(0);
     }
 
+    fn the_named_lock_that_somebody_else_got_is_taken_again_when_it_is_free(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("named-later");
+        let run = begin(job(server, &name).args(["--ttl", "8"]));
+        let mut other = server.plain();
+        let (others, lock) = (other.connection_id(), name.clone());
+        let waits = std::thread::spawn(move || {
+            other.wait_for_lock(&lock);
+            other
+        });
+        eventually("it waits", SOON, || server.is_waiting(others));
+        kill_session(server, &name);
+        let other = waits.join().unwrap();
+        eventually("it has another session", SOON, || session_of(server, &name).is_some());
+        let written = || {
+            let query = "SELECT write_id FROM dblock.dblock_locks WHERE name = ? AND slot = 0";
+            server.watcher().exec_first::<u64>(query, (&name,)).unwrap()
+        };
+        let before = written();
+        eventually("it has asked for the named lock in vain, and goes on", SOON, || written() != before);
+        assert_eq!(server.holder(&name), Some(others));
+        drop(other);
+        eventually("the named lock is held again", SOON, || {
+            let session = session_of(server, &name);
+            session.is_some() && server.holder(&name) == session
+        });
+        Dblock::run_at(&server.url(), &name).command(["true"]).output().expect_code(75);
+        ends_in_silence(run);
+        Dblock::run_at(&server.url(), &name).command(["true"]).output().expect_code(0);
+    }
+
     fn a_killed_keeper_is_nothing_to_the_command_and_to_nobody_else(shared) {
         let server = Server::durable(shared.kind);
         let name = unique("keeper");

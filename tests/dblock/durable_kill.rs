@@ -386,6 +386,38 @@ all_servers_with_tables! {
         Dblock::at(server, "release").arg(&held).output().expect_code(74);
     }
 
+    fn a_script_that_renews_while_its_command_is_being_ended_frees_nothing(server) {
+        let name = unique("token");
+        let held = token(server, &name, &[]);
+        let folder = tempfile::tempdir().unwrap();
+        let go = folder.path().join("go");
+        let until_told = format!(
+            "trap 'echo heard; until test -e {}; do sleep 0.1; done; exit' TERM; echo shell $$; while :; do sleep 0.05; done",
+            go.display()
+        );
+        let run = Dblock::at(server, "run").without_terminal().args(["--kill-after", "60", "--token", &held]);
+        let mut run = run.sh(&until_told).spawn();
+        let command = run.wait_pid("shell");
+        let killing = kill(server, &name).args(["--wait", "60"]).spawn();
+        run.wait_line("heard", SOON);
+        let expires = || {
+            let query = "SELECT expires_at FROM dblock.dblock_locks WHERE name = ?";
+            server.watcher().exec::<String>(query, (&name,)).unwrap()
+        };
+        let before = expires();
+        let renewed = Dblock::at(server, "renew").arg(&held).output();
+        renewed.expect_code(74).expect_stdout("").expect_one_line("its last holder is being ended by ");
+        // Nor does its killer take that for an answer.
+        assert_eq!(expires(), before);
+        let other = Dblock::at(server, "acquire").args(["--name", &name]).output();
+        other.expect_code(75).expect_stdout("");
+        assert!(runs(command), "two hold it: {}", run.stderr());
+        std::fs::write(go, "").unwrap();
+        expect_told(&killing.wait(), &["its command has ended", "now it is free"]);
+        run.wait().expect_code(74);
+        assert_eq!(server.owner(&name, 0), None);
+    }
+
     fn a_script_does_not_get_its_lock_back_when_the_killer_is_gone(server on mysql) {
         let name = unique("token");
         let held = token(server, &name, &[]);

@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 
 use crate::harness::{
     Dblock, Frozen, Kind, Output, Packet, Proxy, Records, Running, SOON, Server, Watcher,
-    all_servers, both_servers, eventually, runs, slack, unique,
+    all_servers, both_servers, eventually, runs, send, slack, unique,
 };
 
 /// A dblock whose command runs until it is ended, and says its process.
@@ -234,17 +234,41 @@ all_servers! {
 
     fn who_leaves_it_to_another_is_not_told_that_it_is_done_when_it_is_not(server) {
         let name = unique("vain");
-        let (mut dblock, command) = holder(server, &name, &[]);
+        let (in_slot_0, _) = holder(server, &name, &["-m", "2"]);
+        let (mut dblock, command) = holder(server, &name, &["-m", "2"]);
+        in_slot_0.signal(Signal::SIGTERM);
+        in_slot_0.wait();
+        let (slot, marker) = (format!("{name}#1"), format!("{name}#kill1"));
+        assert!(server.holder(&slot).is_some());
         let keeper = dblock.keeper(Some(command));
         let stopped = [Frozen::new(dblock.pid()), Frozen::new(keeper)];
         // It waits for an answer for long enough to be met by the second.
         let first = kill(server, &name).args(["--wait", "1", "--connect-timeout", "9"]).spawn();
-        eventually("it is marked", SOON, || server.holder(&format!("{name}#kill0")).is_some());
+        eventually("only the marker is left", SOON, || server.holder(&marker).is_some() && server.holder(&slot).is_none());
         let second = kill(server, &name).output();
         second.expect_code(75).expect_one_line("nothing is known of its command");
         first.wait().expect_code(75);
         drop(stopped);
         dblock.wait_stderr("reacquired after", SOON);
+    }
+
+    fn of_a_command_whose_keeper_dies_while_it_ends_nobody_says_that_it_has_ended(server) {
+        let name = unique("keeper");
+        let run = Dblock::run(server, &name).without_terminal().args(["-k", "60"]).stdin(Stdio::piped());
+        let mut dblock = run.sh("trap '' TERM; echo shell $$; read x").spawn();
+        let command = dblock.wait_pid("shell");
+        let told = kill(server, &name).args(["--wait", "0"]).output();
+        told.expect_code(75).expect_one_line("nobody gets the slot before it has");
+        // Nobody but its keeper is left who keeps others out, and another one waits for that.
+        let proxy = Proxy::to(server);
+        let told = kill(server, &name).env("DBLOCK_URL", proxy.url()).spawn();
+        eventually("it waits", SOON, || proxy.packets().len() > 40);
+        send(dblock.keeper(Some(command)), Signal::SIGKILL);
+        let told = told.wait();
+        told.expect_code(75).expect_stdout("").expect_one_line("nothing is known of its command");
+        assert!(runs(command), "which is so: {}", dblock.stderr());
+        drop(dblock.take_stdin());
+        dblock.wait_within(SOON);
     }
 
     fn a_holder_far_away_is_heard_of_whatever_its_policy(server on mysql) {

@@ -356,6 +356,13 @@ impl Doorman {
     }
 }
 
+impl Drop for Doorman {
+    /// The folder may stay.
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.socket);
+    }
+}
+
 /// Reads who is there, and reports it once the client has answered or hung up.
 fn greet(mut peer: impl Read + Write, seen: &Sender<Client>) {
     let mut client = Client::default();
@@ -517,6 +524,19 @@ fn an_account_is_the_one_that_psql_logs_in_with() {
     config(home.path(), &url, &[])
         .output()
         .expect_one_line(".pgpass is ignored");
+}
+
+/// The folder that libpq is built with is `localhost` in the file. By its other name the same folder is not.
+#[test]
+fn the_usual_folder_of_sockets_has_the_password_that_it_has_to_psql() {
+    let lines = "/run/postgresql:*:d:*:.pgpass\\:1\n/var/run/postgresql:*:d:*:.pgpass\\:2\nlocalhost:*:d:*:.pgpass\\:3\n";
+    let home = home(&[(".pgpass", lines)]);
+    for folder in ["/var/run/postgresql", "/run/postgresql"] {
+        let doorman = Doorman::start(Path::new(folder));
+        let url = format!("postgres://u@:{}/d?host={folder}", doorman.port);
+        let found = both_log_in_alike(&doorman, home.path(), &url, &[]);
+        assert!(found.is_some(), "{folder}");
+    }
 }
 
 /// Lines of pieces that mean something somewhere, in any order.

@@ -330,6 +330,38 @@ fn a_pooler_is_refused_unless_it_is_said_to_keep_a_session_for_each_client() {
     }
 }
 
+#[test]
+fn a_pooler_that_is_not_said_is_refused_by_those_that_end_renew_and_release_too() {
+    let server = &Server::private(Kind::Postgres);
+    server.make_tables();
+    let name = unique("pooled");
+    let acquired = Dblock::at(server, "acquire")
+        .args(["--name", &name])
+        .output();
+    acquired.expect_code(0);
+    let token = acquired.stdout.trim();
+    let pooler = PgBouncer::start_with(server, "transaction", "search_path");
+    let at = |command: &str| Dblock::at(server, command).env("DBLOCK_URL", pooler.url());
+    for asked in [
+        at("kill").arg(&name),
+        at("renew").arg(token),
+        at("release").arg(token),
+        at("run").args(["--token", token]).sh("echo ran"),
+    ] {
+        let refused = asked.output();
+        refused
+            .expect_code(78)
+            .expect_stdout("")
+            .expect_one_line("a pooler is in between");
+    }
+    eventually("no lock is left", SOON, || {
+        server
+            .postgres()
+            .is("NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory')")
+    });
+    assert!(server.owner(&name, 0).is_some());
+}
+
 /// A pooler in transaction mode, and a URL that says that it keeps sessions.
 fn said_wrongly_to_keep_sessions(server: &Server) -> (PgBouncer, String) {
     let pooler = PgBouncer::start(server, "transaction");

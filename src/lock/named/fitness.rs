@@ -120,17 +120,29 @@ const OLDER_TIMELINE: &str = "it is the server from before a fail-over: its time
 /// # Errors
 /// As [`refuse_postgres`], and for such a pooler or server; any fault of a statement.
 pub fn number_of_shared(timeline: LatestTimeline, session: &mut Session) -> Result<u64, Fault> {
+    if session.kind() == Kind::Postgres {
+        refuse_postgres(session)?;
+    }
+    let number = unpooled_number(session)?;
+    follow(timeline, session)?;
+    Ok(number)
+}
+
+/// The number of a session, as its server knows it. On PostgreSQL this comes before anything is set or locked there: it shows a pooler that
+/// may share sessions, and that is not said to be there.
+///
+/// # Errors
+/// [`Reason::Configuration`] for such a pooler; any fault of a statement.
+pub fn unpooled_number(session: &mut Session) -> Result<u64, Fault> {
     let login = session.handshake_id();
     if session.kind() != Kind::Postgres {
         return Ok(login);
     }
-    refuse_postgres(session)?;
     let number = session.run(&ask_session_info(Kind::Postgres))?.connection;
     if login != 0 && login != number {
         let line = format!("{session} {}", Unfit::Pooler);
         return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
     }
-    follow(timeline, session)?;
     Ok(number)
 }
 

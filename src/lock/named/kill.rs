@@ -127,10 +127,16 @@ impl Killing<'_> {
             .owned_slots(MOST_SLOTS, |slot| name.slot_on_server(slot))?;
         Ok(match &held[..] {
             [] => {
-                let ending = self
+                let mut killed = self
                     .inspector
                     .owned_slots(MOST_SLOTS, |slot| name.termination_on_server(slot))?;
-                Ok(ending.first().map_or(0, |(slot, _)| *slot))
+                if killed.is_empty() {
+                    // It has not answered its killer.
+                    killed = self
+                        .inspector
+                        .owned_slots(MOST_SLOTS, |slot| name.kill_on_server(slot))?;
+                }
+                Ok(killed.first().map_or(0, |(slot, _)| *slot))
             }
             [(slot, _)] => Ok(*slot),
             several => Err(several.iter().map(|(slot, _)| *slot).collect()),

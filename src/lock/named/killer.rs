@@ -118,7 +118,7 @@ pub struct Killer {
     /// The holder's session. Meaningless before it is known.
     victim: u64,
     is_dblock: bool,
-    /// Whether the end of the command was announced or acknowledged.
+    /// Whether the holder's dblock has reported: to this killer that it ends its command, or to another one that the command has ended.
     was_reported: bool,
     /// The result, while the markers are released.
     outcome: Outcome,
@@ -219,10 +219,11 @@ impl Killer {
         acked: bool,
         patience: Patience,
     ) -> Ask {
-        self.was_reported |= ending;
+        // An announcement ends with its session, too, and then the command may run on: of another's kill it says nothing.
+        let is_others = matches!(self.asked, Ask::AwaitOther(_));
+        self.was_reported |= if is_others { acked } else { ending };
         match self.asked {
             Ask::AwaitOther(other) => {
-                self.was_reported |= acked;
                 if !self.dry_run && killer != Some(other) && !ending {
                     Ask::Over(Outcome::EndedByAnother(other, self.was_reported))
                 } else if self.dry_run || patience.is_over {
@@ -270,5 +271,31 @@ mod tests {
         assert_eq!(killer.next(owners, patience), Ask::Holder(7));
         let next = killer.next(Answer::IsShared, patience);
         assert_eq!(next, Ask::Over(Outcome::Shared));
+    }
+
+    #[test]
+    fn of_an_end_that_was_only_announced_nothing_is_known() {
+        let patience = Patience {
+            is_over: false,
+            has_reconnected: false,
+        };
+        for acked in [false, true] {
+            let mut killer = Killer::new(false);
+            let owners = Answer::Owners {
+                killer: None,
+                ending: Some(7),
+                holder: None,
+            };
+            assert_eq!(killer.next(owners, patience), Ask::AwaitOther(7));
+            let reported = |ending, acked| Answer::Reported {
+                killer: None,
+                ending,
+                acked,
+            };
+            let next = killer.next(reported(true, false), patience);
+            assert_eq!(next, Ask::AwaitOther(7));
+            let next = killer.next(reported(false, acked), patience);
+            assert_eq!(next, Ask::Over(Outcome::EndedByAnother(7, acked)));
+        }
     }
 }

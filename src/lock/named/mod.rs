@@ -24,7 +24,7 @@ mod statements;
 
 pub use acquire::{Decision, First, FirstAnswer, Opening, Turns, Waited};
 pub use census::{Census, Found, Holding, Reported, Waiter};
-pub use fitness::{Unfit, follow, number_of_shared};
+pub use fitness::{Unfit, follow, number_of_shared, unpooled_number};
 pub use inspect::{Inspector, reach};
 pub use kill::Killing;
 pub use named_lock::{HOLD_BACK, NamedLock};

@@ -21,6 +21,9 @@ use crate::lock::{Grant, Holders, Lease, kill_request_lock};
 const LINGERS: Duration = Duration::from_millis(20);
 const RELEASES: Duration = Duration::from_millis(500);
 
+/// How long an acknowledgement stays when the killer has read it. Another killer may wait for the same end, and looks again and again.
+const FOR_OTHERS: Duration = Duration::from_millis(200);
+
 /// The result of an attempt to reacquire a slot.
 pub enum Retake {
     /// It is held again.
@@ -77,8 +80,7 @@ fn carry_out_ack(
         let next = acknowledging.next(answer, since.elapsed() >= LONGEST_END);
         match next {
             _ if next == asked => sleep(LOOK_AGAIN_AT_KILLER),
-            // Another killer may wait for the same end, and needs time to see the acknowledgement.
-            acknowledging::Ask::Over(Some(_)) => sleep(2 * LOOK_AGAIN_AT_KILLER),
+            acknowledging::Ask::Over(Some(_)) => sleep(FOR_OTHERS),
             _ => {}
         }
     }

@@ -170,7 +170,23 @@ impl RowLock {
             return Ok(killer.map_or(renewal, |killer| Renewal::Killed(Box::new(killer))));
         }
         self.session = Some(session);
-        Ok(renewal)
+        Ok(match renewal {
+            Renewal::Confirmed(_) => self
+                .seek_named_lock()
+                .map_or(renewal, |killer| Renewal::Killed(Box::new(killer))),
+            renewal => renewal,
+        })
+    }
+
+    /// Takes the named lock that another one had when this session was new, if it is free by now. On a shared session its owner does that.
+    /// Returns who kills this holder, as [`RowLock::regain_named_lock`].
+    fn seek_named_lock(&mut self) -> Option<Client> {
+        let is_own = self.spec.kind == HolderKind::Run && !self.shares_session;
+        let is_lacking = is_own && self.lacks_named_lock();
+        let mut session = self.session.take_if(|_| is_lacking)?;
+        let killer = self.regain_named_lock(&mut session);
+        self.session = Some(session);
+        killer
     }
 
     /// Takes the decisions about the grant a step further.
@@ -286,6 +302,8 @@ impl RowLock {
         }
         if !self.shares_session {
             let _ = session.answer_within(self.limit());
+            // What was announced stays until it is held: a dblock that is granted the slot meanwhile gives it back.
+            self.server.has_announced = self.server.named_slot.is_none();
             let Ok(Retake::Killed(killer)) = regained else {
                 return None;
             };

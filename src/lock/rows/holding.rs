@@ -14,7 +14,7 @@ pub enum Renewed {
     Killed,
     /// The row still has this grant, but another write was the last one: renew it again.
     Unknown,
-    /// The row has another owner or none, or there is no row.
+    /// The row has another owner or none, or there is no row; or it is a script's, and somebody kills the command under it.
     Lost,
 }
 
@@ -167,6 +167,11 @@ impl OwnGrant<'_> {
         self.command_run.is_some() && other.is_some() && other != self.command_run
     }
 
+    /// Whether this is the script's own renewal, beside a command under its grant.
+    fn is_beside_command(&self, row: &SlotState) -> bool {
+        self.command_run.is_none() && row.command_run.is_some()
+    }
+
     /// Whether the row has this grant, whatever command is under it.
     pub fn is_in(&self, row: &SlotState) -> bool {
         row.owner.as_deref() == Some(self.owner) && Some(row.fence) == self.fence
@@ -179,9 +184,12 @@ impl OwnGrant<'_> {
     /// What the `rows` show after a renewal with the number `write_id`.
     fn renewed(&self, rows: &[SlotState], write_id: u64) -> Renewed {
         let row = rows.iter().find(|row| row.slot == self.slot);
+        let is_killed = |row: &SlotState| row.kill_requested_by.is_some();
         match row.filter(|row| self.is_held_in(row)) {
+            // Only who runs the command knows when it has ended, and releases the row then.
+            Some(row) if is_killed(row) && self.is_beside_command(row) => Renewed::Lost,
             Some(row) if row.write_id != write_id => Renewed::Unknown,
-            Some(row) if row.kill_requested_by.is_some() => Renewed::Killed,
+            Some(row) if is_killed(row) => Renewed::Killed,
             Some(_) => Renewed::Confirmed,
             None => Renewed::Lost,
         }

@@ -15,7 +15,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::Reason;
 use crate::base::log::Level;
 use crate::db::{Client, Fault, roll_back};
-use crate::lock::named::{Inspector, Killing};
+use crate::lock::named::{Inspector, Killing, unpooled_number};
 use crate::lock::{
     Freed, HeldRow, HolderKind, KillOutcome, Killed, MOST_SLOTS, Victim, kill_request_lock,
     run_lock_of, shared_session_lock,
@@ -75,6 +75,7 @@ impl RowKilling<'_> {
     /// # Errors
     /// The session must be dropped.
     pub fn end(&mut self) -> Result<Killed, Fault> {
+        unpooled_number(&mut self.inspector().session)?;
         let rows = match Rows::open(self.tables.clone(), self.inspector()) {
             // A named lock needs no table. If none is held, a row may be.
             Err(Fault::Final(failure)) if failure.reason == Reason::AccountRefused => {
@@ -435,14 +436,16 @@ impl RowKilling<'_> {
         }
     }
 
-    /// The statement that records the end of a script's grant, or of a run that is not asked. That ends a run's tick of the crontab, too.
+    /// The statement that records the end of a script's grant, or of a run that is not asked, or that was asked and has not answered until its
+    /// lease was over. That ends a run's tick of the crontab, too.
     fn record_of_end(&self, row: &HeldRow, why: Freed) -> Option<String> {
         let is_token = row.durable.kind != HolderKind::Run;
+        let ends_run = self.force || row.killer.is_some();
         let end = match why {
-            Freed::Expired if is_token || !self.force => TokenEnd::Expired,
+            Freed::Expired if is_token || !ends_run => TokenEnd::Expired,
             Freed::Expired | Freed::Token | Freed::Forced => TokenEnd::Killed(&self.killer),
         };
-        (is_token || self.force).then(|| (self.on_token_end)(&row.owner, end))
+        (is_token || ends_run).then(|| (self.on_token_end)(&row.owner, end))
     }
 
     fn unmark(&mut self, markers: &[String]) -> Result<(), Fault> {

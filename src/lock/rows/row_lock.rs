@@ -18,7 +18,7 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::db::{Client, Connector, Fault, LatestTimeline, Session, roll_back};
-use crate::lock::named::{Request, Verbosity, follow};
+use crate::lock::named::{Request, Verbosity, follow, unpooled_number};
 use crate::lock::{
     Attempt, Backend, Caller, Grant, Holder, HolderKind, Holders, Lease, LockSpec, MOST_NAMED,
     Reattempt, Refusal, Release, Renewal,
@@ -307,13 +307,14 @@ impl RowLock {
             return Ok(session);
         }
         let connector = Rc::clone(&self.connector);
-        self.server.named_slot = None;
+        (self.server.named_slot, self.server.has_announced) = (None, false);
         // On another server the number is another's.
         self.server.named_killer = None;
         let until = self.renew_until;
         let timeline = self.request.timeline;
         let open = |session: &mut Session| {
             self.limit_preparing(session)?;
+            unpooled_number(session)?;
             follow(timeline, session)?;
             self.prepare(session)?;
             // It takes writes, and may have been a standby when it told its timeline first.

@@ -14,8 +14,8 @@ use crate::base::user::os_user;
 use crate::db::{DeferredPassword, Password, Target};
 use crate::settings::sources::Sources;
 
-/// The folders that libpq is built to look for local sockets in. A socket there is `localhost` in the file.
-const USUAL_FOLDERS: [&str; 2] = ["/var/run/postgresql", "/run/postgresql"];
+/// The folder that libpq is built to look for local sockets in, as distributions build it. Written so, it is `localhost` in the file.
+const USUAL_FOLDER: &str = "/var/run/postgresql";
 
 /// Whose password is looked for.
 struct Login {
@@ -94,7 +94,7 @@ impl Login {
             None => os_user().ok()?,
         };
         let (mut host, port) = host_and_port(target);
-        if USUAL_FOLDERS.contains(&host.as_str()) {
+        if host == USUAL_FOLDER {
             "localhost".clone_into(&mut host);
         }
         let port = port.to_string();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::queue::Step;
 use super::releasing::Answer as ReleaseAnswer;
 use crate::db::{Ask, Code, Fault, Kind, Row, ask, ask_value, command};
-use crate::lock::{Key, LockSpec, kill_ack_lock};
+use crate::lock::{KILL_ACK, Key, LockSpec, kill_ack_lock};
 pub use answers::Opened;
 use answers::{Asked, KillMarker, ReacquireAnswer};
 use mysql::MySqlStatements;
@@ -160,13 +160,17 @@ pub fn release_once(kind: Kind, named: &str, lock: &str) -> Ask<'static, ()> {
     command(named, format!("SELECT {}", releasing(kind, lock)))
 }
 
-/// Withdraws the announcement that the killed holder of a slot ends its command, and tells the killer, the session with this id, that
-/// the command has ended. `ending` is the name of that announcement on the server.
+/// Tells the killer, the session with this id, and others who wait for the same end, that the command of a killed holder has ended. Then
+/// withdraws the announcement that it ends its command: who misses that finds this. `ending` is the name of that announcement on the server.
 pub fn ack_kill(kind: Kind, ending: &str, killer: u64) -> Ask<'static, ()> {
     let ack = taking(kind, &kill_ack_lock(killer));
+    let own = match kind {
+        Kind::MySql => format!("GET_LOCK(CONCAT('{KILL_ACK}', CONNECTION_ID()), 0)"),
+        Kind::Postgres => postgres::taking_numbered(KILL_ACK),
+    };
     command(
         "ack kill",
-        format!("SELECT {}, {ack}", releasing(kind, ending)),
+        format!("SELECT {ack}, {own}, {}", releasing(kind, ending)),
     )
 }
 

@@ -206,7 +206,15 @@ impl OwnRows {
         };
         let run = terms.command_run.map(|run| self.kind.literal(run));
         let (command, is_own_command) = match (change, run) {
-            (_, None) => (String::new(), String::new()),
+            (_, None) if terms.kind == HolderKind::Run => (String::new(), String::new()),
+            // To a killer a renewal says that whoever runs the command knows of the kill.
+            (_, None) => (
+                String::new(),
+                format!(
+                    " AND (kill_requested_by IS NULL OR {})",
+                    self.is_over("command_until")
+                ),
+            ),
             (Change::HandBack { .. }, Some(run)) => (
                 format!(
                     ", kind = '{}', command_run = NULL, command_until = NULL",

@@ -38,11 +38,21 @@ pub fn ask_is_one_of_several() -> Ask<'static, bool> {
     })
 }
 
+/// The key of the lock of this name and the number of the session, whichever it is.
+fn numbered(name: &str) -> String {
+    let hash = format!("encode(sha256(convert_to('{name}' || pg_backend_pid(), 'UTF8')), 'hex')");
+    format!("('x' || left({hash}, 16))::bit(64)::bigint")
+}
+
+/// Takes the lock of this name and the number of the session.
+pub fn taking_numbered(name: &str) -> String {
+    format!("pg_try_advisory_lock({})", numbered(name))
+}
+
 /// The key of the [`session_marker_lock`] of the session of this login; zero: of whichever it is.
 fn session_marker(login: u64) -> String {
     if login == 0 {
-        let hash = "encode(sha256(convert_to('#' || pg_backend_pid(), 'UTF8')), 'hex')";
-        format!("('x' || left({hash}, 16))::bit(64)::bigint")
+        numbered("#")
     } else {
         Key::of(&session_marker_lock(login)).arguments()
     }
