@@ -42,8 +42,8 @@ pub use schedule::{Schedule, Tick, tick_in_micros};
 pub use spread::hash;
 pub use store::{
     DaemonFacts, Definition, Finish, JobRow, LastRun, Listed, ListedDaemon, ListedJob, ListedTick,
-    Look, NextAttempt, Publish, Register, Settle, SettleStep, TickRow, UNSEEN, ask_file_before,
-    ask_jobs, ask_run, confirm, goes_on_after, in_transaction, latest_next, leave, list, open,
+    Look, NextAttempt, Publish, Register, Settle, SettleStep, TickRow, ask_file_before, ask_jobs,
+    ask_run, confirm, goes_on_after, in_transaction, is_unseen, latest_next, leave, list, open,
     pause, prune, reach, renew, resume, retire, stop_taking, touch, trigger,
 };
 pub use zone::Zone;

@@ -68,6 +68,8 @@ pub struct Now {
     pub at: i64,
     /// Whether the tick is for this daemon.
     pub is_preferred: bool,
+    /// Whether this daemon had the latest attempt of the tick, and could not start its command.
+    pub could_not_start: bool,
     /// Whether it has room for another command.
     pub has_room: bool,
     /// Since when it has been connected to the server. Catching up takes time, and ticks that were in time at this moment do not become too

@@ -20,7 +20,9 @@ pub enum FromScheduler {
     /// A session is open. Its descriptor comes with the message: while the coordinator has it open, too, the scheduler's death alone does
     /// not end the session.
     Session,
-    /// The daemon is registered, and its file is in force.
+    /// The file is in force.
+    Published,
+    /// The daemon is registered. Its file is in force, unless rows of jobs are locked.
     Ready,
     /// The server has answered. The coordinator must reply with [`ToScheduler::Alive`].
     Answered,

@@ -377,6 +377,28 @@ all_servers! {
     fn a_row_that_somebody_has_locked_holds_up_no_other_job(server) {
         assert!(a_row_is_locked(server, 1, "20s"), "it has lost the session");
     }
+
+    fn a_row_that_somebody_has_locked_keeps_no_other_schedule_from_being_put_in_force(server) {
+        let lines = |day: u32| {
+            let line = |name: &str, day: u32| format!("#: {name}\n0 0 {day} 1 * echo {name} >>{{}}\n");
+            line("locked", day) + &line("other", day) + &line("third", 1)
+        };
+        let crontab = Crontab::new(server, &lines(1));
+        let mut host = crontab.start(&[]);
+        let row = |name: &str| format!("dblock_cron_jobs WHERE name = '{}'", crontab.name(name));
+        let holder = crontab.tables.lock(&row("locked"));
+        crontab.write(&lines(2));
+        host.signal(Signal::SIGHUP);
+        host.wait_stderr("locked: another session keeps the row locked; ", SOON);
+        let is_new = |name: &str| crontab.count(&format!("{} AND schedule = '0 0 2 1 *'", row(name))) == 1;
+        assert!(is_new("other") && !is_new("locked"));
+        crontab.due("third");
+        assert_eq!(crontab.eventually_lines(1), ["third"]);
+        drop(holder);
+        eventually("it is in force", SOON, || is_new("locked"));
+        crontab.eventually_idle();
+        end(host);
+    }
 }
 
 both_servers! {

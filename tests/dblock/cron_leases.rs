@@ -97,6 +97,55 @@ all_servers! {
         end(host);
     }
 
+    fn ticks_whose_rows_are_locked_keep_no_lock_from_being_renewed(server on mysql) {
+        let lines = format!("#: one --ttl 12s --kill-after 0s\n0 0 1 1 * {STAYS}\n#: other\n0 0 1 1 * true\n");
+        let crontab = Crontab::new(server, &lines);
+        let host = crontab.start(&["--grace", "0s"]);
+        crontab.due("one");
+        let command: i32 = crontab.eventually_lines(1)[0].parse().unwrap();
+        let other = crontab.name("other");
+        // It takes none of them before they are locked.
+        let frozen = Frozen::new(scheduler_of(host.pid()).unwrap());
+        for number in 1..=6 {
+            crontab.tables.sql(&format!(
+                "INSERT INTO dblock_cron_ticks (name, tick, run, attempt, ttl_seconds, start_at) VALUES ('{other}', \
+                 UTC_TIMESTAMP(6) - INTERVAL {number} MINUTE, REPEAT('{number}', 32), 1, 300, UTC_TIMESTAMP(6))"
+            ));
+        }
+        let ticks = format!("dblock_cron_ticks WHERE name = '{other}' AND daemon IS NULL");
+        let locker = crontab.tables.lock(&ticks);
+        drop(frozen);
+        // The server waits two seconds for each.
+        let is_ended = within(Duration::from_secs(16), || !runs(command));
+        assert!(!is_ended, "the command is ended: {}", host.stderr());
+        assert_eq!(crontab.count(&ticks), 6);
+        drop(locker);
+        end(host);
+    }
+
+    fn a_tick_that_is_taken_again_has_the_ttl_of_whoever_takes_it(server on mariadb) {
+        let crontab = Crontab::new(server, &job("--ttl 4s", STAYS));
+        let mut first = crontab.start(&[]);
+        // As a host has left it whose file has another TTL.
+        crontab.tables.sql(&format!(
+            "INSERT INTO dblock_cron_ticks (name, tick, run, attempt, ttl_seconds, start_at) VALUES ('{}', UTC_TIMESTAMP(6), \
+             REPEAT('2', 32), 1, 86400, UTC_TIMESTAMP(6))",
+            crontab.name("job")
+        ));
+        crontab.eventually_lines(1);
+        let second = crontab.start(&["--grace", "0s"]);
+        let all: Vec<i32> = commands_of(first.pid()).into_iter().chain(scheduler_of(first.pid())).chain([first.pid()]).collect();
+        // None of them sees that another has died.
+        let stopped: Vec<Frozen> = all.iter().copied().map(Frozen::new).collect();
+        for pid in &all {
+            send(*pid, Signal::SIGKILL);
+        }
+        first.wait_within(SOON).expect_signal(Signal::SIGKILL);
+        drop(stopped);
+        crontab.eventually_lines(2);
+        end(second);
+    }
+
     fn a_tick_that_is_ended_leaves_the_others_their_locks(server) {
         let crontab = Crontab::new(server, &format!("#: one --kill-after 1s\n0 0 1 1 * {STAYS}\n#: other\n0 0 1 1 * {STAYS}"));
         let host = crontab.start(&["--grace", "0s"]);
@@ -125,6 +174,28 @@ all_servers! {
 }
 
 both_servers! {
+    fn what_its_host_cannot_start_runs_on_another(server on mysql) {
+        let lines = (0..6).map(|number| format!("#: job{number}\n0 0 1 1 * echo {number} >>{{}}\n"));
+        let crontab = Crontab::new(server, &lines.collect::<String>());
+        let first = crontab.start(&["--grace", "0s"]);
+        // The system refuses the pipes for another command.
+        let is_free = |number: &u32| std::fs::read_link(format!("/proc/{}/fd/{number}", first.pid())).is_err();
+        allow_files(first.pid(), (0..1000).find(is_free).unwrap() + 1);
+        crontab.tables.sql("UPDATE dblock_cron_jobs SET next_at = UTC_TIMESTAMP(6), changed_at = UTC_TIMESTAMP(6)");
+        let unstarted = "dblock_cron_ticks WHERE daemon IS NULL AND unstarted_at IS NOT NULL";
+        eventually("none is started", SOON, || crontab.count(unstarted) == 6);
+        let second = crontab.start(&["--grace", "0s"]);
+        // Some of them are for the first one.
+        crontab.tables.sql("UPDATE dblock_cron_ticks SET start_at = UTC_TIMESTAMP(6) WHERE daemon IS NULL");
+        let mut lines = crontab.eventually_lines(6);
+        lines.sort();
+        assert_eq!(lines, ["0", "1", "2", "3", "4", "5"]);
+        crontab.eventually_idle();
+        allow_files(first.pid(), 1000);
+        end(first);
+        end(second);
+    }
+
     fn a_lock_that_was_granted_before_its_tick_could_be_proved_is_free_in_the_end(server) {
         let crontab = Crontab::new(server, &job("", "echo run >>{}"));
         crontab.tables.sql(

@@ -356,6 +356,21 @@ all_servers! {
     }
 }
 
+all_servers! {
+    fn a_job_that_was_noted_by_a_clock_that_was_ahead_is_in_a_file(server on mariadb) {
+        let crontab = Crontab::new(server, &job("", "true"));
+        let host = crontab.start(&[]);
+        crontab.tables.sql("UPDATE dblock_cron_jobs SET seen_at = UTC_TIMESTAMP(6) + INTERVAL 1 DAY");
+        let json = crontab.does("list", &["--json"]).json();
+        assert_eq!(json["jobs"][0]["in_no_file"], false);
+        crontab.does_to("trigger", "job");
+        // It looks after that once a minute, and a new scheduler does at once.
+        send(scheduler_of(host.pid()).unwrap(), Signal::SIGKILL);
+        crontab.eventually_row("dblock_cron_jobs WHERE seen_at <= UTC_TIMESTAMP(6)");
+        end(host);
+    }
+}
+
 both_servers! {
     fn a_host_whose_clock_is_wrong_goes_by_that_of_the_server(server on mariadb) {
         for ahead in [-450, 450] {

@@ -12,7 +12,7 @@ use crate::commands::output::print_answer;
 use crate::commands::question::Asker;
 use crate::commands::table::{Table, Tone, result, to_the_second, tone_of};
 use crate::commands::watch::{Watched, watch};
-use crate::cron::{self, FRESH, LastRun, Listed, ListedDaemon, ListedJob, ListedTick, UNSEEN};
+use crate::cron::{self, FRESH, LastRun, Listed, ListedDaemon, ListedJob, ListedTick, is_unseen};
 use crate::db::sql::{span, time};
 use crate::history::{RUNNING, UNKNOWN};
 use crate::settings::cli::CommandLine;
@@ -70,10 +70,8 @@ pub fn between(from: Option<i64>, to: Option<i64>) -> Option<Duration> {
 impl CronStatus {
     /// Whether no daemon has had the job in its file for a while. Unknown, and thus `false`, if no daemon is alive.
     pub fn is_in_no_file(&self, job: &ListedJob) -> bool {
-        let is_old = |seen: i64| {
-            Duration::from_micros(self.now.saturating_sub(seen).unsigned_abs()) > UNSEEN
-        };
-        job.seen.is_some_and(is_old) && self.is_served()
+        let seen = job.seen;
+        seen.is_some_and(|seen| is_unseen(seen, self.now)) && self.is_served()
     }
 
     /// Whether any daemon is alive.

@@ -80,12 +80,7 @@ pub fn further(
     now: Now,
 ) -> Further {
     if let Some(start) = tick.start_at {
-        let patience = if now.is_preferred {
-            0
-        } else {
-            micros(HEAD_START)
-        };
-        let from = start.saturating_add(patience);
+        let from = start.saturating_add(micros(patience(now)));
         if !may_start(options, tick.failures, from, now.at) {
             return Further::Rest(Some(from));
         }
@@ -98,6 +93,20 @@ pub fn further(
         Further::Take
     } else {
         Further::Rest(None)
+    }
+}
+
+/// How long a daemon leaves the next attempt of a tick to others. One that could not start the latest leaves it to all of them.
+fn patience(now: Now) -> Duration {
+    match now {
+        Now {
+            could_not_start: true,
+            ..
+        } => HEAD_START * 5,
+        Now {
+            is_preferred: true, ..
+        } => Duration::ZERO,
+        _ => HEAD_START,
     }
 }
 

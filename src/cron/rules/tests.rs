@@ -35,6 +35,7 @@ fn now(time: &str) -> Now {
     Now {
         at: at(time),
         is_preferred: true,
+        could_not_start: false,
         has_room: true,
         back_at: 0,
         made_up_from: 0,
@@ -476,4 +477,27 @@ fn the_latest_ticks_are_those_that_come_one_after_the_other() {
             }
         }
     }
+}
+
+#[test]
+fn whoever_could_not_start_an_attempt_leaves_the_next_one_to_all_others() {
+    let tick = taken::TickFacts {
+        tick: at("10:00"),
+        failures: 0,
+        start_at: Some(at("10:10")),
+        unstarted_at: Some(at("10:00")),
+    };
+    let further = |is_preferred, could_not_start| {
+        let here = Now {
+            is_preferred,
+            could_not_start,
+            ..now("10:10")
+        };
+        taken::further(&options(""), &tick, [], here)
+    };
+    let rest = |time| taken::Further::Rest(Some(at(time)));
+    assert_eq!(further(true, false), taken::Further::Take);
+    assert_eq!(further(false, false), rest("10:11"));
+    assert_eq!(further(true, true), rest("10:15"));
+    assert_eq!(further(false, true), rest("10:15"));
 }

@@ -91,6 +91,7 @@ impl Turn<'_> {
         Now {
             at: self.server.now,
             is_preferred: self.is_for_me(at, tick),
+            could_not_start: false,
             has_room: host.busy() < host.slots,
             back_at: host.back_at,
             made_up_from: made_up_from(
@@ -99,6 +100,12 @@ impl Turn<'_> {
                 host.missed.unwrap_or_default(),
             ),
         }
+    }
+
+    /// Whether a run is under way here, or has ended.
+    fn knows(&self, run: u64) -> bool {
+        let mut all = self.host.attempts.iter();
+        all.any(|one| one.run == run) || self.host.over.contains(&run)
     }
 
     /// Begins an attempt of a tick of this daemon.
@@ -122,8 +129,7 @@ impl Turn<'_> {
         let seen = self.host.ticks.clone();
         for tick in &seen {
             if tick.daemon == Some(self.host.id) {
-                let mut all = self.host.attempts.iter();
-                if !all.any(|one| one.run == tick.run) && !self.host.over.contains(&tick.run) {
+                if !self.knows(tick.run) {
                     // It was taken without an answer.
                     self.begin(tick, false);
                 }
@@ -145,7 +151,11 @@ impl Turn<'_> {
                 }
                 continue;
             }
-            let (options, here) = (&self.jobs[tick.job].options, self.here(tick.job, tick.tick));
+            let options = &self.jobs[tick.job].options;
+            let here = Now {
+                could_not_start: tick.unstarted_at.is_some() && self.knows(tick.run),
+                ..self.here(tick.job, tick.tick)
+            };
             let all = seen.iter().filter(|other| other.job == tick.job);
             let all = all.map(|other| (other.tick, other.is_waiting()));
             match further(options, &tick.facts(), all, here) {

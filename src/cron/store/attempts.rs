@@ -1,6 +1,8 @@
 //! The attempts of a tick with a row: starts the next one, and ends one. Each change is conditional on the run of the previous attempt. If
 //! two daemons take over the same tick, only one succeeds, and a late one changes nothing.
 
+use std::time::Duration;
+
 use super::super::rules::{AttemptEnd, RunState};
 use super::entry::{Finish, NextAttempt};
 use super::reasons::too_late;
@@ -10,11 +12,11 @@ use crate::history::Outcome;
 use crate::schema::Tables;
 
 impl NextAttempt<'_> {
-    /// Takes the tick, of which so many attempts have failed. Whether that succeeded.
-    pub fn take(&self, failures: u32) -> Batch<'static, bool> {
+    /// Takes the tick, of which so many attempts have failed, for a job with this TTL. Whether that succeeded.
+    pub fn take(&self, failures: u32, ttl: Duration) -> Batch<'static, bool> {
         let (text, seen) = (text(self.tables), self.seen);
         let mut statements = vec!["BEGIN".to_owned()];
-        statements.extend(text.retake(self, failures));
+        statements.extend(text.retake(self, failures, ttl));
         statements.push("COMMIT".to_owned());
         statements.push(text.count_tick(&seen.name, seen.tick, self.run));
         batch("cron take again", statements).read_last(|rows| Ok(rows.value::<u64>()? == Some(1)))

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use super::super::rules::taken::TickFacts;
-use super::super::rules::{AttemptEnd, LARGEST_LAG, Row as Facts, Settlement};
+use super::super::rules::{AttemptEnd, LARGEST_LAG, Row as Facts, Settlement, micros};
+use super::super::spread::hash;
 use crate::history::Outcome;
 use crate::schema::Tables;
 
 /// Each minute a daemon notes the jobs in its file. A job that was not noted for this long is in no file.
-pub const UNSEEN: Duration = Duration::from_secs(180);
+const UNSEEN: Duration = Duration::from_secs(180);
 
 /// A job that is in no file is deleted after this many days.
 pub const FORGOTTEN_AFTER: u32 = 30;
@@ -75,6 +76,16 @@ impl JobRow {
     pub fn is_ahead(&self, now: i64) -> bool {
         self.settled.max(Some(self.seen)) > Some(settled_until(now))
     }
+
+    /// Whether it was seen in a file while the server's clock was ahead.
+    pub fn is_seen_ahead(&self, now: i64) -> bool {
+        self.seen > settled_until(now)
+    }
+}
+
+/// Whether a job that was last seen then is in no file now. One that was seen later than now is in a file: the server's clock was ahead.
+pub fn is_unseen(seen: i64, now: i64) -> bool {
+    now.saturating_sub(seen) > micros(UNSEEN)
 }
 
 /// A job as defined in a file.
@@ -200,13 +211,13 @@ pub struct SettleStep<'a> {
 }
 
 impl SettleStep<'_> {
-    /// The skipped ticks: an id, the tick, and the reason, for each row of the history.
+    /// The skipped ticks: an id, the tick, and the reason, for each row of the history. The id is not that of the run, and the same each time.
     pub(super) fn skips(&self) -> impl Iterator<Item = (String, i64, String)> {
         let skips = self.settlement.skips.iter().enumerate();
         skips.map(|(number, skip)| {
             let message = skip.why.words(skip, &*self.shown);
             (
-                format!("{:.30}{number:02x}", self.id),
+                hash(&[self.id, &number.to_string()]),
                 skip.ticks.1,
                 format!("{}: {message}", self.job.name),
             )
@@ -271,4 +282,60 @@ pub(super) struct Skipped<'a> {
     /// The id of the row.
     pub id: &'a str,
     pub message: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::cron::rules::{Count, Fate, Skip, Why};
+
+    #[test]
+    fn no_skip_has_the_id_of_the_run_of_its_step() {
+        let job = Definition {
+            name: "job".to_owned(),
+            schedule: String::new(),
+            zone: String::new(),
+            hash: String::new(),
+            jitter: 0,
+        };
+        let skip = |why| Skip {
+            ticks: (1, 1),
+            count: Count::ONE,
+            why,
+        };
+        let settlement = Settlement {
+            from: 1,
+            is_trigger: false,
+            settled: 2,
+            next: None,
+            skips: vec![skip(Why::Missed), skip(Why::Overlap)],
+            fate: Some(Fate::Run(2)),
+            is_alone: true,
+        };
+        for end in ["00", "01"] {
+            let id = "a".repeat(30) + end;
+            let step = SettleStep {
+                job: &job,
+                shown: Box::new(|tick: i64| tick.to_string()),
+                settlement: &settlement,
+                id: &id,
+                program: "true".to_owned(),
+                ttl: 300,
+            };
+            let mut ids: HashSet<String> = step.skips().map(|(id, ..)| id).collect();
+            assert!(ids.iter().all(|id| id.len() == 32), "{ids:?}");
+            ids.insert(id.clone());
+            assert_eq!(ids.len(), 3, "{ids:?}");
+        }
+    }
+
+    #[test]
+    fn a_job_that_was_seen_by_a_clock_that_was_ahead_is_in_a_file() {
+        let (now, limit) = (10 * micros(UNSEEN), micros(UNSEEN));
+        assert!(is_unseen(now - limit - 1, now));
+        assert!(!is_unseen(now - limit, now));
+        assert!(!is_unseen(now + 10 * limit, now));
+    }
 }

@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 
 use super::super::rules::{self, Count};
 use super::super::{Schedule, Zone};
-use super::entry::{DaemonFacts, JobRow, Skipped};
+use super::entry::{DaemonFacts, JobRow, Skipped, is_unseen};
 use super::publish::read_job;
 use super::reasons::ticks;
 use super::statements::text;
 use crate::base::exit::{Failure, Reason};
 use crate::db::server_facts::{is_read_only, why_read_only};
-use crate::db::{Ask, Connector, Fault, Session, ask, command};
+use crate::db::{Ask, Connector, Fault, Session, ask, command, no_answer};
 use crate::history::Deed;
 use crate::schema::{self, Tables};
 
@@ -73,14 +73,15 @@ pub struct Runners {
 /// As [`pause`].
 pub fn trigger(name: &str, tables: &Tables, session: &mut Session) -> Result<Runners, Fault> {
     in_transaction("trigger", session, |session| {
-        let (_, job) = find_job(name, tables, session)?;
+        let (now, job) = find_job(name, tables, session)?;
         session.run(&command("cron trigger", text(tables).trigger(name)))?;
         if job.triggered.is_none() {
             Deed::to(name, "cron trigger", None).record_with(tables, session)?;
         }
         Ok(Runners {
+            daemons: session.run(&ask_runners(tables))?,
+            is_in_no_file: is_unseen(job.seen, now),
             was_triggered: job.triggered.is_some(),
-            ..session.run(&ask_runners(tables, name))?
         })
     })
 }
@@ -102,14 +103,10 @@ fn in_transaction<T>(
     }
 }
 
-fn ask_runners(tables: &Tables, name: &str) -> Ask<'static, Runners> {
-    ask("cron count", text(tables).runners(name), |rows| {
-        let row = rows.one()?;
-        Ok(Runners {
-            daemons: row.get("daemons")?,
-            is_in_no_file: row.get::<u64>("unseen")? == 1,
-            was_triggered: false,
-        })
+/// How many daemons are alive and take ticks.
+fn ask_runners(tables: &Tables) -> Ask<'static, u64> {
+    ask("cron count", text(tables).runners(), |rows| {
+        rows.value()?.ok_or_else(no_answer)
     })
 }
 

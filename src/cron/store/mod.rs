@@ -16,7 +16,7 @@ pub use attempts::{ask_run, confirm, in_transaction};
 pub use daemons::{ask_file_before, leave, prune, renew, retire, stop_taking};
 pub use entry::{
     DaemonFacts, Definition, Finish, JobRow, Look, NextAttempt, Publish, Register, SettleStep,
-    TickRow, UNSEEN,
+    TickRow, is_unseen,
 };
 pub use list::{LastRun, Listed, ListedDaemon, ListedJob, ListedTick, list};
 pub use manage::{pause, reach, resume, trigger};

@@ -52,7 +52,14 @@ impl Publish<'_> {
     }
 }
 
-/// Notes that these jobs are in a daemon's file. Only updates rows with the same schedule that were not noted for this long.
-pub fn touch(tables: &Tables, jobs: &[&Definition], since: Duration) -> Ask<'static, ()> {
-    command("cron seen", text(tables).touch(jobs, since))
+/// Notes that these jobs are in a daemon's file. Only updates rows with the same schedule that were not noted for this long, and with `now`
+/// those of [`JobRow::is_seen_ahead`], whose next ticks must be right: a wrong one is known by that.
+pub fn touch(
+    tables: &Tables,
+    jobs: &[&Definition],
+    since: Duration,
+    now: Option<i64>,
+) -> Ask<'static, ()> {
+    let touch = text(tables).touch(jobs, since, now.map(settled_until));
+    command("cron seen", touch)
 }

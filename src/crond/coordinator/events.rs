@@ -87,6 +87,7 @@ impl Plan for Coordinator<'_> {
                 self.runner.peer.restarts.date_fault_anew();
             }
             FromScheduler::Note(level, text) => self.runner.note(level, text),
+            FromScheduler::Published => self.publishes = Publishes::Nothing,
             FromScheduler::Ready => self.on_ready(),
             FromScheduler::Answered => {
                 self.on_answer();
@@ -171,7 +172,6 @@ impl Coordinator<'_> {
 
     fn on_ready(&mut self) {
         self.runner.begun = None;
-        self.publishes = Publishes::Nothing;
         self.answered = Some(Moment::now());
         if self.runner.peer.restarts.end_fault() {
             self.runner.log.warning("ticks are taken again");

@@ -151,6 +151,7 @@ impl Scheduler<'_> {
         Now {
             at: self.view.now(),
             is_preferred: is_for(&self.facts.id, name, tick, all),
+            could_not_start: false,
             has_room,
             back_at: self.outage.made_up_since,
             made_up_from: self.outage.made_up_from(name),

@@ -13,6 +13,8 @@ pub(super) struct Registration {
     pub file_hash: String,
     /// Which schedules of the file are to be put in force.
     pub publishes: Publishes,
+    /// The jobs of which that is still to be done, as rows were locked; none: it is to be done of all.
+    pub locked: Vec<String>,
     /// When the latest renewal of the daemon's own lease was sent that has succeeded.
     pub renewed: Moment,
     /// Jobs for which another schedule is in force, as in the daemon's row; `None`: it has none yet.
@@ -40,7 +42,7 @@ impl Registration {
 }
 
 impl Scheduler<'_> {
-    /// Puts the file in force, and registers, as needed. Returns whether all of it is done.
+    /// Puts the file in force, and registers, as needed. Returns whether the server has answered.
     pub(super) fn ensure_registered(&mut self) -> Result<bool, Failure> {
         if self.registration.disagrees.is_none() && !self.register("", "")? {
             return Ok(false);

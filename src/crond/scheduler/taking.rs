@@ -10,7 +10,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::cron::{
-    AttemptEnd, Further, NextAttempt, Rescue, RunState, Settlement, TickRow, ask_run, further,
+    AttemptEnd, Further, NextAttempt, Now, Rescue, RunState, Settlement, TickRow, ask_run, further,
     may_rescue, rescue,
 };
 use crate::history::DIED;
@@ -50,53 +50,66 @@ impl Scheduler<'_> {
     /// Takes ticks that have a row and no daemon. Returns when the next may be taken.
     pub(super) fn take_again(&mut self) -> Result<Option<Moment>, Failure> {
         let mut wake: Option<i64> = None;
-        let now = Moment::now();
         let seen = self.view.ticks.clone();
         for tick in &seen {
-            let is_mine = tick.daemon.as_ref() == Some(&self.facts.id);
-            let Some(&at) = self.view.by_name.get(&tick.name) else {
-                if is_mine {
-                    self.return_tick(tick)?;
-                }
-                continue;
-            };
-            if is_mine {
-                // It was taken without an answer.
-                if !self.own.knows(&tick.run) {
-                    self.begin(at, tick, false);
-                }
-                continue;
-            }
-            // Ticks under way continue, even while the job is paused.
-            if !self.view.jobs[at].agrees() {
-                continue;
-            }
-            let has_room = self.own.busy() < self.facts.slots as usize;
-            let here = self.here(&tick.name, tick.tick, has_room);
-            if tick.daemon.is_some() {
-                if tick.is_orphan {
-                    let since = *self.view.orphans.entry(tick.run.clone()).or_insert(now);
-                    let may_rescue = may_rescue(here.is_preferred, now.since(since));
-                    if self.outage.is_gone(since) && may_rescue {
-                        self.rescue(at, tick)?;
-                    }
-                }
-                continue;
-            }
-            let all = seen.iter().filter(|other| other.name == tick.name);
-            let all = all.map(|other| (other.tick, other.is_waiting()));
-            let options = &self.view.jobs[at].job.options;
-            match further(options, &tick.facts(), all, here) {
-                Further::Rest(until) => wake = wake.into_iter().chain(until).min(),
-                Further::Take => {
-                    self.retake(at, tick, tick.failures, None)?;
-                }
-                Further::Abandon => {
-                    self.abandon(at, tick, None)?;
-                }
-            }
+            let until = self.go_on_with(tick, &seen)?;
+            wake = wake.into_iter().chain(until).min();
+            // Each may have waited for a locked row.
+            self.renew_if_due()?;
         }
         Ok(wake.map(|at| self.view.moment_of(at)))
+    }
+
+    /// Takes a tick, one of `all` with a row, if no daemon has it. Returns when it may be taken; `None`: not before something else happens.
+    fn go_on_with(&mut self, tick: &TickRow, all: &[TickRow]) -> Result<Option<i64>, Failure> {
+        let is_mine = tick.daemon.as_ref() == Some(&self.facts.id);
+        let Some(&at) = self.view.by_name.get(&tick.name) else {
+            if is_mine {
+                self.return_tick(tick)?;
+            }
+            return Ok(None);
+        };
+        if is_mine {
+            // It was taken without an answer.
+            if !self.own.knows(&tick.run) {
+                self.begin(at, tick, false);
+            }
+            return Ok(None);
+        }
+        // Ticks under way continue, even while the job is paused.
+        if !self.view.jobs[at].agrees() {
+            return Ok(None);
+        }
+        let has_room = self.own.busy() < self.facts.slots as usize;
+        let here = self.here(&tick.name, tick.tick, has_room);
+        if tick.daemon.is_some() {
+            if tick.is_orphan {
+                let since = self.view.orphans.entry(tick.run.clone());
+                let since = *since.or_insert_with(Moment::now);
+                let may_rescue = may_rescue(here.is_preferred, since.elapsed());
+                if self.outage.is_gone(since) && may_rescue {
+                    self.rescue(at, tick)?;
+                }
+            }
+            return Ok(None);
+        }
+        let here = Now {
+            could_not_start: tick.unstarted_at.is_some() && self.own.knows(&tick.run),
+            ..here
+        };
+        let all = all.iter().filter(|other| other.name == tick.name);
+        let all = all.map(|other| (other.tick, other.is_waiting()));
+        let options = &self.view.jobs[at].job.options;
+        match further(options, &tick.facts(), all, here) {
+            Further::Rest(until) => return Ok(until),
+            Further::Take => {
+                self.retake(at, tick, tick.failures, None)?;
+            }
+            Further::Abandon => {
+                self.abandon(at, tick, None)?;
+            }
+        }
+        Ok(None)
     }
 
     /// Abandons a tick whose next attempt is too late. Returns whether that succeeded.
@@ -150,7 +163,7 @@ impl Scheduler<'_> {
             program: &program(&self.view.jobs[at].job),
             why,
         };
-        let retake = next.take(failures);
+        let retake = next.take(failures, self.view.jobs[at].job.options.ttl);
         let taken = self.ask(|session| session.run_batch(&retake))?;
         // Whoever has the tick now, its row has changed.
         self.view.ticks.retain(|other| other.run != tick.run);

@@ -12,6 +12,8 @@ pub(super) struct Timetable {
     /// When it last looked, or tried to.
     pub last_look: Moment,
     pub renew_at: Moment,
+    /// When the file is put in force, as far as that is requested.
+    pub publish_at: Moment,
     pub maintain_at: Moment,
     pub prune_at: Moment,
     pub retire_at: Moment,

@@ -59,6 +59,12 @@ impl Known {
         let is_too_late = |next| row.is_ahead(now) && latest.is_some_and(|latest| next > latest);
         row.next.map_or(latest.is_some(), is_too_late)
     }
+
+    /// Whether it was noted as being in a file while the server's clock was ahead.
+    pub fn is_seen_ahead(&self, now: i64) -> bool {
+        let is_ahead = |row: &JobRow| row.is_seen_ahead(now);
+        self.agrees() && self.row.as_ref().is_some_and(is_ahead)
+    }
 }
 
 #[derive(Default)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::entry::{
     DaemonFacts, Definition, Finish, Look, NewJob, NextAttempt, Publish, Register, SettleStep,
-    Skipped, TickRow, UNSEEN,
+    Skipped, TickRow,
 };
 use super::reasons::IN_NO_FILE;
 use crate::base::text::printable;
@@ -82,8 +82,8 @@ pub trait CronText {
     /// was written while the server's clock was ahead: see [`JobRow::is_ahead`](super::JobRow::is_ahead).
     fn publish(&self, publish: &Publish, job: &NewJob) -> String;
 
-    /// Notes that these jobs are in a file, if they were not noted for this long.
-    fn touch(&self, jobs: &[&Definition], since: Duration) -> String;
+    /// Notes that these jobs are in a file, if they were not noted for this long, or were noted for a moment after `until`.
+    fn touch(&self, jobs: &[&Definition], since: Duration, until: Option<i64>) -> String;
 
     /// Reads all jobs, each with its last run.
     fn listed_jobs(&self) -> String;
@@ -245,6 +245,14 @@ pub trait CronText {
             ("unstarted_at", micros("t.unstarted_at")),
             ("is_orphan", is_orphan),
         ]
+    }
+
+    /// The condition that a job is to be noted, for [`CronText::touch`].
+    fn is_to_be_noted(&self, since: Duration, until: Option<i64>) -> String {
+        let words = self.words();
+        let later = until.map(|until| format!(" OR seen_at > {}", words.moment(until)));
+        let since = words.seconds_ago(since.as_secs());
+        format!("(seen_at < {since}{})", later.unwrap_or_default())
     }
 
     /// Reads the rows of all jobs.
@@ -409,11 +417,12 @@ pub trait CronText {
     }
 
     /// As [`NextAttempt::take`].
-    fn retake(&self, next: &NextAttempt, failures: u32) -> Vec<String> {
+    fn retake(&self, next: &NextAttempt, failures: u32, ttl: Duration) -> Vec<String> {
         let [run, daemon] = [next.run, &next.daemon.id].map(|text| self.words().literal(text));
         let take = format!(
-            "run = {run}, daemon = {daemon}, attempt = attempt + 1, failures = {failures}, start_at = NULL, {UNSTARTED_SINCE}, \
-             started_at = NULL"
+            "run = {run}, daemon = {daemon}, ttl_seconds = {}, attempt = attempt + 1, failures = {failures}, start_at = NULL, \
+             {UNSTARTED_SINCE}, started_at = NULL",
+            ttl.as_secs()
         );
         let record = (String::new(), "attempt".to_owned(), String::new());
         self.go_on(next, &take, record)
@@ -564,16 +573,12 @@ pub trait CronText {
         )
     }
 
-    /// How many daemons are alive and take ticks, and whether the job was in no file for [`UNSEEN`].
-    fn runners(&self, name: &str) -> String {
+    /// How many daemons are alive and take ticks.
+    fn runners(&self) -> String {
         format!(
-            "SELECT (SELECT COUNT(*) FROM {} WHERE expires_at > {} AND leaving_at IS NULL) AS daemons, \
-             (SELECT COUNT(*) FROM {} WHERE name = {} AND seen_at < {}) AS unseen",
+            "SELECT COUNT(*) FROM {} WHERE expires_at > {} AND leaving_at IS NULL",
             self.names().daemons,
-            self.words().now(),
-            self.names().jobs,
-            self.words().literal(name),
-            self.words().seconds_ago(UNSEEN.as_secs())
+            self.words().now()
         )
     }
 

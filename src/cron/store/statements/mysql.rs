@@ -182,16 +182,16 @@ impl CronText for MySqlCron {
         )
     }
 
-    fn touch(&self, jobs: &[&Definition], since: Duration) -> String {
+    fn touch(&self, jobs: &[&Definition], since: Duration, until: Option<i64>) -> String {
         let each = jobs.iter().map(|job| {
             let [name, schedule, zone] =
                 [&job.name, &job.schedule, &job.zone].map(|text| text_literal(text));
             format!("({name}, {schedule}, {zone})")
         });
         format!(
-            "UPDATE {} SET seen_at = UTC_TIMESTAMP(6) WHERE seen_at < {} AND (name, schedule, zone) IN ({})",
+            "UPDATE {} SET seen_at = UTC_TIMESTAMP(6) WHERE {} AND (name, schedule, zone) IN ({})",
             self.0.jobs,
-            seconds_ago(since.as_secs()),
+            self.is_to_be_noted(since, until),
             each.collect::<Vec<_>>().join(", ")
         )
     }

@@ -217,16 +217,16 @@ impl CronText for PostgresCron {
         )
     }
 
-    fn touch(&self, jobs: &[&Definition], since: Duration) -> String {
+    fn touch(&self, jobs: &[&Definition], since: Duration, until: Option<i64>) -> String {
         let each = jobs.iter().map(|job| {
             let texts = text_literals([&job.name, &job.schedule, &job.zone]);
             format!("({texts})")
         });
         format!(
-            "UPDATE {0} j SET seen_at = {NOW} FROM (SELECT name FROM {0} WHERE seen_at < {1} AND (name, schedule, zone) IN ({2}) \
+            "UPDATE {0} j SET seen_at = {NOW} FROM (SELECT name FROM {0} WHERE {1} AND (name, schedule, zone) IN ({2}) \
              ORDER BY name FOR UPDATE) due WHERE j.name = due.name",
             self.0.jobs,
-            seconds_ago(since.as_secs()),
+            self.is_to_be_noted(since, until),
             each.collect::<Vec<_>>().join(", ")
         )
     }
