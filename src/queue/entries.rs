@@ -18,6 +18,10 @@ pub const MOST_ENTRIES: usize = NAMED;
 /// Most jobs in a block.
 const LARGEST_BLOCK: u64 = MOST_JOBS as u64;
 
+/// The step from one id to the next may have been as long as this when a job was put, though it is shorter now: a cluster of so many nodes
+/// has fewer now.
+const FORMER_STEP: u64 = 16;
+
 impl JobState {
     /// The table of this state.
     pub(super) fn table(self) -> &'static Table {
@@ -203,7 +207,7 @@ impl Job {
     ) -> Result<Option<Entry>, Fault> {
         let (queue, id, block) = (self.queue, self.id, self.block);
         // A block's first job has an id at most this much smaller.
-        let first = id.saturating_sub(LARGEST_BLOCK * self.step);
+        let first = id.saturating_sub(LARGEST_BLOCK * self.step.max(FORMER_STEP));
         let it = format!(
             "n.job BETWEEN {first} AND {id} AND (n.job = {id} OR n.block = {block} AND n.block > 0 AND n.last_job >= {id})"
         );

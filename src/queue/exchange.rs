@@ -25,7 +25,8 @@ pub enum Verdict {
     Done,
     /// The worker is gone, and has no jobs any more.
     Lost,
-    /// The server has lost turns that it had confirmed. It was killed with commits only in memory, or took over without them.
+    /// The server has lost turns that it had confirmed, or has turns that this claimer never took. It was killed with commits only in
+    /// memory, or took over without them.
     Forgotten,
     /// Ask again.
     Again,
@@ -59,17 +60,37 @@ impl Exchange {
         match last {
             None => Verdict::Lost,
             Some(last) if last == self.number => Verdict::Done,
-            Some(last) if last + 1 < self.number => Verdict::Forgotten,
             // The turn was not carried out. If the lost session still carries it out, the condition prevents a second time.
-            Some(_) => {
+            Some(last) if last == self.number - 1 => {
                 self.in_doubt = false;
                 Verdict::Again
             }
+            Some(_) => Verdict::Forgotten,
         }
     }
 
     /// Handles a lost or unclear answer.
     pub fn on_silence(&mut self) {
         self.in_doubt = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_server_that_has_all_turns_before_this_one_and_none_after_it_is_asked_again() {
+        for (last, verdict) in [
+            (None, Verdict::Lost),
+            (Some(6), Verdict::Forgotten),
+            (Some(7), Verdict::Again),
+            (Some(8), Verdict::Done),
+            (Some(9), Verdict::Forgotten),
+        ] {
+            let mut exchange = Exchange::after(7);
+            exchange.on_silence();
+            assert_eq!(exchange.on_answer(last), verdict, "{last:?}");
+        }
     }
 }

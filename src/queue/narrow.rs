@@ -1,6 +1,7 @@
 //! The columns of the narrow tables, and the start of each statement that moves a job between them.
 
 use super::jobs::MOST_JOBS;
+use crate::db::sql::micros_since;
 use crate::db::{Fault, Row};
 use crate::schema::{RUNNING, Table, Tables};
 
@@ -87,4 +88,14 @@ pub(super) fn insert_into(
 pub(super) fn rows(first: String, others: impl Iterator<Item = String>) -> String {
     let all: Vec<_> = std::iter::once(first).chain(others).collect();
     format!("(SELECT {}) old", all.join(" UNION ALL SELECT "))
+}
+
+/// When a repeating job is due next, by its row `r` of the running jobs. Missed periods collapse into one run. An application may have
+/// written any period: it counts as one from a microsecond to a hundred years. One that has written no date, or one in more than a hundred
+/// years, means now.
+pub(super) fn next_due() -> String {
+    let every = "LEAST(GREATEST(r.every_us, 1), 3155760000000000)";
+    let due = "IF(TIMESTAMPDIFF(SECOND, r.due_at, UTC_TIMESTAMP(6)) > -3155760000, r.due_at, UTC_TIMESTAMP(6))";
+    let late = micros_since(due);
+    format!("{due} + INTERVAL ({every} * GREATEST(1, GREATEST(0, {late}) DIV {every})) MICROSECOND")
 }

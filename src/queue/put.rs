@@ -154,10 +154,12 @@ impl<'a> Putter<'a> {
         fault: Fault,
         payloads: &[&[u8]],
     ) -> Result<Outcome, Fault> {
+        // The job with the key may be the one that was committed before, so it is read first.
+        let holder = self.job_with_key(session)?;
         if let Some(put) = self.look_up(session, payloads)? {
             return Ok(Outcome::Put(put));
         }
-        if let Some(job) = self.job_with_key(session)? {
+        if let Some(job) = holder {
             return Ok(Outcome::HasKey(job));
         }
         let name = &self.queue.name;

@@ -1,12 +1,12 @@
-//! Rescues the jobs of a dead worker: after the end of its lease any other worker moves them to the due or dead jobs.
+//! Rescues the jobs of a dead worker: after the end of its lease any other worker moves them to the due, delayed or dead jobs.
 
 use serde::{Deserialize, Serialize};
 
 use super::Queue;
 use super::jobs::WORKER_DIED;
-use super::narrow::{DIED_NOW, by_key, carried, insert_into, running};
+use super::narrow::{DIED_NOW, by_key, carried, insert_into, next_due, running};
 use crate::db::{Ask, Batch, Fault, Session, ask_value, batch, no_answer, text_literal};
-use crate::schema::{DEAD, DUE, JOB_KEYS, JOB_PARTS, JOBS, Tables, WORKERS};
+use crate::schema::{DEAD, DELAYED, DUE, JOB_KEYS, JOB_PARTS, JOBS, Tables, WORKERS};
 
 /// The most jobs of a dead worker that are named.
 const MOST_NAMED: usize = 100;
@@ -59,15 +59,13 @@ pub(super) fn find_dead(tables: &Tables, queue: &Queue, own: u64) -> String {
 /// The place of the statement that names the jobs.
 const NAMED_AT: usize = 3;
 
-/// Moves a worker's jobs to the due or dead ones, unless its lease is valid again or another worker has done this.
+/// Moves a worker's jobs to the due, delayed or dead ones, unless its lease is valid again or another worker has done this.
 fn return_jobs(tables: &Tables, queue: &Queue, worker: u64) -> Batch<'static, Rescued> {
     let (running, jobs) = (running(tables), by_key(tables, &JOBS, "j"));
     // The following statements only have an effect if the update of the worker's row has ended its lease.
     let of = format!("r.worker = {worker} AND @dblock_rescued = 1");
-    let is_used_up = format!("r.attempt >= {} AND r.every_us IS NULL", queue.max_attempts);
-    let dead_values = ["r.attempt", "r.every_us", "r.due_at"];
-    let attempt = format!("IF(r.attempt >= {}, 0, r.attempt)", queue.max_attempts);
-    let due_values = [attempt.as_str(), "r.every_us", "r.due_at"];
+    let is_used_up = format!("r.attempt >= {}", queue.max_attempts);
+    let values = ["r.attempt", "r.every_us", "r.due_at"];
     let carried = carried("r");
     let canceled = format!(
         "FROM {running} STRAIGHT_JOIN {jobs} ON j.id = r.job LEFT JOIN {} ON k.queue = r.queue AND k.job_key = j.job_key \
@@ -93,12 +91,22 @@ fn return_jobs(tables: &Tables, queue: &Queue, worker: u64) -> Batch<'static, Re
         ),
         format!("DELETE r, j, k, p {canceled}"),
         format!(
-            "{} FROM {running} WHERE {of} AND {is_used_up}",
-            insert_into(&tables.of(&DEAD), &carried, dead_values, DIED_NOW)
+            "{} FROM {running} WHERE {of} AND {is_used_up} AND r.every_us IS NULL",
+            insert_into(&tables.of(&DEAD), &carried, values, DIED_NOW)
+        ),
+        // A job that repeats is never dead.
+        format!(
+            "{} FROM {running} WHERE {of} AND {is_used_up} AND r.every_us IS NOT NULL",
+            insert_into(
+                &tables.of(&DELAYED),
+                &carried,
+                ["0", "r.every_us", &next_due()],
+                None
+            )
         ),
         format!(
             "{} FROM {running} WHERE {of} AND NOT ({is_used_up})",
-            insert_into(&tables.of(&DUE), &carried, due_values, None)
+            insert_into(&tables.of(&DUE), &carried, values, None)
         ),
         format!("DELETE r FROM {running} WHERE {of}"),
         "COMMIT".to_owned(),

@@ -21,6 +21,7 @@ use super::Queue;
 use super::marks::above;
 use super::narrow::{block_of, by_key, carried, insert_into, running, running_by_turn};
 use super::payloads::{Stored, bytes_of_parts};
+use super::worker::own_row;
 use crate::db::sql::{after_seconds, numbers};
 use crate::db::{Ask, Batch, Fault, LIST, Row, Rows, ask, batch, named, no_answer};
 use crate::schema::{DUE, JOBS, QUEUE_MINUTES, QUEUES, RUNNING, Tables, WORKERS};
@@ -98,6 +99,8 @@ pub struct Turn<'a> {
     pub queue: &'a Queue,
     /// The worker's number.
     pub worker: u64,
+    /// Its id, as it registered.
+    pub run: &'a str,
     /// The number of the turn.
     pub number: u64,
     /// The outcomes to record.
@@ -207,7 +210,7 @@ impl Turn<'_> {
     /// Asks whether the turn was carried out, and what it has claimed.
     fn outcome(&self) -> [String; 2] {
         [
-            standing(self.tables, self.worker),
+            standing(self.tables, self.worker, self.run),
             // A block's payloads are read later. The first one is short enough to be sent twice.
             format!(
                 "SELECT {UNIT}, {}, r.priority FROM {} LEFT JOIN {} j ON j.id = r.job WHERE r.worker = {} AND r.turn = {}",
@@ -222,12 +225,13 @@ impl Turn<'_> {
 }
 
 /// Asks for the state of a worker's row.
-pub(super) fn standing(tables: &Tables, worker: u64) -> String {
+pub(super) fn standing(tables: &Tables, worker: u64, run: &str) -> String {
     format!(
         "SELECT w.turn, w.expires_at IS NOT NULL AS lives, q.paused_at IS NOT NULL AS is_paused, q.id IS NOT NULL AND q.deleted_at IS NULL AS has_queue \
-         FROM {} w LEFT JOIN {} q ON q.id = w.queue WHERE w.worker = {worker}",
+         FROM {} w LEFT JOIN {} q ON q.id = w.queue WHERE {}",
         tables.of(&WORKERS),
-        tables.of(&QUEUES)
+        tables.of(&QUEUES),
+        own_row(worker, run)
     )
 }
 
@@ -259,11 +263,11 @@ impl Turn<'_> {
             named("queue turn", "BEGIN"),
             format!(
                 "UPDATE {} SET turn = {}, renewed_at = UTC_TIMESTAMP(6), expires_at = {} \
-                 WHERE worker = {} AND turn = {} AND expires_at IS NOT NULL",
+                 WHERE {} AND turn = {} AND expires_at IS NOT NULL",
                 self.table(&WORKERS),
                 self.number,
                 after_seconds("ttl_seconds"),
-                self.worker,
+                own_row(self.worker, self.run),
                 self.number - 1
             ),
         ]);

@@ -2,7 +2,7 @@
 
 use super::Queue;
 use super::turn::{WorkerStatus, standing};
-use crate::db::sql::after_seconds;
+use crate::db::sql::{after_seconds, id_literal};
 use crate::db::{Ask, Batch, ask_value, batch, command, no_answer, text_literal};
 use crate::schema::{RUNNING, Tables, WORKERS};
 
@@ -60,22 +60,33 @@ pub fn find_registration(
     ask_value("queue find registration", sql)
 }
 
+/// The condition on a worker's own row. A server that has lost its registration may give the number to another worker.
+pub(super) fn own_row(worker: u64, run: &str) -> String {
+    format!("worker = {worker} AND run = {}", id_literal(run))
+}
+
 /// Renews a worker's lease. `takes_over`: a new claimer takes over. This increases the turn's number by one, so that a late turn of the
 /// dead claimer changes nothing.
-pub fn renew(tables: &Tables, worker: u64, takes_over: bool) -> Batch<'static, WorkerStatus> {
+pub fn renew(
+    tables: &Tables,
+    worker: u64,
+    run: &str,
+    takes_over: bool,
+) -> Batch<'static, WorkerStatus> {
     let update = format!(
         "UPDATE {} SET turn = turn + {}, renewed_at = UTC_TIMESTAMP(6), \
-         expires_at = {} WHERE worker = {worker} AND expires_at IS NOT NULL",
+         expires_at = {} WHERE {} AND expires_at IS NOT NULL",
         tables.of(&WORKERS),
         u8::from(takes_over),
-        after_seconds("ttl_seconds")
+        after_seconds("ttl_seconds"),
+        own_row(worker, run)
     );
-    let statements = vec![update, standing(tables, worker)];
+    let statements = vec![update, standing(tables, worker, run)];
     batch("queue renew", statements).read_last(WorkerStatus::read)
 }
 
 /// Deregisters a worker. If it unexpectedly still has jobs, its lease ends at once, so that others rescue them.
-pub fn deregister(tables: &Tables, worker: u64) -> Ask<'static, ()> {
+pub fn deregister(tables: &Tables, worker: u64, run: &str) -> Ask<'static, ()> {
     let has_some = format!(
         "EXISTS (SELECT 1 FROM {} WHERE worker = {worker})",
         tables.of(&RUNNING)
@@ -84,8 +95,9 @@ pub fn deregister(tables: &Tables, worker: u64) -> Ask<'static, ()> {
         "queue deregister",
         format!(
             "UPDATE {} SET expires_at = IF({has_some}, UTC_TIMESTAMP(6), NULL), gone_at = UTC_TIMESTAMP(6) \
-         WHERE worker = {worker} AND expires_at IS NOT NULL",
-            tables.of(&WORKERS)
+         WHERE {} AND expires_at IS NOT NULL",
+            tables.of(&WORKERS),
+            own_row(worker, run)
         ),
     )
 }

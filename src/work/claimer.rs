@@ -290,7 +290,7 @@ impl Claimer<'_> {
             }
         }
         let worker = self.worker()?.number;
-        let deregister = queue::deregister(self.tables, worker);
+        let deregister = queue::deregister(self.tables, worker, &self.facts.run);
         let mut was_tried = false;
         let deregistered = self.ask_until_answered(|session| {
             was_tried = true;

@@ -544,6 +544,27 @@ both_servers! {
         put(&tables, &["x", "--connect-timeout", "5"]).env("DBLOCK_URL", "mysql://dblock@127.0.0.1:1/").output().expect_code(69).expect_one_line("127.0.0.1:1");
     }
 
+    fn what_was_cut_off_stays_in_doubt_while_each_further_try_is_refused(server on mariadb) {
+        let tables = with_queue(server, &[]);
+        let proxy = Proxy::to(server);
+        let mut run = put(&tables, &["--lines", "--connect-timeout", "8"]).env("DBLOCK_URL", proxy.url()).stdin(Stdio::piped()).spawn();
+        let mut stdin = run.take_stdin();
+        stdin.write_all(b"a\nb\n").unwrap();
+        eventually("they are put", SOON, || run.stdout().lines().count() == 2);
+        let tries = || proxy.packets().iter().filter(|packet| packet.sent().is_some_and(|sent| sent.contains("LOCK IN SHARE MODE"))).count();
+        let before = tries();
+        let mut other = tables.admin();
+        other.query_drop("BEGIN").unwrap();
+        other.query_drop("SELECT * FROM dblock_queues FOR UPDATE").unwrap();
+        stdin.write_all(b"c\n").unwrap();
+        eventually("it is tried", SOON, || tries() > before);
+        // The server may still commit it.
+        proxy.abandon();
+        let output = run.wait();
+        output.expect_code(69).expect_one_line("; 2 jobs are put; it is not known whether the next batch of 1 is put: see dblock queue status q");
+        assert!(tries() > before + 1);
+    }
+
     fn a_server_without_room_is_told_and_nothing_is_in_doubt(server) {
         let tables = with_queue(server, &[]);
         no_room(&tables, "dblock_due");

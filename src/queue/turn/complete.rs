@@ -1,21 +1,12 @@
 //! Records outcomes: what becomes of the rows of jobs and blocks.
 
-use super::super::narrow::{DIED_NOW, DONE_NOW, insert_into};
+use super::super::narrow::{DIED_NOW, DONE_NOW, insert_into, next_due};
 use super::deletions::Which;
 use super::moves::{among_claims, claim_of, error_literal};
 use super::{EndedUnit, JobEnd, Turn};
-use crate::db::sql::{after, micros_since};
+use crate::db::sql::{after, numbers};
 use crate::schema::{DEAD, DELAYED, DONE, DUE, JOBS};
 use std::fmt::Write;
-
-/// When a repeating job is due next. Missed periods collapse into one run. An application may have written any period: it counts as one from
-/// a microsecond to a hundred years. One that has written no date, or one in more than a hundred years, means now.
-fn next_due() -> String {
-    let every = "LEAST(GREATEST(r.every_us, 1), 3155760000000000)";
-    let due = "IF(TIMESTAMPDIFF(SECOND, r.due_at, UTC_TIMESTAMP(6)) > -3155760000, r.due_at, UTC_TIMESTAMP(6))";
-    let late = micros_since(due);
-    format!("{due} + INTERVAL ({every} * GREATEST(1, GREATEST(0, {late}) DIV {every})) MICROSECOND")
-}
 
 impl Turn<'_> {
     /// The statements that record the outcomes.
@@ -166,32 +157,40 @@ impl Turn<'_> {
         let running = self.running();
         let own = self.of_unit(unit);
         let mut statements = Vec::new();
-        let done: Vec<u64> = ended
+        let (done, others): (Vec<_>, Vec<_>) = ended
             .others
             .iter()
-            .filter(|(_, outcome)| *outcome == JobEnd::Done)
-            .map(|(job, _)| *job)
-            .collect();
+            .partition(|(_, outcome)| *outcome == JobEnd::Done);
+        let done: Vec<u64> = done.iter().map(|(job, _)| *job).collect();
         let is_kept = !self.queue.keep.is_zero();
-        if !done.is_empty() && !is_kept {
+        let mut moved: Vec<(String, &JobEnd)> = others
+            .iter()
+            .map(|(job, outcome)| (job.to_string(), outcome))
+            .collect();
+        // Hundreds may be done: they go together.
+        if !done.is_empty() && is_kept {
+            moved.push((numbers(done), &JobEnd::Done));
+        } else if !done.is_empty() {
             statements.extend(self.delete_block(unit, Which::These(&done)));
         }
-        for (job, outcome) in &ended.others {
+        let carried = "r.queue, r.shard, r.priority, j.id, 0, 0, 1, r.fence";
+        for (ids, outcome) in moved {
             let (table, attempt, due, besides) = match outcome {
                 JobEnd::Running => continue,
-                JobEnd::Done if !is_kept => continue,
                 JobEnd::Done => (&DONE, "r.attempt", "r.due_at".to_owned(), DONE_NOW),
                 JobEnd::Retry(delay, _) => (&DELAYED, "r.attempt", after(*delay), None),
                 JobEnd::Later(delay) => (&DELAYED, "r.attempt - 1", after(*delay), None),
                 JobEnd::Dead(_) => (&DEAD, "r.attempt", "r.due_at".to_owned(), DIED_NOW),
                 JobEnd::Returned => (&DUE, "r.attempt - 1", "r.due_at".to_owned(), None),
             };
-            let carried = format!("r.queue, r.shard, r.priority, {job}, 0, 0, 1, r.fence");
             let values = [attempt, "NULL", due.as_str()];
+            let jobs = self.by_key(&JOBS, "j");
+            let of = format!(
+                "{own} AND j.id IN ({ids}) AND j.block = r.block AND j.canceled_at IS NULL"
+            );
             statements.push(format!(
-                "{} FROM {running} STRAIGHT_JOIN {} WHERE {own} AND j.id = {job} AND j.block = r.block AND j.canceled_at IS NULL",
-                insert_into(&self.table(table), &carried, values, besides),
-                self.by_key(&JOBS, "j")
+                "{} FROM {running} STRAIGHT_JOIN {jobs} WHERE {of}",
+                insert_into(&self.table(table), carried, values, besides)
             ));
             let error = match outcome {
                 JobEnd::Retry(_, error) | JobEnd::Dead(error) => format!(
@@ -201,9 +200,7 @@ impl Turn<'_> {
                 _ => String::new(),
             };
             statements.push(format!(
-                "UPDATE {running} STRAIGHT_JOIN {} SET j.block = 0{error} WHERE {own} AND j.id = {job} AND j.block = r.block \
-                 AND j.canceled_at IS NULL",
-                self.by_key(&JOBS, "j")
+                "UPDATE {running} STRAIGHT_JOIN {jobs} SET j.block = 0{error} WHERE {of}"
             ));
         }
         if ended.outcome == JobEnd::Running {

@@ -286,6 +286,7 @@ impl Claimer<'_> {
     /// Carries out a turn exactly once. If its outcome is in doubt, it looks that up.
     pub(super) fn carry_out(&mut self, want: Option<&Want>) -> Result<TurnAnswer, Stop> {
         let ended = std::mem::take(&mut self.outcomes.ended);
+        let run = &self.facts.run;
         let worker = self.worker()?;
         let (number, queue, last) = (worker.number, worker.queue.clone(), worker.turn);
         let last = last.unwrap_or_default();
@@ -303,6 +304,7 @@ impl Claimer<'_> {
                 tables: self.tables,
                 queue: &queue,
                 worker: number,
+                run,
                 number: exchange.number(),
                 ended: &ended,
                 counts,

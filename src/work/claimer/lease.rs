@@ -146,7 +146,7 @@ impl Claimer<'_> {
         {
             return Ok(());
         }
-        let renew = queue::renew(self.tables, worker.number, false);
+        let renew = queue::renew(self.tables, worker.number, &self.facts.run, false);
         let sent = Moment::now();
         match self.ask(|session| session.run_batch(&renew))? {
             Some(standing) if standing.turn.is_none() => return Err(Stop::Lost),
@@ -175,7 +175,7 @@ impl Claimer<'_> {
     pub(super) fn renew(&mut self) -> Result<(), Stop> {
         let worker = self.worker()?;
         let (number, takes_over) = (worker.number, worker.lease.is_none());
-        let renew = queue::renew(self.tables, number, takes_over);
+        let renew = queue::renew(self.tables, number, &self.facts.run, takes_over);
         let mut pause = SHORTEST_PAUSE;
         loop {
             let sent = Moment::now();
@@ -187,7 +187,7 @@ impl Claimer<'_> {
                 return Err(Stop::Lost);
             };
             let last = self.worker()?.turn.replace(turn);
-            if last.is_some_and(|last| turn < last) {
+            if last.is_some_and(|last| turn != last) {
                 return Err(Stop::Forgotten);
             }
             self.confirm(sent);

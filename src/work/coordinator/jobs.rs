@@ -283,14 +283,16 @@ impl Coordinator<'_> {
         let is_once = self.spec.until == Until::Once;
         let slots = if is_once { 1 } else { self.spec.jobs };
         let ahead = self.ahead(slots, jobs);
-        let in_hand = self.in_hand();
-        let want = slots
+        let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+        // However many jobs a command has, it takes one slot.
+        let free = slots.saturating_sub(count(self.runner.commands.len()));
+        let waiting = count(self.claims.buffer.len());
+        let want = free
             .saturating_mul(jobs)
             .saturating_add(ahead)
-            .saturating_sub(in_hand);
+            .saturating_sub(waiting);
         // When claiming ahead, do not claim jobs one by one.
-        let wants_jobs = self.runner.commands.len() < self.spec.jobs as usize
-            && self.claims.buffer.len() < jobs as usize;
+        let wants_jobs = free > 0 && waiting < jobs;
         if wants_jobs || want >= ahead / 2 {
             want
         } else {

@@ -297,22 +297,24 @@ impl Feeder<'_> {
     }
 }
 
-/// Tries to put the payloads. If an earlier try is in doubt, it first looks up whether that has put them.
+/// Tries to put the payloads. If an earlier try is in doubt, it first looks up whether that has put them. If not, the server may still
+/// carry it out: a further try that fails ends no doubt.
 fn try_put(
     putter: &mut Putter,
     session: &mut Session,
     payloads: &[&[u8]],
     in_doubt: &mut bool,
 ) -> Result<Outcome, Fault> {
+    // The job with the key may be that of the earlier try, so it is read first.
+    let holder = putter.job_with_key(session)?;
     if *in_doubt && let Some(put) = putter.look_up(session, payloads)? {
         return Ok(Outcome::Put(put));
     }
-    *in_doubt = false;
-    if let Some(job) = putter.job_with_key(session)? {
+    if let Some(job) = holder {
         return Ok(Outcome::HasKey(job));
     }
     let tried = putter.try_put(session, payloads);
-    *in_doubt = matches!(
+    *in_doubt |= matches!(
         tried,
         Err(Fault::Gone(_) | Fault::Interrupted(_) | Fault::Full(_))
     );
