@@ -1,6 +1,7 @@
 //! `dblock cron run`: where attempts of ticks start, what they need for that, and what counts of those that do not end by themselves.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use mysql::prelude::Queryable;
@@ -8,11 +9,12 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::unistd::chdir;
 
-use crate::harness::crontab::{commands_of, end, job, scheduler_of};
+use crate::harness::crontab::{commands_of, end, job, scheduler_of, stays};
 use crate::harness::{
-    Crontab, Frozen, Kind, PASSWORD, Running, SOON, Server, all_servers, allow_files, both_servers,
-    eventually, quoted, send, within,
+    Crontab, Frozen, Hangs, Kind, PASSWORD, Running, SOON, Server, all_servers, allow_files,
+    both_servers, copy_program, eventually, eventually_gone, group_of, quoted, runs, send, within,
 };
+use crate::sigkill::{VIEWS, view_of};
 
 both_servers! {
     fn a_password_in_a_relative_file_is_found_whatever_home_the_crontab_has(server on mysql) {
@@ -88,11 +90,39 @@ both_servers! {
     }
 
     fn a_tick_that_somebody_has_ended_is_over_also_where_its_daemon_is_stopped(server on mariadb) {
-        over_where_it_is_stopped(server, Running::pid, &[]);
+        over_where_it_is_stopped(server, Running::pid, &[], After::Killed);
     }
 
     fn a_tick_that_somebody_has_ended_by_force_is_over_also_where_its_scheduler_is_stopped(server) {
-        over_where_it_is_stopped(server, |daemon| scheduler_of(daemon.pid()).unwrap(), &["--force"]);
+        over_where_it_is_stopped(server, |daemon| scheduler_of(daemon.pid()).unwrap(), &["--force"], After::Killed);
+    }
+
+    fn a_tick_that_somebody_has_ended_is_over_while_its_daemon_stays_stopped(server on mysql) {
+        over_where_it_is_stopped(server, Running::pid, &[], After::Stopped);
+    }
+
+    fn a_tick_that_somebody_has_ended_is_over_also_where_its_scheduler_is_stopped(server on mariadb) {
+        over_where_it_is_stopped(server, |daemon| scheduler_of(daemon.pid()).unwrap(), &["--wait", "forever"], After::Stopped);
+    }
+
+    fn a_tick_that_somebody_has_ended_by_force_is_over_where_all_of_its_host_are_dead(server on mysql) {
+        let crontab = Crontab::new(server, &job("--ttl 8s --retries 3", "echo run >>{}; exec sleep 600"));
+        let mut first = crontab.start(&[]);
+        crontab.due("job");
+        crontab.eventually_lines(1);
+        let second = crontab.start(&["--grace", "0s"]);
+        let all: Vec<i32> = commands_of(first.pid()).into_iter().chain(scheduler_of(first.pid())).chain([first.pid()]).collect();
+        // None of them sees that another has died.
+        let stopped: Vec<Frozen> = all.iter().copied().map(Frozen::new).collect();
+        for pid in &all {
+            send(*pid, Signal::SIGKILL);
+        }
+        first.wait_within(SOON).expect_signal(Signal::SIGKILL);
+        drop(stopped);
+        crontab.tables.at("kill").args(["--force", &crontab.name("job")]).output().expect_code(0);
+        crontab.eventually_idle();
+        stays("nothing runs again", || crontab.lines().len() == 1);
+        end(second);
     }
 
     fn a_tick_that_somebody_has_ended_by_force_is_over_where_nobody_could_be_asked(server) {
@@ -131,6 +161,28 @@ both_servers! {
         crontab.eventually_idle();
         assert_eq!(crontab.count("dblock_runs WHERE outcome = 'ran' AND exit_code = 0 AND message IS NULL AND started_at IS NOT NULL"), 2);
         end(host);
+    }
+
+    fn a_run_that_ended_while_its_host_was_stopped_beyond_its_ttl_has_its_own_end_in_the_history(server on mariadb) {
+        let command = "echo $$ $DBLOCK_ATTEMPT >>{}; until test -e {}.go; do sleep 0.1; done";
+        let crontab = Crontab::new(server, &job("--overlap allow --ttl 6s --kill-after 0s", command));
+        let first = crontab.start(&["--grace", "1s"]);
+        crontab.due("job");
+        let line = crontab.eventually_lines(1).remove(0);
+        let pid: i32 = line.strip_suffix(" 1").unwrap().parse().unwrap();
+        let second = crontab.start(&["--grace", "1s"]);
+        let both = [scheduler_of(first.pid()).unwrap(), first.pid()];
+        let stopped = both.map(Frozen::new);
+        // Another host takes it for dead.
+        crontab.eventually_row("dblock_runs WHERE attempt = 1 AND ended_at IS NOT NULL AND outcome <> 'ran'");
+        assert!(runs(pid));
+        fs::write(crontab.path("record.go"), "").unwrap();
+        eventually_gone(pid, SOON);
+        drop(stopped);
+        crontab.eventually_row("dblock_runs WHERE attempt = 1 AND outcome = 'ran' AND exit_code = 0");
+        crontab.eventually_idle();
+        end(first);
+        end(second);
     }
 
     fn a_command_that_its_host_cannot_start_is_tried_less_and_less_often(server on mysql) {
@@ -188,6 +240,77 @@ all_servers! {
         end(first);
         end(second);
     }
+}
+
+#[test]
+fn a_process_that_proc_does_not_show_keeps_its_tick_until_it_ends() {
+    // All at once: they do nothing but wait.
+    std::thread::scope(|scope| {
+        for view in VIEWS {
+            scope.spawn(move || keeps_its_tick_behind(view));
+        }
+    });
+}
+
+#[test]
+fn no_command_outlives_a_daemon_that_was_killed_while_another_command_hangs_at_its_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let shell = folder.path().join("shell");
+    copy_program("/bin/sh", &shell);
+    let lines = format!(
+        "#: first\n0 0 1 1 * echo $$ >>{{}}; exec sleep 600\nSHELL={}\n#: second\n0 0 1 1 * true",
+        shell.display()
+    );
+    let crontab = Crontab::new(Server::shared(Kind::MariaDb), &lines);
+    let mut daemon = crontab.start(&[]);
+    crontab.due("first");
+    let first: i32 = crontab.eventually_lines(1)[0].parse().unwrap();
+    let hangs = Hangs::new(&shell);
+    crontab.due("second");
+    eventually("it hangs", SOON, || commands_of(daemon.pid()).len() == 2);
+    daemon.signal(Signal::SIGKILL);
+    daemon.wait_within(SOON).expect_signal(Signal::SIGKILL);
+    eventually_gone(first, SOON);
+    drop(hangs);
+}
+
+/// A tick whose time is over, and whose command has a process that this view hides.
+fn keeps_its_tick_behind(view: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let (under, script) = view_of(folder.path(), view);
+    let options = "--timeout 3s --kill-after 0.2s";
+    let command = format!("exec >>{{}}; {script}");
+    let crontab = Crontab::new(Server::shared(Kind::MariaDb), &job(options, &command));
+    // Another user reads the one and writes the other.
+    fs::write(crontab.record(), "").unwrap();
+    for (path, mode) in [(crontab.path("."), 0o755), (crontab.record(), 0o666)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let mut daemon = crontab.daemon(&[]).under(under).spawn();
+    daemon.wait_stderr("dblock: ready: ", SOON);
+    crontab.due("job");
+    let line = crontab.eventually_lines(1).remove(0);
+    let hidden: i32 = line.strip_prefix("hidden ").unwrap().parse().unwrap();
+    let group = group_of(hidden).unwrap();
+    eventually("the command has ended", SOON, || !runs(group));
+    let by_hand = || {
+        let run = crontab
+            .tables
+            .at("run")
+            .args(["--durable", "--name", &crontab.name("job")]);
+        run.args(["--wait", "0.5"]).command(["true"]).output()
+    };
+    by_hand().expect_code(75);
+    let is_under_way = crontab.count("dblock_cron_ticks") == 1;
+    assert!(
+        runs(hidden) && is_under_way,
+        "with {view}: {}",
+        daemon.stderr()
+    );
+    send(hidden, Signal::SIGKILL);
+    crontab.eventually_idle();
+    by_hand().expect_code(0);
+    end(daemon);
 }
 
 /// No end can be recorded when a daemon ends: another one finds in the history that it was the daemon that ended the commands.
@@ -443,8 +566,21 @@ fn a_tick_whose_lock_is_sought_by_a_daemon_that_ends_is_another_s_mariadb() {
     a_search_ends(Kind::MariaDb, true);
 }
 
-/// A process of the daemon that runs the tick is stopped, somebody ends the tick, and then the process is killed.
-fn over_where_it_is_stopped(server: &'static Server, process: fn(&Running) -> i32, how: &[&str]) {
+/// What becomes of the stopped process when the tick was ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum After {
+    Killed,
+    Stopped,
+}
+
+/// A process of the daemon that runs the tick is stopped, somebody ends the tick, and then the process is killed, or stays as it is.
+#[track_caller]
+fn over_where_it_is_stopped(
+    server: &'static Server,
+    process: fn(&Running) -> i32,
+    how: &[&str],
+    after: After,
+) {
     let command = "echo run >>{}; exec sleep 600";
     let crontab = Crontab::new(server, &job("--ttl 8s --retries 3", command));
     let first = crontab.start(&[]);
@@ -455,10 +591,12 @@ fn over_where_it_is_stopped(server: &'static Server, process: fn(&Running) -> i3
     let stopped = Frozen::new(pid);
     let kill = crontab.tables.at("kill").args(how);
     kill.arg(crontab.name("job")).output().expect_code(0);
-    send(pid, Signal::SIGKILL);
+    if after == After::Killed {
+        send(pid, Signal::SIGKILL);
+    }
     // Another host would look after it some seconds later.
     crontab.eventually_idle();
-    assert_eq!(crontab.lines().len(), 1);
+    stays("nothing runs again", || crontab.lines().len() == 1);
     end(second);
     drop(stopped);
 }

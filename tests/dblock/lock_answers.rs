@@ -2,7 +2,9 @@
 //! yours" is a skip.
 
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::harness::{
     Answer, Dblock, Fake, Kind, Output, Packet, Proxy, SOON, both_servers, eventually, slack,
@@ -462,6 +464,36 @@ fn a_server_that_goes_away_at_the_question_is_asked_again() {
             output.expect_took(Duration::from_millis(900), Duration::from_secs(1) + slack());
             assert!(asked.len() < 15, "{} attempts in a second", asked.len());
         }
+    }
+}
+
+#[test]
+fn a_holder_whose_server_answers_with_errors_asks_again_until_its_lease_is_over() {
+    // A proxy's, and one that nobody knows.
+    for (kind, code) in [(Kind::MariaDb, 9001), (Kind::MySql, 1644)] {
+        let (failing, mut answer) = (Arc::new(AtomicBool::new(false)), answers(&[yours()]));
+        let fails = Arc::clone(&failing);
+        let server = Fake::start(kind, move |statement| {
+            if fails.load(Ordering::Relaxed) {
+                Answer::error(code, "told by the test")
+            } else {
+                answer(statement)
+            }
+        });
+        let run = Dblock::run_at(&server.url(), "x").args(["--ttl", "8", "--kill-after", "0"]);
+        let mut run = run.sh("echo began; exec sleep 60").spawn();
+        run.wait_line("began", SOON);
+        failing.store(true, Ordering::Relaxed);
+        run.wait_stderr("told by the test", SOON);
+        let (lost, asked) = (Instant::now(), server.statements().len());
+        run.wait_within(SOON).expect_code(74);
+        // The loss is noticed after a quarter of the TTL.
+        assert!(
+            lost.elapsed() > Duration::from_secs(3),
+            "{:?}",
+            lost.elapsed()
+        );
+        assert!(server.statements().len() > asked + 3);
     }
 }
 

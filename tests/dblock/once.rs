@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::process::Stdio;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -10,7 +11,7 @@ use nix::sys::signal::Signal;
 use crate::harness::schema::follows;
 use crate::harness::{
     Dblock, Kind, Proxy, Records, Running, SOON, Server, Tables, Watcher, all_servers, eventually,
-    is_stopped, runs, send, slack, unique,
+    is_stopped, runs, send, slack, unique, within,
 };
 
 fn run(server: &Server, name: &str, options: &[&str]) -> Dblock {
@@ -610,6 +611,48 @@ fn a_success_whose_keeper_dies_is_recorded_by_another_or_said_to_be_lost() {
         let again = run(server, &name, &YEARLY).command(["true"]).output();
         again.expect_code(if is_back { 75 } else { 0 });
     }
+}
+
+#[test]
+fn a_success_is_recorded_or_said_to_be_lost_where_the_network_falls_silent_and_then_the_keeper_dies()
+ {
+    // The keeper renews every few seconds: before, while and after it waits for an answer.
+    thread::scope(|scope| {
+        for silent_for in [2500, 3000, 3500, 4000, 4500].map(Duration::from_millis) {
+            for is_back in [true, false] {
+                scope.spawn(move || is_recorded_or_said(silent_for, is_back));
+            }
+        }
+    });
+}
+
+/// The same with the silence beginning so long before the command's end, and ending after the keeper's death, or not at all.
+fn is_recorded_or_said(silent_for: Duration, is_back: bool) {
+    let server = Server::durable(Kind::MariaDb);
+    let (name, proxy) = (unique("silent-dropped"), Proxy::to(server));
+    let mut begun = to_succeed(&proxy, &name, &["--ttl", "11"]);
+    let command = begun.wait_pid("began");
+    proxy.freeze();
+    within(silent_for, || !runs(command));
+    let keeper = begun.keeper(Some(command));
+    drop(begun.take_stdin());
+    eventually("the command is reaped", SOON, || {
+        !begun.children().contains(&command)
+    });
+    send(keeper, Signal::SIGKILL);
+    eventually("it is gone", SOON, || !begun.children().contains(&keeper));
+    if is_back {
+        proxy.thaw();
+    }
+    let end = begun.wait_within(2 * SOON);
+    let lost = "this success may not have been recorded, and then ";
+    let is_said = end.expect_code(0).stderr.contains(lost);
+    let again = run(server, &name, &YEARLY)
+        .args(["--wait", "60"])
+        .command(["true"])
+        .output();
+    again.expect_code(if is_said { 0 } else { 75 });
+    assert!(is_said || is_back, "{end:#?}");
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! `dblock queue status`, `list`, `show`, `retry` and `cancel`: what is in a queue is shown as it is, and changed as a person says, also
 //! while workers have claimed some of it. What runs is claimed here as a worker claims it.
 
+use std::time::Duration;
+
 use mysql::prelude::Queryable;
 use serde_json::Value;
 
 use crate::harness::{
-    Dblock, Output, Proxy, SOON, Tables, both_servers, eventually, numbered_lines,
+    Dblock, Output, Proxy, SOON, Server, Tables, both_servers, eventually, numbered_lines,
 };
 
 /// The columns that all narrow tables have.
@@ -155,6 +157,30 @@ both_servers! {
         eventually("the server ends the session", SOON, || !server.has_session(session.unwrap()));
         admin.query_drop(lock).unwrap();
         drop(canceling);
+    }
+
+    fn no_transaction_stays_open_of_a_host_that_vanishes_while_it_puts_a_long_job(shared) {
+        // The job comes in many packets.
+        let server = Server::private_with(shared.kind, &["--max-allowed-packet=256K"]);
+        let tables = with_queue(&server, &[]);
+        let proxy = Proxy::to(&server);
+        proxy.delay(Duration::from_millis(20));
+        let payload = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(payload.path(), vec![b'x'; 15_000_000]).unwrap();
+        let put = queue(&tables, "put", &["--file"]).arg(payload.path());
+        let putting = put.env("DBLOCK_URL", proxy.url()).spawn();
+        let open = "SELECT trx_mysql_thread_id FROM information_schema.innodb_trx WHERE trx_rows_modified > 0 LIMIT 1";
+        let mut admin = tables.admin();
+        let mut session = None;
+        eventually("its transaction is open", SOON, || {
+            // The server reads this anew only for who asks less often than ten times a second.
+            std::thread::sleep(Duration::from_millis(150));
+            session = admin.query_first::<u64, _>(open).unwrap();
+            session.is_some()
+        });
+        proxy.freeze();
+        eventually("the server ends the session", SOON, || !server.has_session(session.unwrap()));
+        drop(putting);
     }
 
     fn status_counts_the_jobs_of_each_state(server) {
@@ -441,6 +467,28 @@ both_servers! {
         bury(&tables, ids[0]);
         queue(&tables, "retry", &[&ids[1].to_string(), "-v"]).output().expect_code(0);
         assert_eq!(count(&tables, &format!("dblock_due WHERE job = {} AND jobs = 3 AND attempt = 0", ids[0])), 1);
+    }
+
+    fn a_job_of_a_block_is_found_whatever_the_step_from_one_id_to_the_next_is_by_now(shared) {
+        let server = Server::private(shared.kind);
+        let tables = with_queue(&server, &["--claim", "blocks"]);
+        let go_by = |step: u32| {
+            let set = format!("SET GLOBAL auto_increment_increment = {step}");
+            server.admin().query_drop(set).unwrap();
+        };
+        // As on a cluster that had ten nodes.
+        go_by(10);
+        let ids = put_block(&tables, 300);
+        go_by(1);
+        let last = ids[299];
+        assert!(last - ids[0] > 2000, "{ids:?}");
+        let shown = json(&queue(&tables, "show", &[&last.to_string(), "--json"]).output());
+        assert_eq!((&shown["state"], &shown["block_jobs"]), (&"due".into(), &300.into()));
+        does(&tables, "cancel", &[&last.to_string()]);
+        assert_eq!((count(&tables, "dblock_jobs"), count(&tables, "dblock_due WHERE jobs = 299")), (299, 1));
+        let worker = worker(&tables, 60);
+        claim(&tables, worker, ids[0]);
+        queue(&tables, "retry", &[&ids[298].to_string()]).output().expect_code(75).expect_one_line("is running; it is left alone");
     }
 
     fn blocks_of_several_nodes_may_lie_between_one_another(server on mariadb) {

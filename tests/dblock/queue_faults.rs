@@ -10,10 +10,10 @@ use nix::sys::signal::Signal;
 use crate::harness::jobs::{claimer_of, commands_of, lines};
 use crate::harness::{
     Dblock, Frozen, Jobs, Kind, Packet, Proxy, Records, Running, SOON, Server, Setup, allow_files,
-    both_servers, eventually, eventually_gone, kill_both, quoted, runs, send, slack, stat_field,
-    unique, within,
+    both_servers, eventually, eventually_gone, group_of, kill_both, quoted, runs, send, slack,
+    stat_field, unique, within,
 };
-use crate::sigkill::for_another_user;
+use crate::sigkill::{VIEWS, for_another_user, view_of};
 
 /// A lease that is soon over, and that a worker keeps on a machine that stands still for three seconds.
 const TTL: Duration = Duration::from_secs(6);
@@ -202,6 +202,41 @@ fn a_command_that_cannot_be_killed_keeps_its_job_for_longer_than_the_lease() {
     eventually_gone(claimer, SOON);
     eventually("it is done", TTL + SOON, || jobs.count("dblock_jobs") == 0);
     end(second);
+}
+
+#[test]
+fn a_process_that_proc_does_not_show_keeps_its_job_until_it_ends() {
+    // All at once: they do nothing but wait.
+    std::thread::scope(|scope| {
+        for view in VIEWS {
+            scope.spawn(move || keeps_its_job_behind(view));
+        }
+    });
+}
+
+/// A job whose time is over, and whose command has a process that this view hides.
+fn keeps_its_job_behind(view: &str) {
+    let jobs = short(Server::shared(Kind::MariaDb), &["--max-attempts", "1"]);
+    let folder = tempfile::tempdir().unwrap();
+    let (under, script) = view_of(folder.path(), view);
+    jobs.put(&["x"]);
+    let work = jobs.work(&["--timeout", "3", "--kill-after", "0.2"]);
+    let mut worker = work.under(under).sh(&script).spawn();
+    let hidden = worker.wait_pid("hidden");
+    let group = group_of(hidden).unwrap();
+    eventually("the command has ended", SOON, || !runs(group));
+    let renewed = format!("{RENEWED} AND expires_at > UTC_TIMESTAMP(6)");
+    eventually("the lease is renewed", TTL + SOON, || {
+        jobs.count(&renewed) > 0
+    });
+    assert!(
+        runs(hidden) && jobs.states() == [0, 0, 1, 0],
+        "with {view}: {}",
+        worker.stderr()
+    );
+    send(hidden, Signal::SIGKILL);
+    eventually("the job is dead", SOON, || jobs.states() == [0, 0, 0, 1]);
+    end(worker);
 }
 
 /// Eight canceled blocks become due just before an idle worker takes a turn. `false`: they came too late for that.
@@ -595,6 +630,20 @@ both_servers! {
         end(second);
     }
 
+    fn a_repeating_job_that_takes_down_its_worker_too_often_waits_for_its_next_time(server on mysql) {
+        for options in [&[][..], &["--claim", "blocks"]] {
+            let jobs = short(server, &[options, &["--max-attempts", "1"]].concat());
+            jobs.put(&["--every", "1h", "x"]);
+            let mut first = jobs.work(&[]).sh("kill -KILL $PPID; sleep 100").spawn();
+            first.wait_within(SOON).expect_signal(Signal::SIGKILL);
+            let second = jobs.work(&[]).sh("echo never").spawn();
+            eventually("it is delayed", TTL + SOON, || jobs.states() == [0, 1, 0, 0]);
+            assert_eq!(jobs.count("dblock_delayed WHERE attempt = 0 AND due_at > UTC_TIMESTAMP(6) + INTERVAL 59 MINUTE"), 1);
+            assert_eq!(second.stdout(), "");
+            end(second);
+        }
+    }
+
     fn a_job_that_may_be_started_once_is_not_claimed_ahead_of_its_start(server on mysql) {
         let jobs = short(server, &["--max-attempts", "1"]);
         jobs.number(300);
@@ -605,6 +654,47 @@ both_servers! {
         let second = jobs.work(&["-j", "2"]).sh(":").spawn();
         eventually("all others are done", TTL + SOON, || jobs.states() == [0, 0, 0, 1]);
         end(second);
+    }
+
+    fn of_jobs_that_may_be_started_once_a_batch_is_claimed_for_each_free_slot(server on mariadb) {
+        let (jobs, records) = (Jobs::new(server, &["--max-attempts", "1"]), Records::new());
+        let go = records.path().join("go");
+        jobs.put(&["x"]);
+        let script = format!("cat >/dev/null; {}", until(&go));
+        let worker = jobs.work(&["-j", "2", "--batch", "100"]).sh(&script).spawn();
+        // It has fewer jobs than it might have.
+        eventually("one runs", SOON, || commands_of(worker.pid()).len() == 1);
+        jobs.number(300);
+        eventually("another runs", SOON, || commands_of(worker.pid()).len() == 2);
+        let claimed = jobs.count("dblock_running");
+        assert!(claimed <= 101, "{claimed}");
+        std::fs::write(&go, "").unwrap();
+        eventually("all are done", SOON, || jobs.states() == [0; 4]);
+        end(worker);
+        jobs.assert_empty();
+    }
+
+    fn a_slot_beside_a_large_batch_is_used_after_a_job_that_was_tried_before(server on mysql) {
+        let (jobs, records) = (Jobs::new(server, &[]), Records::new());
+        let [log, go] = ["log", "go"].map(|name| records.path().join(name));
+        jobs.number(20);
+        // It takes so long that fewer are claimed ahead than the batch has.
+        let script = format!(
+            "read -r word; cat >/dev/null; echo $word >>{}; case $word in 1) {};; again) sleep 0.1;; esac",
+            quoted(&log),
+            until(&go)
+        );
+        let worker = jobs.work(&["-j", "2", "--batch", "20"]).sh(&script).spawn();
+        eventually("the batch runs", SOON, || lines(&log) == ["1"]);
+        jobs.put(&["--delay", "1h", "again"]);
+        jobs.tables.sql("UPDATE dblock_delayed SET attempt = 1, due_at = UTC_TIMESTAMP(6)");
+        eventually("one that was tried before is done", SOON, || jobs.count("dblock_jobs") == 20);
+        jobs.put(&["new"]);
+        eventually("a new one starts", SOON, || lines(&log) == ["1", "again", "new"]);
+        std::fs::write(&go, "").unwrap();
+        eventually("all are done", SOON, || jobs.states() == [0; 4]);
+        end(worker);
+        jobs.assert_empty();
     }
 
     fn what_is_claimed_ahead_goes_back_when_a_command_takes_long(server on mariadb) {
@@ -908,6 +998,40 @@ both_servers! {
         std::fs::write(&go_too, "").unwrap();
         eventually("both are done", SOON, || jobs.count("dblock_jobs") == 1);
         end(worker);
+    }
+
+    fn a_worker_whose_number_another_has_got_meanwhile_ends_its_command(server) {
+        let (jobs, records) = (Jobs::new(server, &["--ttl", "20s"]), Records::new());
+        let (log, go) = (records.path().join("log"), records.path().join("go"));
+        jobs.put(&["x"]);
+        let first = jobs.work(&TO_THE_END).sh(&script(&log, &until(&go))).spawn();
+        let command = eventually_started(&log, 1, SOON);
+        let frozen = Frozen::new(first.claimer());
+        let number = || jobs.rows::<u64>("SELECT worker FROM dblock_workers")[0];
+        let before = number();
+        // As if the server had lost what it committed since the worker came.
+        let columns = "queue, shard, priority, job, last_job, block, jobs, due_at";
+        for lost in [
+            format!("INSERT INTO dblock_due ({columns}) SELECT {columns} FROM dblock_running"),
+            "DELETE FROM dblock_running".to_owned(),
+            "DELETE FROM dblock_workers".to_owned(),
+            format!("ALTER TABLE dblock_workers AUTO_INCREMENT = {before}"),
+        ] {
+            jobs.tables.sql(&lost);
+        }
+        let second = jobs.work(&TO_THE_END).sh(&script(&log, &until(&go))).spawn();
+        let again = eventually_started(&log, 2, SOON);
+        assert_eq!(number(), before);
+        drop(frozen);
+        eventually_gone(command, SOON);
+        eventually("it knows", SOON, || first.stderr().contains("the worker was lost"));
+        assert!(runs(again));
+        std::fs::write(&go, "").unwrap();
+        eventually("it is done", SOON, || jobs.count("dblock_jobs") == 0);
+        end(first);
+        end(second);
+        assert_eq!(recorded(&log), ["start 1 1", "start 1 1", "end 1 1"]);
+        jobs.assert_empty();
     }
 
     fn a_worker_that_is_stopped_and_has_its_claimer_keeps_its_job(server on mariadb) {
@@ -1298,6 +1422,29 @@ both_servers! {
         let work = Dblock::at(&server, "queue").args(["work", "q", "--connect-timeout", "5"]).sh("echo never").output();
         work.expect_code(78).expect_one_line("is read-only; name the server that takes writes").expect_stdout("");
     }
+}
+
+#[test]
+fn what_is_done_of_a_block_that_goes_back_fits_into_a_packet_where_it_is_kept() {
+    let server = Server::private_with(Kind::MariaDb, &["--max-allowed-packet=64K"]);
+    let jobs = Jobs::new(&server, &["--claim", "blocks", "--keep", "1h"]);
+    let records = Records::new();
+    let go = records.path().join("go");
+    jobs.number(200);
+    let script = format!(
+        "read number; test $number != 150 || {{ echo waits; {}; }}",
+        until(&go)
+    );
+    let mut worker = jobs.work(&["--grace", "0"]).sh(&script).spawn();
+    worker.wait_line("waits", SOON * 2);
+    worker.signal(Signal::SIGTERM);
+    worker.wait_within(SOON).expect_code(0);
+    assert_eq!(jobs.count("dblock_done"), 149);
+    assert_eq!(jobs.count("dblock_due WHERE jobs = 51 AND attempt = 0"), 1);
+    assert_eq!(
+        (jobs.states(), jobs.count("dblock_jobs")),
+        ([1, 0, 0, 0], 200)
+    );
 }
 
 #[test]

@@ -1343,6 +1343,19 @@ both_servers! {
         assert_eq!((jobs.count("dblock_done"), jobs.count("dblock_jobs"), jobs.count("dblock_puts")), (9000, 9000, 1));
     }
 
+    fn what_is_kept_for_a_second_goes_while_workers_go_on(server) {
+        let jobs = Jobs::new(server, &["--keep", "1s"]);
+        jobs.number(20_000);
+        let workers = [0, 1].map(|_| jobs.work(&["--batch", "500"]).command(["true"]).spawn());
+        eventually("all are done", 3 * SOON, || jobs.states()[..3] == [0; 3]);
+        eventually("none is left", SOON, || jobs.count("dblock_jobs") == 0);
+        for worker in workers {
+            worker.signal(Signal::SIGTERM);
+            worker.wait().expect_code(0);
+        }
+        jobs.assert_empty();
+    }
+
     fn what_comes_below_the_mark_beside_a_long_snapshot_is_claimed(server) {
         let (jobs, records) = (Jobs::new(server, &[]), Records::new());
         let log = records.path().join("log");

@@ -303,25 +303,26 @@ pub fn for_another_user(folder: &Path) -> [PathBuf; 2] {
     [dblock, become_root]
 }
 
-/// dblock as another user, to whom `/proc` shows what the shell's command `view` has made of it. The program that dblock may not signal
-/// is none of its children, but of the command's group; what dblock sends reaches the others.
-fn in_view(server: &Server, name: &str, folder: &Path, view: &str, options: &[&str]) -> Dblock {
+/// What runs dblock as another user, to whom `/proc` shows what the shell's command `view` has made of it; and the script of a command
+/// one of whose processes dblock may not signal. That one is none of dblock's children, but of the command's group, and does not end
+/// by itself; it writes `hidden PID` into its stdout. What dblock sends reaches the others.
+pub fn view_of(folder: &Path, view: &str) -> ([String; 5], String) {
     let [dblock, become_root] = for_another_user(folder);
     let (dblock, become_root) = (quoted(&dblock), quoted(&become_root));
     let exec = format!(
         "{view} && exec setpriv --reuid=65534 --regid=65534 --clear-groups {dblock} \"$@\""
     );
-    let hidden = "trap '' TERM; echo hidden $$; while :; do sleep 0.05; done";
-    Dblock::run(server, name)
-        .args(options)
-        .without_terminal()
-        .under(["unshare", "--mount", "sh", "-c", &exec])
-        .command([
-            "sh",
-            "-c",
-            &format!("{become_root} --reuid=0 sh -c \"$0\" & sleep 60"),
-            hidden,
-        ])
+    let hidden = "trap \"\" TERM; echo hidden $$; while :; do sleep 0.05; done";
+    let script = format!("{become_root} --reuid=0 sh -c '{hidden}' & sleep 60");
+    let under = ["unshare", "--mount", "sh", "-c", &exec].map(str::to_owned);
+    (under, script)
+}
+
+/// dblock with that view, around that command.
+fn in_view(server: &Server, name: &str, folder: &Path, view: &str, options: &[&str]) -> Dblock {
+    let (under, script) = view_of(folder, view);
+    let run = Dblock::run(server, name).args(options).without_terminal();
+    run.under(under).command(["sh", "-c", &script])
 }
 
 #[test]
@@ -452,6 +453,27 @@ each_lock! {
 }
 
 #[test]
+fn the_keeper_of_a_dblock_that_was_killed_does_not_wait_for_ever_for_the_row_of_its_lock() {
+    let server = Server::durable(Kind::MariaDb);
+    let name = unique("locked-row");
+    let run = Dblock::run(server, &name).args(["--ttl", "8"]);
+    let mut run = run.sh("echo shell $$; exec sleep 60").spawn();
+    let command = run.wait_pid("shell");
+    let keeper = run.keeper(Some(command));
+    let mut admin = server.admin();
+    admin.query_drop("START TRANSACTION").unwrap();
+    let lock = "SELECT * FROM dblock.dblock_locks WHERE name = ? FOR UPDATE";
+    let rows: Vec<mysql::Row> = admin.exec(lock, (&name,)).unwrap();
+    assert_eq!(rows.len(), 1, "it is held");
+    run.signal(Signal::SIGKILL);
+    eventually_gone(command, SOON);
+    eventually_gone(keeper, SOON);
+    admin.query_drop("ROLLBACK").unwrap();
+    let next = Dblock::run(server, &name).args(["--wait", "20"]);
+    next.command(["true"]).output().expect_code(0);
+}
+
+#[test]
 fn a_keeper_that_cannot_wait_for_events_is_replaced() {
     let server = Server::shared(Kind::MariaDb);
     let name = unique("keeper-refuses");
@@ -475,7 +497,7 @@ fn a_keeper_that_cannot_wait_for_events_is_replaced() {
 }
 
 /// What hides the processes of others.
-const VIEWS: [&str; 4] = [
+pub const VIEWS: [&str; 4] = [
     "mount -t proc -o hidepid=1 proc /proc",
     "mount -t proc -o hidepid=2 proc /proc",
     "mount -t proc -o hidepid=ptraceable proc /proc",
@@ -484,17 +506,50 @@ const VIEWS: [&str; 4] = [
 
 #[test]
 fn a_process_that_proc_does_not_show_keeps_the_lock_until_it_ends() {
-    // All at once: they do nothing but wait.
+    in_each_view(keeps_its_lock_behind);
+}
+
+#[test]
+fn a_process_that_proc_does_not_show_keeps_the_lock_of_a_run_that_somebody_ends() {
+    in_each_view(keeps_its_lock_when_killed_behind);
+}
+
+/// All at once: they do nothing but wait.
+fn in_each_view(does: fn(&Server, &str)) {
     thread::scope(|scope| {
         for view in VIEWS {
-            scope.spawn(move || keeps_its_lock_behind(view));
+            for server in [Server::shared, Server::durable] {
+                scope.spawn(move || does(server(Kind::MariaDb), view));
+            }
         }
     });
 }
 
-/// The same with one of them.
-fn keeps_its_lock_behind(view: &str) {
-    let server = Server::shared(Kind::MariaDb);
+/// Somebody ends a run whose command has a process that this view hides.
+fn keeps_its_lock_when_killed_behind(server: &Server, view: &str) {
+    let (name, folder) = (unique("hidden"), tempfile::tempdir().unwrap());
+    let options = ["--kill-after", "0.2"];
+    let mut run = in_view(server, &name, folder.path(), view, &options).spawn();
+    let hidden = run.wait_pid("hidden");
+    let group = group_of(hidden).unwrap();
+    let kill = Dblock::at(server, "kill").args([&*name, "--wait", "forever"]);
+    let mut killing = kill.spawn();
+    eventually("the command has ended", SOON, || !runs(group));
+    let second = || {
+        let second = Dblock::run(server, &name).args(["--wait", "0.5"]);
+        second.command(["true"]).output()
+    };
+    second().expect_code(75);
+    let lives = runs(hidden) && run.is_running() && killing.is_running();
+    assert!(lives, "with {view}: {}", run.stderr());
+    send(hidden, Signal::SIGKILL);
+    run.wait_within(SOON).expect_code(74);
+    killing.wait_within(SOON).expect_code(0);
+    second().expect_code(0);
+}
+
+/// A run whose time is over, and whose command has a process that this view hides.
+fn keeps_its_lock_behind(server: &Server, view: &str) {
     let name = unique("hidden");
     let folder = tempfile::tempdir().unwrap();
     let options = ["--timeout", "4", "--kill-after", "0.2"];
@@ -521,27 +576,27 @@ fn keeps_its_lock_behind(view: &str) {
 
 #[test]
 fn a_process_that_proc_does_not_show_keeps_the_lock_of_a_dblock_that_was_killed() {
-    let server = Server::shared(Kind::MariaDb);
-    for view in VIEWS {
-        let name = unique("hidden-killed");
-        let folder = tempfile::tempdir().unwrap();
-        let mut run = in_view(server, &name, folder.path(), view, &[]).spawn();
-        let hidden = run.wait_pid("hidden");
-        let group = group_of(hidden).unwrap();
-        run.signal(Signal::SIGKILL);
-        run.wait_within(SOON).expect_signal(Signal::SIGKILL);
-        eventually("the command has ended", SOON, || !runs(group));
-        let second = || {
-            Dblock::run(server, &name)
-                .args(["--wait", "0.5"])
-                .command(["true"])
-                .output()
-        };
-        second().expect_code(75);
-        assert!(runs(hidden), "with {view}");
-        send(hidden, Signal::SIGKILL);
-        eventually("the lock is free", SOON, || server.holder(&name).is_none());
-    }
+    in_each_view(keeps_its_lock_without_a_dblock_behind);
+}
+
+/// A dblock that is killed, and whose command has a process that this view hides.
+fn keeps_its_lock_without_a_dblock_behind(server: &Server, view: &str) {
+    let name = unique("hidden-killed");
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = in_view(server, &name, folder.path(), view, &[]).spawn();
+    let hidden = run.wait_pid("hidden");
+    let group = group_of(hidden).unwrap();
+    run.signal(Signal::SIGKILL);
+    run.wait_within(SOON).expect_signal(Signal::SIGKILL);
+    eventually("the command has ended", SOON, || !runs(group));
+    let second = |wait| {
+        let second = Dblock::run(server, &name).args(["--wait", wait]);
+        second.command(["true"]).output()
+    };
+    second("0.5").expect_code(75);
+    assert!(runs(hidden), "with {view}");
+    send(hidden, Signal::SIGKILL);
+    second("20").expect_code(0);
 }
 
 /// dblock as another user, with these options, around a command that becomes root and so may not be signalled.
