@@ -28,6 +28,6 @@ pub fn load_no_modules() {}
     not(getrandom_backend = "linux_getrandom")
 ))]
 compile_error!(
-    "with glibc linked in, dblock needs RUSTFLAGS='-C target-feature=+crt-static --cfg getrandom_backend=\"linux_getrandom\"'; \
-     script/package does that"
+    "with glibc linked in, dblock needs --cfg getrandom_backend=\"linux_getrandom\", which .cargo/config.toml has and a RUSTFLAGS of \
+     one's own takes away; script/package adds it"
 );
