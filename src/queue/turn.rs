@@ -21,8 +21,7 @@ use super::Queue;
 use super::marks::above;
 use super::narrow::{block_of, by_key, carried, insert_into, running, running_by_turn};
 use super::payloads::{Stored, bytes_of_parts};
-use super::worker::own_row;
-use crate::db::sql::{after_seconds, numbers};
+use crate::db::sql::{after_seconds, id_literal, numbers};
 use crate::db::{Ask, Batch, Fault, LIST, Row, Rows, ask, batch, named, no_answer};
 use crate::schema::{DUE, JOBS, QUEUE_MINUTES, QUEUES, RUNNING, Tables, WORKERS};
 
@@ -222,6 +221,11 @@ impl Turn<'_> {
             ),
         ]
     }
+}
+
+/// The condition on a worker's own row. A server that has lost its registration may give the number to another worker.
+pub(super) fn own_row(worker: u64, run: &str) -> String {
+    format!("worker = {worker} AND run = {}", id_literal(run))
 }
 
 /// Asks for the state of a worker's row.

@@ -1,8 +1,8 @@
 //! A worker's row, with one lease for everything that it has claimed. When the lease is over, any other worker may rescue the jobs.
 
 use super::Queue;
-use super::turn::{WorkerStatus, standing};
-use crate::db::sql::{after_seconds, id_literal};
+use super::turn::{WorkerStatus, own_row, standing};
+use crate::db::sql::after_seconds;
 use crate::db::{Ask, Batch, ask_value, batch, command, no_answer, text_literal};
 use crate::schema::{RUNNING, Tables, WORKERS};
 
@@ -58,11 +58,6 @@ pub fn find_registration(
         text_literal(&facts.run)
     );
     ask_value("queue find registration", sql)
-}
-
-/// The condition on a worker's own row. A server that has lost its registration may give the number to another worker.
-pub(super) fn own_row(worker: u64, run: &str) -> String {
-    format!("worker = {worker} AND run = {}", id_literal(run))
 }
 
 /// Renews a worker's lease. `takes_over`: a new claimer takes over. This increases the turn's number by one, so that a late turn of the

@@ -9,7 +9,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::unistd::chdir;
 
-use crate::harness::crontab::{commands_of, end, job, scheduler_of, stays};
+use crate::harness::crontab::{commands_of, end, job, lose_power, scheduler_of, stays};
 use crate::harness::{
     Crontab, Frozen, Hangs, Kind, PASSWORD, Running, SOON, Server, all_servers, allow_files,
     both_servers, copy_program, eventually, eventually_gone, group_of, quoted, runs, send, within,
@@ -107,18 +107,11 @@ both_servers! {
 
     fn a_tick_that_somebody_has_ended_by_force_is_over_where_all_of_its_host_are_dead(server on mysql) {
         let crontab = Crontab::new(server, &job("--ttl 8s --retries 3", "echo run >>{}; exec sleep 600"));
-        let mut first = crontab.start(&[]);
+        let first = crontab.start(&[]);
         crontab.due("job");
         crontab.eventually_lines(1);
         let second = crontab.start(&["--grace", "0s"]);
-        let all: Vec<i32> = commands_of(first.pid()).into_iter().chain(scheduler_of(first.pid())).chain([first.pid()]).collect();
-        // None of them sees that another has died.
-        let stopped: Vec<Frozen> = all.iter().copied().map(Frozen::new).collect();
-        for pid in &all {
-            send(*pid, Signal::SIGKILL);
-        }
-        first.wait_within(SOON).expect_signal(Signal::SIGKILL);
-        drop(stopped);
+        lose_power(first);
         crontab.tables.at("kill").args(["--force", &crontab.name("job")]).output().expect_code(0);
         crontab.eventually_idle();
         stays("nothing runs again", || crontab.lines().len() == 1);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
-use crate::harness::crontab::{commands_of, end, job, scheduler_of};
+use crate::harness::crontab::{commands_of, end, job, lose_power, scheduler_of};
 use crate::harness::{
     Crontab, Frozen, Proxy, Running, SOON, Server, Tables, Watcher, all_servers, allow_files,
     both_servers, children_of, eventually, send, stat_field, within,
@@ -125,7 +125,7 @@ all_servers! {
 
     fn a_tick_that_is_taken_again_has_the_ttl_of_whoever_takes_it(server on mariadb) {
         let crontab = Crontab::new(server, &job("--ttl 4s", STAYS));
-        let mut first = crontab.start(&[]);
+        let first = crontab.start(&[]);
         // As a host has left it whose file has another TTL.
         crontab.tables.sql(&format!(
             "INSERT INTO dblock_cron_ticks (name, tick, run, attempt, ttl_seconds, start_at) VALUES ('{}', UTC_TIMESTAMP(6), \
@@ -134,14 +134,7 @@ all_servers! {
         ));
         crontab.eventually_lines(1);
         let second = crontab.start(&["--grace", "0s"]);
-        let all: Vec<i32> = commands_of(first.pid()).into_iter().chain(scheduler_of(first.pid())).chain([first.pid()]).collect();
-        // None of them sees that another has died.
-        let stopped: Vec<Frozen> = all.iter().copied().map(Frozen::new).collect();
-        for pid in &all {
-            send(*pid, Signal::SIGKILL);
-        }
-        first.wait_within(SOON).expect_signal(Signal::SIGKILL);
-        drop(stopped);
+        lose_power(first);
         crontab.eventually_lines(2);
         end(second);
     }

@@ -10,8 +10,8 @@ use tempfile::TempDir;
 
 use super::texts::FromTexts;
 use super::{
-    Dblock, Kind, Output, Proxy, Running, SOON, Server, Tables, children_of, eventually, in_time,
-    quoted, unique, within, write_program,
+    Dblock, Frozen, Kind, Output, Proxy, Running, SOON, Server, Tables, children_of, eventually,
+    in_time, quoted, send, unique, within, write_program,
 };
 
 /// A daemon looks once a second.
@@ -294,6 +294,18 @@ fn ready(daemon: Dblock) -> Running {
 pub fn end(mut host: Running) {
     host.signal(Signal::SIGTERM);
     host.wait_within(SOON).expect_code(0);
+}
+
+/// Kills a daemon and all that it runs, none of which sees that another has died.
+#[track_caller]
+pub fn lose_power(mut host: Running) {
+    let all = commands_of(host.pid()).into_iter();
+    let all = all.chain(scheduler_of(host.pid())).chain([host.pid()]);
+    let stopped: Vec<(i32, Frozen)> = all.map(|pid| (pid, Frozen::new(pid))).collect();
+    for (pid, _) in &stopped {
+        send(*pid, Signal::SIGKILL);
+    }
+    host.wait_within(SOON).expect_signal(Signal::SIGKILL);
 }
 
 /// Statements that a server got until now.
