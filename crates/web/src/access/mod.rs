@@ -1,6 +1,6 @@
 //! Who may look: what each request must have before a page sees it, and what each answer says of how it may be used.
 
-mod headers;
+pub mod headers;
 mod hosts;
 mod login;
 mod origin;
@@ -210,7 +210,17 @@ pub fn guarded(pages: Router, access: Arc<Access>, view: View) -> Router {
     let guard = Guard { access, view };
     pages
         .merge(login)
+        .method_not_allowed_fallback(read_only)
         .layer(axum::middleware::from_fn_with_state(guard, look))
+}
+
+/// The answer to a POST to a page that takes none. axum adds the header Allow.
+async fn read_only() -> Response {
+    (
+        StatusCode::METHOD_NOT_ALLOWED,
+        "This page is read by GET.\n",
+    )
+        .into_response()
 }
 
 #[derive(Clone)]
@@ -243,7 +253,13 @@ impl Guard {
         if ![Method::GET, Method::HEAD, Method::POST].contains(request.method()) {
             let words = "This page is read by GET.";
             let message = self.message(StatusCode::METHOD_NOT_ALLOWED, "Not allowed", words);
-            return Some(([(header::ALLOW, "GET, HEAD, POST")], message).into_response());
+            let has_form = path.starts_with(ACTIONS) || path == LOGIN;
+            let allowed = if has_form {
+                "GET, HEAD, POST"
+            } else {
+                "GET, HEAD"
+            };
+            return Some(([(header::ALLOW, allowed)], message).into_response());
         }
         if let Err(words) = self.access.hosts.check(headers) {
             return Some(self.message(StatusCode::FORBIDDEN, "Not under this name", &words));

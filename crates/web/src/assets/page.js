@@ -8,6 +8,7 @@
   let timer;
   let since = new Date();
   let failures = 0;
+  let asked = 0;
 
   // By what a row or a section is recognized: its id, or where its first link goes.
   const key = (node) => {
@@ -64,17 +65,21 @@
   };
 
   const refresh = async () => {
+    const own = (asked += 1);
     try {
       const answer = await fetch(location.pathname + location.search, {
         headers: { "x-dblock-main": "1" },
         cache: "no-store",
         redirect: "error",
-        signal: AbortSignal.timeout(20000),
+        // Longer than a page waits for two slow answers.
+        signal: AbortSignal.timeout(40000),
       });
       // What the page is about may be gone: this page says so.
       const isGone = answer.status === 404 && answer.headers.has("x-dblock-main");
       if (!answer.ok && !isGone) throw new Error(`the answer was ${answer.status}`);
       const text = await answer.text();
+      // It was asked again since.
+      if (own !== asked) return;
       const fresh = new DOMParser().parseFromString(text, "text/html");
       const isFocused = main.contains(document.activeElement);
       document.title = fresh.title;
@@ -84,9 +89,11 @@
       failures = 0;
       say("");
     } catch (error) {
+      if (own !== asked) return;
       failures += 1;
-      const time = since.toISOString().slice(11, 19);
-      say(`Not refreshed since ${time} UTC: dblock web does not answer (${error.message}). What is shown is old.`);
+      const minutes = Math.floor((new Date() - since) / 60000);
+      const age = minutes < 1 ? "less than a minute" : `${minutes} min`;
+      say(`Not refreshed for ${age}: dblock web does not answer (${error.message}). What is shown is old.`);
     }
     wait();
   };

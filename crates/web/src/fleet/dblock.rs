@@ -93,10 +93,14 @@ fn quoted(word: &str) -> String {
 pub struct Ended {
     /// When, by this host's clock.
     pub at: Timestamp,
+    /// When it was started: what it answers may be as old.
+    pub asked: Timestamp,
     /// None: it was ended by a signal, or could not be started.
     pub code: Option<i32>,
     /// Whether it was killed at its limit.
-    is_late: bool,
+    pub is_late: bool,
+    /// Whether no server answers: it is of no use to ask the next thing now.
+    pub is_away: bool,
     /// What it wrote to stdout.
     pub answer: Vec<u8>,
     /// The last line of stderr, without `dblock: `; without one, what became of it.
@@ -121,26 +125,25 @@ impl Ended {
             .map_err(|error| format!("dblock's answer is not understood: {error}"))
     }
 
-    /// Whether it is of no use to ask the next thing now.
-    pub fn is_away(&self) -> bool {
-        self.is_late || self.code == Some(UNREACHABLE)
-    }
-
     /// As if one had ended so.
     #[cfg(test)]
     pub fn of_test(code: i32, answer: &str) -> Self {
         Self {
             code: Some(code),
+            is_away: code == UNREACHABLE,
             answer: answer.into(),
             ..Self::failed(String::new())
         }
     }
 
     fn failed(line: String) -> Self {
+        let at = Timestamp::now();
         Self {
-            at: Timestamp::now(),
+            at,
+            asked: at,
             code: None,
             is_late: false,
+            is_away: false,
             answer: Vec::new(),
             line,
         }
@@ -211,6 +214,7 @@ impl Dblock {
         if all.any(|word| word.contains('\0')) {
             return Ended::failed("nothing has a NUL character in its name".to_owned());
         }
+        let asked = Timestamp::now();
         let mut command = self.command(words, via);
         let mut child = match command.process_group(0).spawn() {
             Ok(child) => child,
@@ -246,8 +250,10 @@ impl Dblock {
         match answer {
             Ok(answer) => Ended {
                 at: Timestamp::now(),
+                asked,
                 code: status.code(),
                 is_late: false,
+                is_away: status.code() == Some(UNREACHABLE),
                 answer,
                 line: last_line(&said.unwrap_or_default()).unwrap_or_else(|| shown(status)),
             },

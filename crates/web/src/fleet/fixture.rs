@@ -61,7 +61,8 @@ fn changed(change: impl Fn(&mut Value)) -> Fleet {
             queues: answer(read(QUEUE_STATUS)),
             locks: answer(read(STATUS)),
             runs: known(strips),
-            new_until: Some(Instant::now() + Duration::from_secs(3600)),
+            lacks_failures: false,
+            new_until: Some((Instant::now() + Duration::from_secs(3600), Timestamp::MAX)),
         },
         history,
         dead: answer(read(QUEUE_LIST)),
@@ -129,7 +130,9 @@ fn ended(job: usize, run: usize, has_failed: bool) -> Ended {
     let hours = i64::try_from((49 - run) * 2).unwrap();
     Ended {
         run: format!("01a2185c2b807b5491b7fc8b{job:04}{run:04}").into(),
+        requested: now() - hours.hours(),
         at: now() - hours.hours(),
+        until: None,
         ran_seconds: Some(12.5),
         host: Some("web2".into()),
         ending: serde_json::from_value(

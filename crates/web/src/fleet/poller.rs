@@ -1,5 +1,6 @@
 //! Asks the fleet, for all who look together: one dblock after another, each so often as is said, and none while nobody looks.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ pub struct Fleet {
     is_looked: Notify,
     is_changed: Notify,
     answers: Answers,
+    /// The subcommands that took too long since one was answered.
+    late: Mutex<HashSet<String>>,
 }
 
 impl Fleet {
@@ -49,6 +52,7 @@ impl Fleet {
             is_looked: Notify::new(),
             is_changed: Notify::new(),
             answers: Answers::default(),
+            late: Mutex::default(),
         }
     }
 
@@ -73,17 +77,19 @@ impl Fleet {
             return seen;
         }
         drop(seen);
-        let answer = self.answer::<History>(&runs::of_a_name(name)).await;
-        if let Some(value) = answer.value {
+        let ended = self.ended(&runs::of_a_name(name)).await;
+        let answer = ended.read::<History>();
+        if let Ok(history) = &answer {
             self.change(|seen| {
-                let is_latest = answer.at >= seen.runs.at;
+                // What was asked for before the latest answer came may be older than that.
+                let is_latest = Some(ended.asked) >= seen.runs.at;
                 let known = seen.runs.value.get_or_insert_default();
-                runs::insert_all(known, &value, is_latest);
+                runs::insert_all(known, history, is_latest);
             });
         }
         let mut seen = self.known.borrow().clone();
-        if answer.error.is_some() {
-            Arc::make_mut(&mut seen).runs.error = answer.error;
+        if let Err(line) = answer {
+            Arc::make_mut(&mut seen).runs.error = Some(line);
         }
         seen
     }
@@ -140,7 +146,7 @@ impl Fleet {
 
     /// Asks about one of them. What is answered is seen at once.
     async fn ask_about(&self, topic: Topic, pace: &mut Pace, runs: &mut Runs) {
-        let then = Instant::now();
+        let (then, began) = (Instant::now(), Timestamp::now());
         let is_away = match topic {
             Topic::Locks => self.ask(["status"], |seen| &mut seen.locks).await,
             Topic::Cron => self.ask(["cron", "list"], |seen| &mut seen.cron).await,
@@ -153,7 +159,8 @@ impl Fleet {
         }
         // Not before all of them were asked for.
         let is_whole = pace.next().1 > then;
-        let until = then + self.refresh + pace.longest();
+        let longest = self.refresh + pace.longest();
+        let until = (then + longest, began + longest);
         if is_whole || is_away {
             self.change(|seen| seen.new_until = Some(until));
         }
@@ -169,30 +176,34 @@ impl Fleet {
         words.options.push("--json".to_owned());
         let ended = self.run(&words).await;
         self.change(|seen| part(seen).learn(&ended));
-        ended.is_away()
+        ended.is_away
     }
 
     async fn ask_for_runs(&self, runs: &mut Runs) -> bool {
         let seen = self.known.borrow().clone();
         let now = seen.server_now(Timestamp::now());
         let questions = runs.questions(seen.cron.value.as_ref(), seen.runs.value.as_ref(), now);
+        let mut questions = questions.into_iter();
         // What is changed below is copied as long as somebody has it.
         drop(seen);
         let mut has_failed = false;
-        for question in questions {
+        while let Some(question) = questions.next().or_else(|| runs.about_failures(now)) {
             let history = self.run(question.words()).await;
             self.change(|seen| {
                 let part = &mut seen.runs;
                 let runs_of_all = part.value.get_or_insert_default();
                 part.error = runs.learn(&question, &history, runs_of_all, now).err();
-                part.is_away = history.is_away();
+                let lacks_failures = runs.lacks_failures(runs_of_all);
+                part.is_away = history.is_away;
                 if part.error.is_none() {
                     part.at = Some(history.at);
                 }
+                // Where nothing was ever answered, the error says why.
+                seen.lacks_failures = lacks_failures && part.at.is_some();
                 has_failed = part.error.is_some();
             });
             if has_failed {
-                return history.is_away();
+                return history.is_away;
             }
         }
         false
@@ -200,11 +211,23 @@ impl Fleet {
 
     /// Runs a dblock. One that no server answers is of all parts.
     async fn run(&self, words: &Words) -> Ended {
-        let ended = self.dblock.ask(words, LIMIT).await;
-        if ended.is_away() {
+        let mut ended = self.dblock.ask(words, LIMIT).await;
+        ended.is_away |= self.is_late_again(words, ended.is_late);
+        if ended.is_away {
             self.change(|seen| seen.is_away(&ended.line));
         }
         ended
+    }
+
+    /// Whether two different commands took too long with no answer between them: then it is the server, not the question.
+    fn is_late_again(&self, words: &Words, is_late: bool) -> bool {
+        let mut late = locked(&self.late);
+        if is_late {
+            late.extend(words.options.first().cloned());
+        } else {
+            late.clear();
+        }
+        late.len() > 1
     }
 
     fn change(&self, change: impl FnOnce(&mut Seen)) {
@@ -215,7 +238,7 @@ impl Fleet {
 impl<T: DeserializeOwned> Part<T> {
     /// Takes over what a dblock answered; where it failed, what was known stays.
     pub fn learn(&mut self, ended: &Ended) {
-        self.is_away = ended.is_away();
+        self.is_away = ended.is_away;
         match ended.read() {
             Ok(value) => *self = Self::new(value, ended.at),
             Err(line) => self.error = Some(line),

@@ -12,7 +12,7 @@ use super::dblock::{Ended as Answer, Words};
 pub const OF_A_NAME: usize = 50;
 const NAMES: usize = 1000;
 
-/// How many runs an answer has at most: what is new, and further back.
+/// How many runs an answer has at most: what is new, or failed, and further back.
 const NEW: &str = "1000";
 const OLD: &str = "2000";
 
@@ -27,6 +27,12 @@ const OF_NEW: SignedDuration = SignedDuration::from_mins(15);
 
 /// How many of those are remembered.
 const MOST_LONG: usize = 200;
+
+/// How often all that failed is asked for: a run is recorded when it acquires its lock, which may be long after it was requested.
+const OF_FAILED: SignedDuration = SignedDuration::from_mins(15);
+
+/// Since when that is asked.
+const A_DAY: &str = "24h";
 
 /// The runs of each name, the oldest first.
 pub type ByName = HashMap<String, Vec<Ended>>;
@@ -49,6 +55,12 @@ pub struct Runs {
     back: Back,
     /// The jobs that were asked for by name.
     named: HashSet<String>,
+    /// When all that failed was asked for; None: it is to be asked for now.
+    failed_at: Option<Timestamp>,
+    /// Whether more failed than was answered.
+    has_more_failed: bool,
+    /// What failed, by name, until that is asked for. It is if the run is not known: the name may have succeeded since.
+    unknown: Vec<(String, Ended)>,
 }
 
 #[derive(Debug, Default)]
@@ -57,7 +69,12 @@ enum Back {
     #[default]
     Nothing,
     /// That many answers, the last of which ended here.
-    Until(u32, String),
+    Until {
+        answers: u32,
+        cursor: String,
+        /// What is older is known; None: nothing is.
+        since: Option<Timestamp>,
+    },
     /// As far as it is of use.
     All,
 }
@@ -73,15 +90,19 @@ pub enum Question {
     Named(Words, String),
     /// One that takes long.
     Long(Words, Box<str>),
+    /// Those of a day that failed.
+    Failed(Words),
 }
 
 impl Question {
     /// What is asked.
     pub fn words(&self) -> &Words {
         match self {
-            Self::New(words) | Self::Old(words) | Self::Named(words, _) | Self::Long(words, _) => {
-                words
-            }
+            Self::New(words)
+            | Self::Old(words)
+            | Self::Named(words, _)
+            | Self::Long(words, _)
+            | Self::Failed(words) => words,
         }
     }
 }
@@ -105,8 +126,12 @@ impl Runs {
         let since = history.clone().with("--since", &since.to_string());
         let mut questions = vec![Question::New(since.with("--limit", NEW))];
         match &self.back {
-            Back::Until(_, cursor) => {
+            Back::Until { cursor, since, .. } => {
                 let old = history.with("--after", cursor).with("--limit", OLD);
+                let old = match since {
+                    Some(since) => old.with("--since", &since.to_string()),
+                    None => old,
+                };
                 questions.push(Question::Old(old));
             }
             Back::Nothing | Back::All => questions.extend(self.about_one(jobs, known)),
@@ -121,7 +146,8 @@ impl Runs {
             !self.named.contains(name) && runs.is_none_or(|runs| runs.len() < OF_A_NAME)
         };
         let jobs = jobs.into_iter().flat_map(|jobs| &jobs.jobs);
-        let name = jobs.map(|job| &*job.name).find(|name| lacks_some(name));
+        let job = jobs.map(|job| &*job.name).find(|name| lacks_some(name));
+        let name = self.unknown_name(known).or(job);
         let named = name.map(|name| Question::Named(of_a_name(name), name.to_owned()));
         let long = self.long.front();
         let long = long.map(|run| Question::Long(of_a_run(run), run.clone()));
@@ -130,6 +156,33 @@ impl Runs {
         } else {
             named.or(long)
         }
+    }
+
+    /// A name of which a run failed that is not known.
+    fn unknown_name(&self, known: Option<&ByName>) -> Option<&str> {
+        let mut unknown = self.unknown.iter();
+        let found = unknown.find(|(name, failed)| {
+            let runs = known.and_then(|known| known.get(name));
+            runs.is_none_or(|runs| is_missing(runs, failed))
+        });
+        found.map(|(name, _)| name.as_str())
+    }
+
+    /// The question for all that failed, behind those of a round; None: that was asked lately.
+    pub fn about_failures(&self, now: Timestamp) -> Option<Question> {
+        // The server's clock may have been set back.
+        let is_known = |at: Timestamp| (at..at + OF_FAILED).contains(&now);
+        if self.failed_at.is_some_and(is_known) {
+            return None;
+        }
+        let words = Words::of(["history", "--json", "--failed"]);
+        let words = words.with("--since", A_DAY).with("--limit", NEW);
+        Some(Question::Failed(words))
+    }
+
+    /// Whether something may have failed that is not among these.
+    pub fn lacks_failures(&self, known: &ByName) -> bool {
+        self.failed_at.is_none() || self.has_more_failed || self.unknown_name(Some(known)).is_some()
     }
 
     /// What follows from an answer, at this time of the server.
@@ -144,6 +197,11 @@ impl Runs {
         now: Timestamp,
     ) -> Result<(), String> {
         let history = answer.read::<History>();
+        if matches!(question, Question::Failed(_)) && !answer.is_away {
+            self.note_failures(history.as_ref().ok(), now);
+            return Ok(());
+        }
+        let newest_before = self.newest;
         if let Ok(history) = &history {
             for run in &history.runs {
                 self.note(run, now);
@@ -152,10 +210,23 @@ impl Runs {
             forget_the_oldest(known);
         }
         let is_about_one = self.is_asked(question);
+        if let Question::Named(_, name) = question
+            && !answer.is_away
+        {
+            // What is not answered now is said to be unknown until all that failed is asked for again.
+            // So is what is not among the newest of its name.
+            let runs = known.get(&**name).map_or(&[][..], |runs| runs);
+            let is_answered = history.is_ok();
+            let is_still_unknown = |(unknown, run): &(String, Ended)| {
+                unknown == name && (!is_answered || is_missing(runs, run))
+            };
+            self.has_more_failed |= self.unknown.iter().any(is_still_unknown);
+            self.unknown.retain(|(unknown, _)| unknown != name);
+        }
         let history = match history {
             Ok(history) => history,
             // It would be refused again, and the others would wait for it.
-            Err(_) if is_about_one && !answer.is_away() => return Ok(()),
+            Err(_) if is_about_one && !answer.is_away && !answer.is_late => return Ok(()),
             Err(line) => return Err(line),
         };
         if self.newest.is_none() {
@@ -163,6 +234,8 @@ impl Runs {
             self.newest = Some(now - OF_NEW);
         } else if matches!(question, Question::Old(_)) {
             self.back = self.further_back(history.cursor);
+        } else if matches!(question, Question::New(_)) {
+            self.note_gap(newest_before, history);
         }
         self.sort_out(now);
         Ok(())
@@ -171,7 +244,7 @@ impl Runs {
     /// Remembers who was asked for, whatever was answered. Returns whether it was about a single job or run.
     fn is_asked(&mut self, question: &Question) -> bool {
         match question {
-            Question::New(_) | Question::Old(_) => return false,
+            Question::New(_) | Question::Old(_) | Question::Failed(_) => return false,
             Question::Named(_, name) => {
                 self.named.insert(name.clone());
             }
@@ -201,6 +274,37 @@ impl Runs {
         }
     }
 
+    /// Remembers what failed; None: that cannot be asked, and would be refused again.
+    fn note_failures(&mut self, history: Option<&History>, now: Timestamp) {
+        self.failed_at = Some(now);
+        self.has_more_failed = history.is_none_or(|history| history.cursor.is_some());
+        let runs = history.into_iter().flat_map(|history| &history.runs);
+        let failed = runs.filter(|run| run.ending.kind().is_bad());
+        self.unknown = failed
+            .map(|run| (run.name.to_string(), run.into()))
+            .collect();
+    }
+
+    /// More may have run since the newest that was known than an answer has, as when nobody has looked for long: what lies between is read
+    /// from its newer end, and what failed of it is asked for at once.
+    fn note_gap(&mut self, newest_before: Option<Timestamp>, history: History) {
+        let oldest = history.runs.first().map(|run| run.times.requested);
+        let Some(cursor) = history.cursor.filter(|_| oldest > newest_before) else {
+            return;
+        };
+        self.failed_at = None;
+        let since = match self.back {
+            // It goes on from here, and then further back.
+            Back::Until { since, .. } => since,
+            Back::Nothing | Back::All => newest_before.map(|at| at - OVERLAP),
+        };
+        self.back = Back::Until {
+            answers: 0,
+            cursor,
+            since,
+        };
+    }
+
     /// What has not ended for long is asked for by its number from now on.
     fn sort_out(&mut self, now: Timestamp) {
         let oldest = self.newest.unwrap_or(now).min(now) - OF_NEW;
@@ -214,12 +318,16 @@ impl Runs {
     }
 
     fn further_back(&self, cursor: Option<String>) -> Back {
-        let answers = match &self.back {
-            Back::Until(answers, _) => *answers,
-            Back::Nothing | Back::All => 0,
+        let (answers, since) = match self.back {
+            Back::Until { answers, since, .. } => (answers + 1, since),
+            Back::Nothing | Back::All => (1, None),
         };
         match cursor {
-            Some(cursor) if answers + 1 < ANSWERS_BACK => Back::Until(answers + 1, cursor),
+            Some(cursor) if answers < ANSWERS_BACK => Back::Until {
+                answers,
+                cursor,
+                since,
+            },
             _ => Back::All,
         }
     }
@@ -258,6 +366,12 @@ fn insert(known: &mut ByName, run: &Run, is_latest: bool) {
     if runs.len() > OF_A_NAME {
         runs.remove(0);
     }
+}
+
+/// Whether a run of a name would be among its last runs, and is not.
+fn is_missing(runs: &[Ended], run: &Ended) -> bool {
+    let is_late_enough = runs.len() < OF_A_NAME || runs[0].at < run.at;
+    is_late_enough && !runs.iter().any(|known| known.run == run.run)
 }
 
 /// Names that nobody uses any more go.
@@ -378,6 +492,78 @@ mod tests {
         runs.learn(&question, &answer(&many), &mut known, minutes(20))
             .unwrap();
         assert_eq!((runs.long.len(), runs.running.len()), (MOST_LONG, 0));
+    }
+
+    /// The same of another name, which failed.
+    fn failed(name: &str, id: &str, requested: i64) -> Value {
+        let mut failed = run(id, requested, "ran");
+        (failed["name"], failed["exit_code"]) = (name.into(), 1.into());
+        failed
+    }
+
+    /// An answer behind which there are more runs.
+    fn cut(runs: &[Value]) -> Answer {
+        let history = json!({"server": "db1", "cursor": "1-x", "runs": runs});
+        Answer::of_test(0, &history.to_string())
+    }
+
+    #[test]
+    fn where_more_ran_than_an_answer_has_the_gap_is_read_and_what_failed_is_asked_for() {
+        let (mut all, mut known) = first(&[run("a", -1, "ran")]);
+        let mut learn = |all: &mut Runs, question: &Question, answer: &Answer| {
+            all.learn(question, answer, &mut known, minutes(60))
+                .unwrap();
+            all.lacks_failures(&known)
+        };
+        let question = all.about_failures(minutes(0)).unwrap();
+        assert_eq!(question.words().options[2], "--failed");
+        assert!(!learn(&mut all, &question, &answer(&[])));
+        // What it has goes no further back than to what was known: nothing lies between.
+        let question = all.questions(None, None, minutes(60)).remove(0);
+        assert!(!learn(&mut all, &question, &cut(&[run("a", -1, "ran")])));
+        assert_eq!(all.questions(None, None, minutes(60)).len(), 1);
+        assert!(learn(&mut all, &question, &cut(&[run("c", 59, "ran")])));
+        let old = all.questions(None, None, minutes(60)).remove(1);
+        let asked = ["--after=1-x", "--since=2026-11-26T11:58:30Z"];
+        for word in asked {
+            assert!(old.words().options.contains(&word.to_owned()), "{old:?}");
+        }
+        assert!(learn(&mut all, &old, &answer(&[run("b", 30, "ran")])));
+        assert_eq!(all.questions(None, None, minutes(60)).len(), 1);
+        let question = all.about_failures(minutes(60)).unwrap();
+        let bad = [failed("y", "d", 20), failed("x", "e", 10)];
+        assert!(learn(&mut all, &question, &answer(&bad)));
+        assert!(all.about_failures(minutes(60)).is_none());
+        for (name, lacks) in [("y", true), ("x", false)] {
+            let named = all.about_one(None, None).unwrap();
+            assert_eq!(named.words().names, [name]);
+            let of_name = bad.iter().filter(|run| run["name"] == name).cloned();
+            let of_name: Vec<_> = of_name.collect();
+            assert_eq!(learn(&mut all, &named, &answer(&of_name)), lacks, "{name}");
+        }
+        assert!(known["y"][0].ending.kind().is_bad());
+    }
+
+    #[test]
+    fn more_failures_than_an_answer_has_and_those_that_cannot_be_asked_for_are_lacking() {
+        let (mut all, mut known) = first(&[failed("x", "a", -1)]);
+        let question = all.about_failures(minutes(0)).unwrap();
+        let one = [failed("x", "a", -1)];
+        for (answer, lacks) in [
+            (cut(&one), true),
+            (answer(&one), false),
+            (Answer::of_test(70, ""), true),
+        ] {
+            all.learn(&question, &answer, &mut known, minutes(0))
+                .unwrap();
+            assert_eq!(all.lacks_failures(&known), lacks, "{answer:?}");
+        }
+        // It is not asked again at once.
+        assert!(all.about_failures(minutes(1)).is_none());
+        assert!(all.about_failures(minutes(16)).is_some());
+        let away = Answer::of_test(69, "");
+        all.learn(&question, &away, &mut known, minutes(0))
+            .unwrap_err();
     }
 
     #[test]

@@ -80,14 +80,18 @@ pub struct Seen {
     pub locks: Part<data::Status>,
     /// The last 50 runs of each job, by its name, the oldest first; of `history`.
     pub runs: Part<HashMap<String, Vec<Ended>>>,
-    /// Until then nobody waits for something newer; None: something is old.
-    pub new_until: Option<Instant>,
+    /// Whether something may have failed in the last day that is not among the runs.
+    pub lacks_failures: bool,
+    /// Until then nobody waits for something newer; None: something is old. By two clocks of this host: the first stands still while it
+    /// sleeps, and the other may be set back.
+    pub new_until: Option<(Instant, Timestamp)>,
 }
 
 impl Seen {
     /// Whether all of it was asked for lately, or in vain.
     pub fn is_new(&self) -> bool {
-        self.new_until.is_some_and(|until| until > Instant::now())
+        self.new_until
+            .is_some_and(|(awake, until)| awake > Instant::now() && until > Timestamp::now())
     }
 
     /// Whether a part of it says what is there now, and not what was there before.
@@ -153,5 +157,29 @@ impl Seen {
             (Some(cron), Some(at)) => cron.now + now.duration_since(at),
             _ => now,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use jiff::SignedDuration;
+
+    use super::*;
+
+    #[test]
+    fn what_was_new_before_this_host_slept_is_old() {
+        let hour = SignedDuration::from_hours(1);
+        let soon = Instant::now() + Duration::from_secs(3600);
+        let is_new = |until: Timestamp| {
+            let seen = Seen {
+                new_until: Some((soon, until)),
+                ..Seen::default()
+            };
+            seen.is_new()
+        };
+        assert!(is_new(Timestamp::now() + hour));
+        assert!(!is_new(Timestamp::now() - hour));
     }
 }

@@ -64,9 +64,12 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// Whether all is known that there is.
-pub fn is_whole(seen: &Seen) -> bool {
-    Answer::all(seen).iter().all(Answer::is_told)
+/// Whether all is known that there is, and is of now, which is by this host's clock.
+pub fn is_whole(seen: &Seen, now: Timestamp) -> bool {
+    // With a long --refresh, older answers are of now, too.
+    let is_of_now = |one: &Answer| seen.is_new() || one.old(fleet::FRESH, now).is_none();
+    let is_known = |one: &Answer| one.is_told() && is_of_now(one);
+    !seen.lacks_failures && Answer::all(seen).iter().all(is_known)
 }
 
 /// What dblock says where there is nothing to be known.
@@ -81,8 +84,8 @@ pub fn cannot_be_asked(seen: &Seen) -> bool {
     seen.locks.error.is_some()
 }
 
-/// What the server does not answer, each reason once, and how old what is shown instead is. Answers may be old though none has failed: the
-/// fleet is asked one thing after another, and not while nobody looks.
+/// What the server does not answer, each reason once, and how old what is shown instead is; now by this host's clock. Answers may be old
+/// though none has failed: the fleet is asked one thing after another, and not while nobody looks.
 pub fn problems(seen: &Seen, now: Timestamp) -> Markup {
     let all = Answer::all(seen);
     // Where the tables are missing there are locks, and nothing is wrong.
@@ -100,7 +103,7 @@ pub fn problems(seen: &Seen, now: Timestamp) -> Markup {
                 @match alike.iter().filter_map(|one| one.at).min() {
                     Some(last) => {
                         strong { "No answer since " (words::relative(last, now)) ": " (about(alike)) "." }
-                        " What is shown is the state of " (words::exact(last)) ". "
+                        " What is shown is the state of " (words::exact(seen.server_now(last))) ". "
                     },
                     None => { strong { "No answer: " (about(alike)) "." } " " },
                 }
@@ -123,7 +126,7 @@ fn about(answers: &[&Answer]) -> String {
 /// How old an answer to what one page asks for is before its age is shown, in seconds.
 const FRESH: i64 = 30;
 
-/// What became of the one answer that a page is made of, and how old it is. Nothing if it is of now.
+/// What became of the one answer that a page is made of, and how old it is; now by this host's clock. Nothing if it is of now.
 pub fn problem<T>(part: &Part<T>, about: &'static str, now: Timestamp) -> Markup {
     let answer = Answer::of(part, about);
     html! {
@@ -131,7 +134,7 @@ pub fn problem<T>(part: &Part<T>, about: &'static str, now: Timestamp) -> Markup
             p.alert {
                 (sign(Kind::Failed)) " "
                 strong { "No answer about the " (about) "." }
-                @if let Some(last) = answer.at { " What is shown is the state of " (words::time(last, now)) "." }
+                @if let Some(last) = answer.at { " What is shown is from " (words::relative(last, now)) "." }
                 " " code { (error) }
             }
         } @else if answer.at.is_none() {

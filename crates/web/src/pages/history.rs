@@ -1,5 +1,6 @@
 //! What ran, 50 runs a page.
 
+use jiff::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -7,7 +8,7 @@ use super::layout::{Here, Page, how, took};
 use super::why::why;
 use super::{View, answers, links, words};
 use crate::fleet::data::Run;
-use crate::fleet::{Part, data};
+use crate::fleet::{Part, Seen, data};
 
 /// A result that is any of those that are failures: the option `--failed`.
 pub const ANY_FAILURE: &str = "any_failure";
@@ -59,7 +60,8 @@ impl Asked {
 }
 
 /// The page.
-pub fn page(view: &View, asked: &Asked, runs: &Part<data::History>) -> Markup {
+pub fn page(view: &View, seen: &Seen, asked: &Asked, runs: &Part<data::History>) -> Markup {
+    let now = seen.server_now(view.now);
     let found = runs.value.as_ref();
     let is_first = asked.after.is_empty();
     let contents = html! {
@@ -68,7 +70,7 @@ pub fn page(view: &View, asked: &Asked, runs: &Part<data::History>) -> Markup {
         section #away aria-label="Answers" { (answers::problem(runs, "runs", view.now)) }
         @if let Some(history) = found {
             section #runs aria-label="Runs" {
-                @if history.runs.is_empty() { p.note { "No such run is recorded." } } @else { (table(view, &history.runs)) }
+                @if history.runs.is_empty() { p.note { "No such run is recorded." } } @else { (table(view, &history.runs, now)) }
             }
         }
         p.pages {
@@ -128,22 +130,22 @@ fn id(name: &str) -> &str {
     if name == "name" { "filter" } else { name }
 }
 
-fn table(view: &View, runs: &[Run]) -> Markup {
+fn table(view: &View, runs: &[Run], now: Timestamp) -> Markup {
     html! {
         table.runs {
             caption.unseen { "Runs, the newest first" }
             thead { tr {
                 th scope="col" { "Run" } th scope="col" { "Name" } th scope="col" { "Result" } th.n scope="col" { "Took" } th scope="col" { "Host" } th scope="col" { "Why" }
             } }
-            tbody { @for run in runs.iter().rev() { (row(view, run)) } }
+            tbody { @for run in runs.iter().rev() { (row(view, run, now)) } }
         }
     }
 }
 
-fn row(view: &View, run: &Run) -> Markup {
+fn row(view: &View, run: &Run, now: Timestamp) -> Markup {
     html! {
         tr {
-            th scope="row" { (words::brief_link(&links::run(&run.run), run.at(), view.now)) }
+            th scope="row" { (words::brief_link(&links::run(&run.run), run.at(), now)) }
             td { a href=(links::job(&run.name)) { (run.name) } }
             td { (how(&run.ending)) }
             td.n { (took(run.times.ran_seconds)) }

@@ -31,10 +31,15 @@ pub struct Asked {
 pub fn page(view: &View, seen: &Seen, asked: &Asked) -> Markup {
     let now = seen.server_now(view.now);
     let troubles = trouble::troubles(seen, now);
-    let (headline, kind) = headline(seen, troubles.len());
+    let (headline, kind) = headline(seen, troubles.len(), view.now);
     let contents = html! {
         h1 #headline { (sign(kind)) " " (headline) }
-        section #away aria-label="Answers" { (answers::problems(seen, view.now)) }
+        section #away aria-label="Answers" {
+            (answers::problems(seen, view.now))
+            @if seen.lacks_failures && seen.runs.value.is_some() {
+                p.note { "Not all that failed in the last 24 hours is known here: " a href="/timeline#failures" { "the timeline" } " has it." }
+            }
+        }
         @if !troubles.is_empty() {
             section #wrong aria-labelledby="wrong-title" { h2.unseen #wrong-title { "What is wrong" } ul.troubles { @for trouble in &troubles { (trouble.item()) } } }
         }
@@ -54,8 +59,8 @@ pub fn page(view: &View, seen: &Seen, asked: &Asked) -> Markup {
     page.around(view, &contents)
 }
 
-/// What a person wants to know first, and how well that is.
-fn headline(seen: &Seen, troubles: usize) -> (String, Kind) {
+/// What a person wants to know first, and how well that is; now by this host's clock.
+fn headline(seen: &Seen, troubles: usize, now: Timestamp) -> (String, Kind) {
     let (words, kind) = if answers::is_away(seen) {
         ("The server does not answer", Kind::Failed)
     } else if answers::is_unknown(seen) && answers::cannot_be_asked(seen) {
@@ -64,7 +69,9 @@ fn headline(seen: &Seen, troubles: usize) -> (String, Kind) {
         ("Nothing is known yet", Kind::Doubtful)
     } else {
         match troubles {
-            0 if !answers::is_whole(seen) => ("Nothing is wrong in what is known", Kind::Doubtful),
+            0 if !answers::is_whole(seen, now) => {
+                ("Nothing is wrong in what is known", Kind::Doubtful)
+            }
             0 => ("Nothing is wrong", Kind::Good),
             1 => ("Something is wrong", Kind::Failed),
             more => return (format!("{more} things are wrong"), Kind::Failed),

@@ -7,11 +7,12 @@ use super::layout::{Found, Here, Page, hidden, message, sign};
 use super::why::why;
 use super::{View, answers, links, words};
 use crate::fleet::data::Run;
-use crate::fleet::{Part, data};
+use crate::fleet::{Part, Seen, data};
 
 /// The page. The output is None without --show-data, or when none is kept.
 pub fn page(
     view: &View,
+    seen: &Seen,
     id: &str,
     run: &Part<Option<data::Run>>,
     output: &Part<Option<Vec<u8>>>,
@@ -40,7 +41,7 @@ pub fn page(
         @if let Some(run) = found {
             @if let Some(why) = why(view, run) { p #why.why { strong { "Why: " } (why) } }
             (kept(view, run, output))
-            (facts(run, view.now))
+            (facts(run, seen.server_now(view.now)))
         }
     };
     let page = Page {

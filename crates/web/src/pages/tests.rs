@@ -38,7 +38,7 @@ fn overview_of(seen: &Seen) -> String {
 
 /// The history, without filters.
 fn history_of(view: &View, runs: &Part<History>) -> String {
-    history::page(view, &history::Asked::default(), runs).into_string()
+    history::page(view, &Seen::default(), &history::Asked::default(), runs).into_string()
 }
 
 /// The day that ends then, of these runs and of these that failed.
@@ -52,7 +52,14 @@ fn day_of(fleet: &Fleet, until: &str, runs: &Part<History>, failed: &Part<Histor
 
 /// The page of a run, and its output.
 fn run_of(view: &View, run: &Run, output: &Part<Option<Vec<u8>>>) -> String {
-    either(run::page(view, &run.run, &known(Some(run.clone())), output)).into_string()
+    either(run::page(
+        view,
+        &Seen::default(),
+        &run.run,
+        &known(Some(run.clone())),
+        output,
+    ))
+    .into_string()
 }
 
 /// A run that failed, with its output.
@@ -122,7 +129,13 @@ fn pages(view: &View, fleet: &Fleet) -> Vec<(&'static str, String)> {
         ("run", PreEscaped(run_of(view, &a_run, &output))),
         (
             "no run",
-            either(run::page(view, HOSTILE, &known(None), &Part::default())),
+            either(run::page(
+                view,
+                seen,
+                HOSTILE,
+                &known(None),
+                &Part::default(),
+            )),
         ),
         (
             "queue",
@@ -132,7 +145,7 @@ fn pages(view: &View, fleet: &Fleet) -> Vec<(&'static str, String)> {
         ("history", PreEscaped(history_of(view, &fleet.history))),
         (
             "older history",
-            history::page(view, &asked, &Part::default()),
+            history::page(view, seen, &asked, &Part::default()),
         ),
         ("question", forms::question(view, &question)),
         ("answer", forms::answer(view, &answer)),
@@ -175,7 +188,7 @@ fn filters_that_find_nothing_or_are_refused_lead_back_to_all_runs() {
     };
     for runs in [nothing, refused] {
         assert!(
-            history::page(&view(), &asked, &runs)
+            history::page(&view(), &Seen::default(), &asked, &runs)
                 .into_string()
                 .contains(all)
         );
@@ -525,6 +538,12 @@ fn what_is_not_known_is_not_said_to_be_right() {
             };
         },
         |seen| seen.locks.error = Some("dblock's answer is not understood".to_owned()),
+        |seen| seen.lacks_failures = true,
+        // Nobody has looked for an hour.
+        |seen| {
+            seen.new_until = None;
+            seen.runs.at = Some(now() - jiff::SignedDuration::from_hours(1));
+        },
     ] {
         let text = headline(change);
         assert!(text.contains(in_what_is_known), "{text}");
@@ -610,6 +629,42 @@ fn the_day_has_all_that_failed_though_more_ran_than_is_drawn() {
     }
     let text = self::text(&page("", &Part::default()));
     assert!(!text.contains("Nothing failed"), "nobody knows: {text}");
+}
+
+#[test]
+fn a_run_of_more_than_a_day_is_shown_when_it_ends() {
+    let mut seen = well();
+    let mut long = runs(&["ran 1"]);
+    let day = jiff::SignedDuration::from_hours(24);
+    (long[0].requested, long[0].at) = (now() - day - day, now() - day - day);
+    long[0].until = Some(now() - jiff::SignedDuration::from_hours(1));
+    seen.runs = known([("migrate".to_owned(), long)].into());
+    let overview = text(&overview_of(&seen));
+    assert!(
+        overview.contains("1 command of dblock run failed"),
+        "{overview}"
+    );
+    let mut nothing = real().history;
+    nothing.value.as_mut().unwrap().runs.clear();
+    let page = |seen: &Seen, until: &str| {
+        let asked = timeline::Asked {
+            until: until.to_owned(),
+            by: "job".to_owned(),
+        };
+        let html = timeline::page(&view(), seen, &asked, &nothing, &nothing).into_string();
+        text(&html)
+    };
+    let today = page(&seen, "");
+    assert!(
+        today.contains("Failed 1") && today.contains("migrate: exit 1 on web2, since 2026-11-24"),
+        "{today}"
+    );
+    assert!(today.contains("✗1 failed"), "it is drawn: {today}");
+    let before = page(&seen, "2026-11-24");
+    assert!(
+        before.contains("Failed 0") && before.contains("Nothing ran."),
+        "{before}"
+    );
 }
 
 #[test]
@@ -822,6 +877,6 @@ fn what_is_not_there_is_said_so_only_by_an_answer_of_now() {
     (seen.cron.at, seen.queues.at) = (Some(old), Some(old));
     assert_eq!(shown(&seen), [false, false]);
     let unknown = known(None);
-    assert!(run::page(&view(), "none", &unknown, &Part::default()).is_err());
-    assert!(run::page(&view(), "none", &Part::default(), &Part::default()).is_ok());
+    assert!(run::page(&view(), &seen, "none", &unknown, &Part::default()).is_err());
+    assert!(run::page(&view(), &seen, "none", &Part::default(), &Part::default()).is_ok());
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::{Timestamp, ToSpan};
+use jiff::{SignedDuration, Timestamp, ToSpan};
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -11,7 +11,7 @@ use super::layout::{Here, Page, scrolling, sign};
 use super::why::why;
 use super::{View, answers, links, words};
 use crate::charts::day::{self, Bar};
-use crate::fleet::data::{Kind, Run};
+use crate::fleet::data::{Ended, Kind, Run};
 use crate::fleet::questions::day_until;
 use crate::fleet::{Part, Seen, data};
 
@@ -40,6 +40,23 @@ pub fn page(
     let now = seen.server_now(view.now);
     let day = day_until(&asked.until);
     let until = day.map_or(now, |[_, until]| until);
+    let since = day.map_or(
+        now - SignedDuration::from_hours(day::HOURS),
+        |[since, _]| since,
+    );
+    // The answer may be of a moment ago, and its day began earlier.
+    let answers = || {
+        [runs, failed]
+            .into_iter()
+            .filter_map(|part| part.value.as_ref())
+    };
+    let is_answered = |id: &str| {
+        answers()
+            .flat_map(|answer| &answer.runs)
+            .any(|run| *run.run == *id)
+    };
+    let mut earlier = earlier(seen, [since, until], now);
+    earlier.retain(|(_, run)| !is_answered(&run.run));
     let is_no_moment = !asked.until.is_empty() && day.is_none();
     let by_job = asked.by == "job";
     let found = runs.value.as_ref();
@@ -51,10 +68,10 @@ pub fn page(
             (answers::problem(runs, "runs", view.now))
         }
         @if let Some(history) = found {
-            section #day aria-label="The day" { (rows(&history.runs, asked, until, now)) }
+            section #day aria-label="The day" { (rows(&history.runs, &earlier, asked, until, now)) }
             @if history.cursor.is_some() { p.note { "There are more runs: the newest " (history.runs.len()) " are drawn and counted. What failed stands below in any case." } }
         }
-        (failures(view, (found, failed), asked, now))
+        (failures(view, (found, failed), &earlier, asked, until, now))
     };
     let page = Page {
         here: Here::Timeline,
@@ -88,81 +105,96 @@ fn choices(asked: &Asked, until: Timestamp, now: Timestamp) -> Markup {
     }
 }
 
-fn rows(runs: &[Run], asked: &Asked, until: Timestamp, now: Timestamp) -> Markup {
+/// Runs that were requested before this day, and ended in it or later, with their names: dblock history selects by the time of the request.
+/// Of each name, its last runs are known.
+fn earlier(seen: &Seen, [since, until]: [Timestamp; 2], now: Timestamp) -> Vec<(&str, &Ended)> {
+    let all = seen.runs.value.iter().flatten();
+    let all = all.flat_map(|(name, runs)| runs.iter().map(move |run| (name.as_str(), run)));
+    let mut found: Vec<_> = all
+        .filter(|(_, run)| run.requested < since && run.at < until && end(run, now) >= since)
+        .collect();
+    found.sort_by_key(|(name, run)| (run.at, *name));
+    found
+}
+
+/// When a run ended; one that runs: now.
+fn end(run: &Ended, now: Timestamp) -> Timestamp {
+    if run.until.is_none() && run.ending.kind() == Kind::Running {
+        now
+    } else {
+        run.latest()
+    }
+}
+
+fn rows(
+    runs: &[Run],
+    earlier: &[(&str, &Ended)],
+    asked: &Asked,
+    until: Timestamp,
+    now: Timestamp,
+) -> Markup {
     let by_job = asked.by == "job";
-    let mut rows: BTreeMap<&str, Vec<&Run>> = BTreeMap::new();
-    for run in runs {
-        let name = if by_job {
-            &*run.name
-        } else {
-            run.place.host.as_deref().unwrap_or("no host")
-        };
-        rows.entry(name).or_default().push(run);
+    let mut rows: BTreeMap<&str, Vec<Bar>> = BTreeMap::new();
+    let runs: Vec<(&str, Ended)> = runs.iter().map(|run| (&*run.name, run.into())).collect();
+    let of_the_day = runs.iter().map(|(name, run)| (*name, run));
+    for (name, run) in earlier.iter().copied().chain(of_the_day) {
+        let host = run.host.as_deref().unwrap_or("no host");
+        let (row, whose) = if by_job { (name, host) } else { (host, name) };
+        rows.entry(row).or_default().push(bar(run, whose, now));
     }
     let hidden = rows.len().saturating_sub(MOST);
-    let mut shown: Vec<(&str, Vec<&Run>)> = rows.into_iter().collect();
+    let mut shown: Vec<(&str, Vec<Bar>)> = rows.into_iter().collect();
     if hidden > 0 {
         // What is wrong is shown in any case; the sort keeps the order of names.
-        shown.sort_by_key(|(_, runs)| !runs.iter().any(|run| run.ending.kind().is_bad()));
+        shown.sort_by_key(|(_, bars)| !bars.iter().any(|bar| bar.kind.is_bad()));
         shown.truncate(MOST);
     }
+    let is_empty = shown.is_empty();
     let table = html! {
         table.timeline {
             caption.unseen { "The runs of 24 hours, and how many of each kind" }
             thead { tr { th scope="col" { @if by_job { "Job" } @else { "Host" } } th scope="col" { (day::axis(until)) } th scope="col" { "Runs" } } }
             tbody {
-                @for (name, runs) in &shown {
+                @for (name, bars) in shown {
+                    @let counts = counts(&bars);
                     tr {
                         th scope="row" {
                             @if by_job { a href=(links::job(name)) { (name) } }
                             @else { a href=(in_history(asked, ("on", name))) { (name) } }
                         }
-                        td { (day::row(runs.iter().map(|run| bar(run, by_job, now)).collect(), until)) }
-                        td.counts { (counts(runs)) }
+                        td { (day::row(bars, until)) }
+                        td.counts { (counts) }
                     }
                 }
             }
         }
     };
     html! {
-        @if shown.is_empty() { p.note { "Nothing ran." } } @else { (scrolling("The day", &table)) }
+        @if is_empty { p.note { "Nothing ran." } } @else { (scrolling("The day", &table)) }
         @if hidden > 0 { p.note { (hidden) " more rows are not shown: those with failures stand above in any case." } }
         p.legend { @for kind in Kind::ALL { span { (sign(kind)) " " (kind.word()) } " " } }
     }
 }
 
-fn bar(run: &Run, by_job: bool, now: Timestamp) -> Bar {
-    let times = &run.times;
-    let kind = run.ending.kind();
-    let from = run.at();
-    let to = match (times.ended, kind) {
-        (Some(ended), _) => ended,
-        (None, Kind::Running) => now,
-        (None, _) => from,
-    };
-    let whose = if by_job {
-        run.place.host.as_deref().unwrap_or("no host")
-    } else {
-        &run.name
-    };
-    let took = times
+fn bar(run: &Ended, whose: &str, now: Timestamp) -> Bar {
+    let took = run
         .ran_seconds
-        .map(|seconds| format!(", {}", words::span(seconds)))
+        .map(|seconds| format!(", {}", words::span(seconds.into())))
         .unwrap_or_default();
     Bar {
-        from,
-        to,
-        kind,
+        from: run.at,
+        to: end(run, now),
+        kind: run.ending.kind(),
         says: format!(
             "{whose}, {}: {}{took}",
-            words::clock(from, now),
+            words::clock(run.at, now),
             run.ending.words()
         ),
     }
 }
 
 /// How many of each kind, in words; what is wrong first.
-fn counts(runs: &[&Run]) -> Markup {
+fn counts(bars: &[Bar]) -> Markup {
     let order = [
         Kind::Failed,
         Kind::Lost,
@@ -171,12 +203,7 @@ fn counts(runs: &[&Run]) -> Markup {
         Kind::Skipped,
         Kind::Good,
     ];
-    let counts = order.map(|kind| {
-        (
-            kind,
-            runs.iter().filter(|run| run.ending.kind() == kind).count(),
-        )
-    });
+    let counts = order.map(|kind| (kind, bars.iter().filter(|bar| bar.kind == kind).count()));
     html! { @for (kind, count) in counts { @if count > 0 { span { (sign(kind)) (count) " " (kind.word()) } " " } } }
 }
 
@@ -194,9 +221,14 @@ fn in_history(asked: &Asked, (name, value): (&str, &str)) -> String {
 fn failures(
     view: &View,
     (all, found): (Option<&data::History>, &Part<data::History>),
+    earlier: &[(&str, &Ended)],
     asked: &Asked,
+    until: Timestamp,
     now: Timestamp,
 ) -> Markup {
+    let bad = earlier.iter().filter(|(_, run)| run.ending.kind().is_bad());
+    let mut long: Vec<_> = bad.filter(|(_, run)| run.latest() < until).collect();
+    long.sort_by_key(|(_, run)| std::cmp::Reverse(run.latest()));
     let has_run = all.is_some_and(|all| !all.runs.is_empty());
     let runs = found.value.as_ref().map_or(&[][..], |found| &found.runs);
     let failed: Vec<&Run> = runs
@@ -211,10 +243,18 @@ fn failures(
     let in_history = in_history(asked, ("result", ANY_FAILURE));
     html! {
         section #failures aria-labelledby="failures-title" {
-            h2 #failures-title { "Failed " @if found.value.is_some() { span.count { (failed.len()) @if has_more { "+" } } } }
+            h2 #failures-title { "Failed " @if found.value.is_some() { span.count { (failed.len() + long.len()) @if has_more { "+" } } } }
             (answers::problem(found, "runs that failed", view.now))
-            @if failed.is_empty() && found.value.is_some() && !has_more && has_run { p.note { (sign(Kind::Good)) " Nothing failed." } }
+            @if failed.is_empty() && long.is_empty() && found.value.is_some() && !has_more && has_run { p.note { (sign(Kind::Good)) " Nothing failed." } }
             ul.plain {
+                @for (name, run) in long.iter().take(FAILURES) {
+                    li {
+                        (words::brief(run.latest(), now)) " " (sign(run.ending.kind())) " "
+                        a href=(links::run(&run.run)) { (name) ": " (run.ending.words()) }
+                        @if let Some(host) = &run.host { " on " (host) }
+                        ", since " (words::exact(run.at))
+                    }
+                }
                 @for run in failed.iter().take(FAILURES) {
                     li {
                         (words::brief(run.at(), now)) " " (sign(run.ending.kind())) " "

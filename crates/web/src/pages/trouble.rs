@@ -222,12 +222,14 @@ fn failed_elsewhere(seen: &Seen, now: Timestamp) -> Option<Trouble> {
     let last = names
         .iter()
         .filter_map(|name| Some((*name, latest_verdict(seen.runs_of(name))?)));
-    let failed =
-        last.filter(|(_, last)| last.ending.kind().is_bad() && now.duration_since(last.at) < DAY);
+    let failed = last
+        .filter(|(_, last)| last.ending.kind().is_bad() && now.duration_since(last.latest()) < DAY);
     let each = failed.map(|(name, last)| {
         html! {
             span { (job_link(name)) ": " a href=(links::run(&last.run)) { (last.ending.words()) }
-            (host(last.host.as_deref())) ", " (words::brief(last.at, now)) "." } (strip(seen.runs_of(name)))
+            (host(last.host.as_deref())) ", " (words::brief(last.at, now))
+            @if let Some(seconds) = last.ran_seconds { ", after " (words::span(seconds.into())) }
+            "." } (strip(seen.runs_of(name)))
         }
     });
     let what = |commands| format!("{} of dblock run failed", counted(commands, "command"));
@@ -349,7 +351,10 @@ pub fn recovered(seen: &Seen, now: Timestamp) -> Vec<(&str, usize, usize, &Ended
     let all = seen.runs.value.iter().flatten();
     let mut found: Vec<_> = all
         .filter_map(|(name, runs)| {
-            let today = || runs.iter().filter(|run| now.duration_since(run.at) < DAY);
+            let today = || {
+                let all = runs.iter();
+                all.filter(|run| now.duration_since(run.latest()) < DAY)
+            };
             let bad = || today().filter(|run| run.ending.kind().is_bad());
             let is_bad_now = latest_verdict(runs)?.ending.kind().is_bad();
             let latest = bad().next_back().filter(|_| !is_bad_now)?;

@@ -1,6 +1,6 @@
 //! The body of a form, which must be short, and be there soon.
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
@@ -10,6 +10,7 @@ use tokio::time::timeout;
 
 use super::PATIENCE;
 use super::connections::Connection;
+use crate::access::headers;
 
 /// The longest, in bytes.
 const LONGEST: usize = 16 * 1024;
@@ -33,11 +34,9 @@ pub async fn read(request: Request, next: Next) -> Response {
 
 /// What was not read of the body must not be taken for the next request.
 fn refused(status: StatusCode) -> Response {
-    let words = Bytes::from_static(b"The form is too long, or takes too long.\n");
-    (
-        status,
-        [(header::CONNECTION, HeaderValue::from_static("close"))],
-        words,
-    )
-        .into_response()
+    let words = "The form is too long, or takes too long.\n";
+    let close = [(header::CONNECTION, HeaderValue::from_static("close"))];
+    let mut response = (status, close, words).into_response();
+    headers::add(response.headers_mut(), false);
+    response
 }

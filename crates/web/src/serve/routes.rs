@@ -142,7 +142,7 @@ async fn job(State(app): State<App>, Looked(view): Looked, Path(name): Path<Stri
 }
 
 async fn run(State(app): State<App>, Looked(view): Looked, Path(id): Path<String>) -> Answer {
-    app.fleet.look().await;
+    let seen = app.fleet.look().await;
     let run = questions::run(&app.fleet, &id).await;
     // Where a run has none, dblock output takes its number for a name, which somebody may have given to another run.
     let has_output = matches!(&run.value, Some(Some(run)) if run.has_output);
@@ -151,7 +151,7 @@ async fn run(State(app): State<App>, Looked(view): Looked, Path(id): Path<String
     } else {
         Part::default()
     };
-    answer(pages::run::page(&view, &id, &run, &output))
+    answer(pages::run::page(&view, &seen, &id, &run, &output))
 }
 
 async fn queue(State(app): State<App>, Looked(view): Looked, Path(name): Path<String>) -> Answer {
@@ -170,8 +170,9 @@ async fn history(
     Looked(view): Looked,
     Query(asked): Query<pages::history::Asked>,
 ) -> Html<String> {
+    let seen = app.fleet.look().await;
     let runs = app.fleet.answer(&of_a_page(&asked)).await;
-    html(pages::history::page(&view, &asked, &runs))
+    html(pages::history::page(&view, &seen, &asked, &runs))
 }
 
 /// The question of a page of the history: its URL has the options of `dblock history`.

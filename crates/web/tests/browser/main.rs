@@ -265,8 +265,26 @@ fn a_page_is_refreshed_in_place() {
     drop(web);
     browser.until(
         "a line that says so",
-        "return document.getElementById('stale').textContent.startsWith('Not refreshed since ')",
+        "return document.getElementById('stale').textContent.startsWith('Not refreshed for ')",
     );
+}
+
+#[test]
+fn an_answer_that_comes_after_a_later_one_is_not_shown() {
+    let (_fleet, web) = a_fleet();
+    let browser = a_browser(&web);
+    browser.run(
+        "window.answers = []; \
+         window.fetch = () => new Promise((resolve) => window.answers.push((words) => resolve(new Response(`<title>t</title><h1>${words}</h1>`)))); \
+         for (const round of [0, 1]) document.dispatchEvent(new Event('visibilitychange')); \
+         window.answers[1]('the newer');",
+    );
+    let headline = "return document.querySelector('h1').textContent";
+    browser.until("the newer", &format!("{headline} === 'the newer'"));
+    let shown = browser.run_until_done(
+        "window.answers[0]('the older'); setTimeout(() => done(document.querySelector('h1').textContent), 100);",
+    );
+    assert_eq!(shown, "the newer");
 }
 
 #[test]

@@ -75,11 +75,14 @@ fn those_who_look_at_many_pages_ask_for_each_once_and_then_for_few_of_them_again
             web.get(&format!("/history?since={hours}h")).expect(200);
         }
     };
+    // What is asked for all pages has a moment there, or is about what failed.
+    let is_of_a_page = |word: &str| word.starts_with("--since=") && word.ends_with('h');
     let asked = || {
-        let calls = fleet.calls();
+        let mut calls = fleet.calls();
+        calls.retain(|call| !call.contains(&"--failed".to_owned()));
         let of_pages = calls
             .iter()
-            .filter(|call| call.iter().any(|word| word.starts_with("--since=")));
+            .filter(|call| call.iter().any(|word| is_of_a_page(word)));
         of_pages.count()
     };
     let begun = Instant::now();
@@ -152,8 +155,22 @@ fn a_dblock_that_hangs_is_killed_and_said_to_be() {
     let hanging = fs::read_to_string(fleet.path("hanging")).unwrap();
     let first: i32 = hanging.lines().next().unwrap().parse().unwrap();
     until("it is gone", || kill(Pid::from_raw(first), None).is_err());
+    // So does the next one.
+    web.until_shows("/", "The server does not answer", true);
     fleet.remove("hang");
     web.until_shows("/", "took longer than", false);
+}
+
+#[test]
+fn a_single_answer_that_takes_too_long_is_no_server_that_is_away() {
+    let fleet = Fleet::new();
+    fleet.write("hang-queue", "");
+    let web = fleet.serve(&["--refresh", "1s"]).enter();
+    web.until_shows("/", "took longer than", true);
+    web.get("/")
+        .expect(200)
+        .has("Nothing is wrong in what is known")
+        .lacks("The server does not answer");
 }
 
 #[test]
@@ -275,6 +292,61 @@ fn the_page_of_a_job_asks_again_while_a_run_of_it_is_running() {
         .expect(200)
         .has("50 good")
         .lacks("1 running");
+}
+
+/// A history of one run, which was requested at this time of 2026-11-26.
+fn history_of(name: &str, time: &str, code: u32, cursor: &str) -> String {
+    format!(
+        r#"{{"server":"db1","cursor":{cursor},"runs":[{{"run":"{name}{time}","name":"{name}","requested":"2026-11-26T{time}Z",
+        "ended":"2026-11-26T{time}Z","outcome":"ran","exit_code":{code}}}]}}"#
+    )
+}
+
+#[test]
+fn what_failed_while_nobody_looked_is_found_though_more_ran_since_than_an_answer_has() {
+    let fleet = Fleet::new();
+    fleet.answers("history", &history_of("often", "11:00:00", 0, "null"));
+    let web = fleet.serve(&["--allow-actions", "--refresh", "1h"]).enter();
+    web.until_all_is_known();
+    web.get("/")
+        .expect(200)
+        .has("Nothing is wrong")
+        .lacks("in what is known");
+    fleet.answers("history", &history_of("often", "11:50:00", 0, r#""1-x""#));
+    let failed = history_of("nightly", "11:30:00", 1, "null");
+    fleet.answers("history-failed", &failed);
+    fleet.answers("history-of-a-name", &failed);
+    until("it is found", || {
+        // After an action all is asked for anew, at once.
+        web.post("/actions/pause", "job=good").expect(200);
+        let page = web.get("/").expect(200);
+        page.body.contains("1 command of dblock run failed")
+    });
+}
+
+#[test]
+fn where_there_are_no_tables_nothing_is_wrong() {
+    let fleet = Fleet::new();
+    for answer in ["history", "cron-list", "queue-status"] {
+        fleet.remove(&format!("{answer}.json"));
+    }
+    let line = "dblock: the database \"dblock\" of db1 has no tables of dblock's; create them with dblock init\n";
+    fleet.write("refuse", line);
+    let web = fleet.serve(&[]).enter();
+    web.until_shows("/", "Nothing is wrong", true);
+    web.get("/").expect(200).lacks("in what is known");
+}
+
+#[test]
+fn ages_are_by_the_servers_clock() {
+    let fleet = Fleet::new();
+    let run = history_of("nightly", "01:30:00", 1, "null");
+    fleet.answers("history", &run);
+    let web = fleet.serve(&[]).enter();
+    web.until_all_is_known();
+    for page in ["/", "/history", "/runs/nightly01:30:00", "/jobs/nightly"] {
+        web.get(page).expect(200).has("10 h ago");
+    }
 }
 
 #[test]

@@ -27,10 +27,12 @@ folder=$(dirname "$0")
 printf '%s\n' "$(printf '%s\037' "VIA=$DBLOCK_VIA" "$@")" >>"$folder/calls"
 if [ "$1" = config ]; then if [ -e "$folder/unfit" ]; then cat "$folder/unfit" >&2; exit 78; fi; exit 0; fi
 if [ -e "$folder/hang" ]; then echo $$ >>"$folder/hanging"; exec sleep 1000; fi
+if [ -e "$folder/hang-$1" ]; then exec sleep 1000; fi
 if [ -e "$folder/away" ]; then cat "$folder/away" >&2; exit 69; fi
 case $1 in
 status) answer=status ;;
-history) answer=history; [ "$5" != -- ] && [ "$4" != -- ] || [ ! -e "$folder/history-of-a-name.json" ] || answer=history-of-a-name ;;
+history) answer=history; [ "$5" != -- ] && [ "$4" != -- ] || [ ! -e "$folder/history-of-a-name.json" ] || answer=history-of-a-name
+[ "$3" != --failed ] || [ ! -e "$folder/history-failed.json" ] || answer=history-failed ;;
 output) cat "$folder/output" && exit 0; echo 'dblock: no output is kept' >&2; exit 75 ;;
 *) answer=$1-$2 ;;
 esac

@@ -115,7 +115,13 @@ fn other_methods_are_not_allowed_and_head_is_get_without_a_body() {
         );
     }
     let own = format!("http://{}", web.address());
-    web.send("POST", "/", &[("Origin", &own)], "").expect(405);
+    let form = web.send("POST", "/", &[("Origin", &own)], "").expect(405);
+    let form = form.has("This page is read by GET.");
+    assert_eq!(form.header("allow"), Some("GET,HEAD"));
+    for (path, methods) in [("/", "GET, HEAD"), ("/login", "GET, HEAD, POST")] {
+        let answer = web.send("PUT", path, &[], "").expect(405);
+        assert_eq!(answer.header("allow"), Some(methods), "{path}");
+    }
     let head = web.send("HEAD", "/", &[], "").expect(200);
     assert!(
         head.body.is_empty() && head.header("content-length").is_some(),
@@ -127,8 +133,18 @@ fn other_methods_are_not_allowed_and_head_is_get_without_a_body() {
 fn a_long_form_is_refused() {
     let fleet = Fleet::new();
     let web = fleet.serve(&["--allow-actions"]).enter();
-    web.post("/actions/pause", &format!("job={}", "x".repeat(17_000)))
-        .expect(413);
+    let long = web
+        .post("/actions/pause", &format!("job={}", "x".repeat(17_000)))
+        .expect(413)
+        .has("The form is too long");
+    for (header, value) in [
+        ("content-type", "text/plain; charset=utf-8"),
+        ("x-content-type-options", "nosniff"),
+        ("cache-control", "no-store"),
+    ] {
+        assert_eq!(long.header(header), Some(value));
+    }
+    assert!(long.header("content-security-policy").is_some());
     web.post("/actions/pause", &format!("job={}", "x".repeat(15_000)))
         .expect(200);
 }

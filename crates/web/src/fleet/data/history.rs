@@ -96,8 +96,12 @@ impl Run {
 pub struct Ended {
     /// Its number.
     pub run: Box<str>,
+    /// When dblock was started.
+    pub requested: Timestamp,
     /// When it was started, or requested if it never was.
     pub at: Timestamp,
+    /// When it had ended.
+    pub until: Option<Timestamp>,
     /// How long the command ran, in seconds.
     pub ran_seconds: Option<f32>,
     /// The host.
@@ -106,11 +110,20 @@ pub struct Ended {
     pub ending: Ending,
 }
 
+impl Ended {
+    /// When it ended, or what is known of it last.
+    pub fn latest(&self) -> Timestamp {
+        self.until.unwrap_or(self.at)
+    }
+}
+
 impl From<&Run> for Ended {
     fn from(run: &Run) -> Ended {
         Ended {
             run: run.run.clone(),
+            requested: run.times.requested,
             at: run.at(),
+            until: run.times.ended,
             #[expect(clippy::cast_possible_truncation, reason = "a bar in a chart")]
             ran_seconds: run.times.ran_seconds.map(|seconds| seconds as f32),
             host: run.place.host.clone(),
