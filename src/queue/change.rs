@@ -8,8 +8,8 @@ use super::narrow::{CARRIED, insert_into, jobs_of};
 use super::queues::Queue;
 use super::wake::wake_one;
 use crate::base::text::counted;
-use crate::db::sql::moment;
-use crate::db::{Fault, Session, ask_time, ask_value, command, text_literal};
+use crate::db::sql::{micros, moment};
+use crate::db::{Fault, Session, ask, command, text_literal};
 use crate::history::Deed;
 use crate::schema::{DEAD, JOB_KEYS, JOB_PARTS, JOBS, Tables};
 
@@ -28,8 +28,13 @@ pub enum Changed {
     Unknown,
 }
 
-/// A job without a state may just be moving from one table to another, so look this often.
-const LOOKS: u32 = 3;
+/// The states in which a job can be changed, in the order in which it is looked for.
+const OPEN: [JobState; 4] = [
+    JobState::Dead,
+    JobState::Delayed,
+    JobState::Due,
+    JobState::Running,
+];
 
 /// Makes a dead or delayed job due now, with its block.
 ///
@@ -71,16 +76,22 @@ pub fn retry_dead(
     session: &mut Session,
     mut report: impl FnMut(u64),
 ) -> Result<(), Fault> {
-    // Jobs that die meanwhile stay dead.
-    let now = session.run(&ask_time(session.kind()))?;
-    let died = format!("n.queue = {} AND n.died_at <= {}", queue.id, moment(now));
+    // Jobs that die meanwhile stay dead. The clock may have been set back since the last one died, so it is not asked for the time.
+    let of_queue = format!("n.queue = {}", queue.id);
     let count = format!(
-        "SELECT CAST(COALESCE(SUM({}), 0) AS UNSIGNED) FROM {} n WHERE {died}",
+        "SELECT CAST(COALESCE(SUM({}), 0) AS UNSIGNED) AS jobs, {} AS latest FROM {} n WHERE {of_queue}",
         jobs_of("n"),
+        micros("MAX(n.died_at)"),
         tables.of(&DEAD)
     );
-    let count = ask_value::<u64>("queue dead jobs", count);
-    let all = session.run(&count)?.unwrap_or_default();
+    let count = ask("queue dead jobs", count, |rows| {
+        let row = rows.one()?;
+        // An application may have written dates that are none.
+        let latest: Option<i64> = row.get("latest")?;
+        Ok((row.get("jobs")?, latest.unwrap_or_default()))
+    });
+    let (all, latest): (u64, i64) = session.run(&count)?;
+    let died = format!("{of_queue} AND n.died_at <= {}", moment(latest));
     let mut after = 0;
     loop {
         let moved = transact(session, |session| {
@@ -218,17 +229,14 @@ fn find(
     let Some(job) = session.run(&ask_job(tables, queue.id, id))? else {
         return Ok(Err(Changed::Unknown));
     };
-    for _ in 0..LOOKS {
-        for state in [
-            JobState::Dead,
-            JobState::Delayed,
-            JobState::Due,
-            JobState::Running,
-        ] {
-            if let Some(entry) = job.entry(state, tables, session, true)? {
-                return Ok(Ok((job, entry)));
-            }
+    for state in OPEN {
+        if let Some(entry) = job.entry(state, tables, session, true)? {
+            return Ok(Ok((job, entry)));
         }
+    }
+    if session.run(&job.ask_is_in(&OPEN, tables))? {
+        let cause = format!("job {id} has moved from one state to another");
+        return Err(Fault::Conflict(cause));
     }
     Ok(Err(Changed::Not(JobState::Done)))
 }

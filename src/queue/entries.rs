@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::jobs::{JobState, MOST_JOBS};
-use super::narrow::{NAMED, block_of, jobs_in};
+use super::narrow::{LONGEST_BLOCK, NAMED, block_of, jobs_in};
 use super::payloads::{MOST_PARTS, PIECE};
 use crate::db::sql::{micros, moment, numbers};
 use crate::db::{Ask, Fault, LIST, Row, Session, ask, ask_values, command};
@@ -194,6 +194,43 @@ pub(super) fn ask_job(tables: &Tables, queue: u32, id: u64) -> Ask<'static, Opti
 }
 
 impl Job {
+    /// The SQL after `FROM … n` for the row of this job in this state; `None`: there is no key for that.
+    fn in_state(&self, state: JobState, tables: &Tables) -> Option<String> {
+        let (queue, id, block) = (self.queue, self.id, self.block);
+        // A block's first job has an id at most this much smaller.
+        let first = id.saturating_sub(LARGEST_BLOCK * self.step.max(FORMER_STEP));
+        // As in `block_of`: what reaches further is no block.
+        let it = format!(
+            "n.job BETWEEN {first} AND {id} AND (n.job = {id} OR n.block = {block} AND n.block > 0 AND n.last_job >= {id} AND n.last_job < n.job + {LONGEST_BLOCK})"
+        );
+        Some(match state {
+            JobState::Running => format!(
+                "FORCE INDEX (PRIMARY) JOIN {} w FORCE INDEX (by_queue) ON w.worker = n.worker WHERE w.queue = {queue} AND w.expires_at IS NOT NULL AND n.queue = {queue} AND {it}",
+                tables.of(&WORKERS)
+            ),
+            JobState::Due => format!(
+                "WHERE n.queue = {queue} AND n.shard = {} AND n.priority = {} AND {it}",
+                self.shard, self.priority
+            ),
+            JobState::Delayed => format!("FORCE INDEX (by_job) WHERE {it} AND n.queue = {queue}"),
+            JobState::Dead => format!("WHERE n.queue = {queue} AND {it}"),
+            JobState::Done => return None,
+        })
+    }
+
+    /// Whether the job has a row in any of these states. This is one statement, which sees all tables as of one moment: between two
+    /// statements the job may move.
+    pub fn ask_is_in(&self, states: &[JobState], tables: &Tables) -> Ask<'static, bool> {
+        let each = states.iter().filter_map(|state| {
+            let which = self.in_state(*state, tables)?;
+            let table = tables.of(state.table());
+            Some(format!("(SELECT n.job FROM {table} n {which} LIMIT 1)"))
+        });
+        let sql = each.collect::<Vec<_>>().join(" UNION ALL ");
+        let found = ask_values::<u64>("queue find state", sql);
+        found.up_to(LIST).map(|found| !found.is_empty())
+    }
+
     /// The row of this job in this state, if there is one. `locked`: until the end of the transaction. Never for done jobs.
     ///
     /// # Errors
@@ -205,24 +242,9 @@ impl Job {
         session: &mut Session,
         locked: bool,
     ) -> Result<Option<Entry>, Fault> {
-        let (queue, id, block) = (self.queue, self.id, self.block);
-        // A block's first job has an id at most this much smaller.
-        let first = id.saturating_sub(LARGEST_BLOCK * self.step.max(FORMER_STEP));
-        let it = format!(
-            "n.job BETWEEN {first} AND {id} AND (n.job = {id} OR n.block = {block} AND n.block > 0 AND n.last_job >= {id})"
-        );
-        let which = match state {
-            JobState::Running => format!(
-                "FORCE INDEX (PRIMARY) JOIN {} w FORCE INDEX (by_queue) ON w.worker = n.worker WHERE w.queue = {queue} AND w.expires_at IS NOT NULL AND n.queue = {queue} AND {it}",
-                tables.of(&WORKERS)
-            ),
-            JobState::Due => format!(
-                "WHERE n.queue = {queue} AND n.shard = {} AND n.priority = {} AND {it}",
-                self.shard, self.priority
-            ),
-            JobState::Delayed => format!("FORCE INDEX (by_job) WHERE {it} AND n.queue = {queue}"),
-            JobState::Dead => format!("WHERE n.queue = {queue} AND {it}"),
-            JobState::Done => return Ok(None),
+        let id = self.id;
+        let Some(which) = self.in_state(state, tables) else {
+            return Ok(None);
         };
         // The job's own row comes before that of a block. Do not lock the workers' rows: they are needed for renewals.
         let (order, lock) = match state {

@@ -13,7 +13,7 @@ pub(super) const NAMED: usize = 190;
 pub(super) const CARRIED: &str = "queue, shard, priority, job, last_job, block, jobs, fence";
 
 /// The ids of a block's jobs are no further apart: the largest block, by the longest step from one id to the next that a server knows.
-const LONGEST_BLOCK: u64 = 65_535 * MOST_JOBS as u64;
+pub(super) const LONGEST_BLOCK: u64 = 65_535 * MOST_JOBS as u64;
 
 /// The last job and the number of the block that a row is for; zeros: it is for a single job. An application may have written any numbers.
 pub(super) fn block_of(row: &Row) -> Result<(u64, u64), Fault> {

@@ -234,6 +234,40 @@ fn the_output_of_jobs_of_a_queue_is_kept_as_long_as_the_job() {
     });
 }
 
+#[test]
+fn of_a_block_only_the_output_of_failed_jobs_is_kept() {
+    let jobs = Jobs::new(
+        Server::shared(Kind::MariaDb),
+        &["--claim", "blocks", "--keep", "1h"],
+    );
+    let ids = jobs.number(3);
+    jobs.work(&["--drain", "--keep-output", "all"])
+        .sh("read n; echo out $n; [ $n != 2 ]")
+        .output()
+        .expect_code(0);
+    let whose = |job: u64| format!("q#{job}");
+    assert_eq!(kept(&jobs.tables, &whose(ids[1])).0, b"out 2\n");
+    for done in [ids[0], ids[2]] {
+        expect_none(&jobs.tables, &whose(done));
+    }
+}
+
+#[test]
+fn an_attempt_that_writes_nothing_leaves_no_output_of_an_earlier_one() {
+    let jobs = Jobs::new(Server::shared(Kind::MySql), &[]);
+    let whose = format!("q#{}", jobs.number(1)[0]);
+    let work = |script: &str| {
+        let output = jobs.work(&["--drain"]).sh(script).output();
+        output.expect_code(0);
+    };
+    work("echo first; exit 1");
+    assert_eq!(kept(&jobs.tables, &whose).0, b"first\n");
+    let again = "UPDATE dblock_delayed SET due_at = UTC_TIMESTAMP(6)";
+    jobs.tables.sql(again);
+    work("exit 1");
+    expect_none(&jobs.tables, &whose);
+}
+
 /// Writes many lines of a hundred bytes, one at a time, into a pipe that has room for all of them.
 const MANY_LINES: &str = r#"
 import fcntl, os, sys, time

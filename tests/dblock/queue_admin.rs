@@ -7,7 +7,8 @@ use mysql::prelude::Queryable;
 use serde_json::Value;
 
 use crate::harness::{
-    Dblock, Output, Proxy, SOON, Server, Tables, both_servers, eventually, numbered_lines,
+    Dblock, Kind, Output, Proxy, Running, SOON, Server, Tables, Watcher, both_servers, eventually,
+    numbered_lines,
 };
 
 /// The columns that all narrow tables have.
@@ -122,6 +123,57 @@ fn listed(tables: &Tables, args: &[&str]) -> Vec<u64> {
     jobs.iter().map(|job| job["id"].as_u64().unwrap()).collect()
 }
 
+/// Hosts that vanish just as their dblocks have locked one of these rows in a transaction: the server soon ends their sessions, and the
+/// rows are free.
+#[track_caller]
+pub fn vanish_in_transactions(tables: &Tables, rows: &str, actions: Vec<Dblock>) {
+    let (server, proxy) = (tables.server, Proxy::to(tables.server));
+    let waits = match server.kind {
+        Kind::MariaDb | Kind::MySql => {
+            "SELECT id FROM information_schema.processlist WHERE info LIKE '/* dblock %UPDATE%'"
+        }
+        Kind::Postgres => "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'",
+    };
+    let mut watcher = server.watcher();
+    let mut waiting = || {
+        let mut waiting: Vec<u64> = watcher.query(waits).expect("a list of sessions");
+        // Not those of another test.
+        let is_ours = |port: u16| proxy.comes_from(port).is_some();
+        let ours: Vec<u64> = watcher
+            .sessions()
+            .into_iter()
+            .filter_map(|(session, port)| port.is_some_and(is_ours).then_some(session))
+            .collect();
+        waiting.retain(|session| ours.contains(session));
+        waiting.sort_unstable();
+        waiting
+    };
+    let mut holder = tables.lock(rows);
+    let number = actions.len();
+    let through_proxy = |action: Dblock| {
+        let action = action.env("DBLOCK_URL", proxy.url());
+        // None of them ends by itself meanwhile.
+        action.env("DBLOCK_CONNECT_TIMEOUT", "60s").spawn()
+    };
+    let acting: Vec<Running> = actions.into_iter().map(through_proxy).collect();
+    let mut sessions = Vec::new();
+    eventually("they wait for the rows, and hear no more", SOON, || {
+        proxy.thaw();
+        sessions = waiting();
+        // Not between two tries.
+        sessions.len() == number && {
+            proxy.freeze();
+            waiting() == sessions
+        }
+    });
+    holder.query_drop("COMMIT").unwrap();
+    eventually("the server ends the sessions", SOON, || {
+        sessions.iter().all(|&session| !server.has_session(session))
+    });
+    holder.lock(rows);
+    drop(acting);
+}
+
 /// Text without the blanks between columns.
 fn words(text: &str) -> Vec<String> {
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -157,6 +209,15 @@ both_servers! {
         eventually("the server ends the session", SOON, || !server.has_session(session.unwrap()));
         admin.query_drop(lock).unwrap();
         drop(canceling);
+    }
+
+    fn the_rows_of_hosts_that_vanish_while_they_retry_jobs_or_pause_the_queue_are_soon_free(server) {
+        let tables = with_queue(server, &[]);
+        let delayed = put(&tables, &["x", "--delay", "1h"])[0].to_string();
+        bury(&tables, put(&tables, &["y"])[0]);
+        let actions = [("retry", &*delayed), ("retry", "--dead"), ("pause", "--quiet")];
+        let actions = actions.map(|(command, arg)| queue(&tables, command, &[arg]));
+        vanish_in_transactions(&tables, "dblock_delayed, dblock_dead, dblock_queues", actions.into());
     }
 
     fn no_transaction_stays_open_of_a_host_that_vanishes_while_it_puts_a_long_job(shared) {
@@ -400,6 +461,52 @@ both_servers! {
         assert_eq!(count(&tables, "dblock_due d JOIN dblock_jobs j ON j.id = d.job AND j.shard = d.shard WHERE d.attempt = 0 AND d.fence = 9"), 450);
         assert_eq!(count(&tables, "dblock_dead"), 0);
         does(&tables, "retry", &["--dead"]);
+    }
+
+    fn all_that_are_dead_are_retried_though_the_clock_was_set_back(server) {
+        let tables = with_queue(server, &[]);
+        for id in put(&tables, &["a", "b"]) {
+            bury(&tables, id);
+        }
+        tables.sql("UPDATE dblock_dead SET died_at = died_at + INTERVAL 1 HOUR LIMIT 1");
+        queue(&tables, "retry", &["--dead", "-v"]).output().expect_code(0).expect_stdout("2 jobs due again\n");
+        assert_eq!((count(&tables, "dblock_due WHERE due_at <= UTC_TIMESTAMP(6)"), count(&tables, "dblock_dead")), (2, 0));
+    }
+
+    fn a_job_that_never_rests_is_not_taken_for_one_that_is_done(server) {
+        let tables = with_queue(server, &[]);
+        let (dead, job) = (put(&tables, &["a"])[0], put(&tables, &["b"])[0]);
+        bury(&tables, dead);
+        // It moves to where it was just looked for. Whoever looks is held up by a row on its way.
+        let (mut mover, mut other) = (tables.admin(), tables.admin());
+        let mut run_all = |statements: &[&str]| {
+            for statement in statements {
+                mover.query_drop(*statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
+            }
+        };
+        let into = |table: &str| format!("INSERT INTO dblock_{table} ({NARROW}) SELECT {NARROW} FROM moving");
+        let out_of = |table: &str| format!("DELETE FROM dblock_{table} WHERE job = {job}");
+        let copy = format!("CREATE TEMPORARY TABLE moving AS SELECT {NARROW} FROM dblock_due WHERE job = {job}");
+        run_all(&["SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", &copy, "BEGIN", &out_of("due")]);
+        let is_looking = |table: &str| server.answering(&format!("{}.dblock_{table} n %FOR UPDATE", tables.quoted())) > 0;
+        let cancel = queue(&tables, "cancel", &[&job.to_string()]);
+        // It does not end by itself meanwhile.
+        let mut canceling = cancel.env("DBLOCK_CONNECT_TIMEOUT", "60s").spawn();
+        for is_last in [false, false, true] {
+            eventually("it is looked for among the due jobs", SOON, || is_looking("due"));
+            if is_last {
+                run_all(&[&into("delayed"), "COMMIT"]);
+                break;
+            }
+            other.query_drop("BEGIN").unwrap();
+            other.query_drop(format!("SELECT job FROM dblock_dead WHERE job = {dead} FOR UPDATE")).unwrap();
+            run_all(&[&into("delayed"), "COMMIT"]);
+            eventually("it is looked for among the dead jobs", SOON, || is_looking("dead"));
+            run_all(&["BEGIN", &into("due"), &out_of("delayed"), "COMMIT", "BEGIN", &out_of("due")]);
+            other.query_drop("COMMIT").unwrap();
+        }
+        canceling.wait_within(SOON).expect_code(0).expect_silence();
+        assert_eq!((listed(&tables, &[]), count(&tables, "dblock_jobs")), (vec![dead], 1));
     }
 
     fn a_job_that_waits_is_canceled(server on mysql) {

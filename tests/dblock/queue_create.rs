@@ -111,11 +111,13 @@ both_servers! {
         does(&tables, &["create", "other"]);
         for args in [
             &["put", "mails", "x"][..], &["status", "mails"], &["list", "mails"], &["show", "mails", "1"], &["retry", "mails", "1"],
-            &["retry", "mails", "--dead"], &["cancel", "mails", "1"], &["pause", "mails"], &["resume", "mails"], &["delete", "mails"],
+            &["retry", "mails", "--dead"], &["cancel", "mails", "1"], &["pause", "mails"], &["resume", "mails"],
         ] {
             queue(&tables, args).output().expect_code(78).expect_stdout("")
                 .expect_one_line("there is no queue mails; create it with dblock queue create mails\n");
         }
+        queue(&tables, &["delete", "mails"]).output().expect_code(78).expect_stdout("")
+            .expect_one_line(&format!("there is no queue mails in the database {}\n", tables.database));
     }
 
     fn it_is_paused_and_resumed(server on mysql) {

@@ -1041,6 +1041,7 @@ both_servers! {
         let first = jobs.work(&TO_THE_END).sh(&script(&log, &until(&go))).spawn();
         let command = eventually_started(&log, 1, SOON);
         let second = jobs.work(&[]).sh(&script(&log, ":")).spawn();
+        jobs.eventually_idle(1);
         let frozen = Frozen::new(first.pid());
         let stopped = Instant::now();
         eventually("the lease would be over", SOON, || stopped.elapsed() > TTL + Duration::from_secs(2));

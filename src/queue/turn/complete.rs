@@ -16,11 +16,8 @@ impl Turn<'_> {
         let (mut dead, mut errors) = (vec![], vec![]);
         for ended in self.ended {
             if !ended.others.is_empty() {
-                if !ended.unit.repeats {
-                    statements.extend(self.split(ended));
-                    continue;
-                }
-                statements.extend(self.note_errors_in_block(ended));
+                statements.extend(self.split(ended));
+                continue;
             }
             match &ended.outcome {
                 JobEnd::Done => finished.push(ended),
@@ -168,7 +165,7 @@ impl Turn<'_> {
             .map(|(job, outcome)| (job.to_string(), outcome))
             .collect();
         // Hundreds may be done: they go together.
-        if !done.is_empty() && is_kept {
+        if !done.is_empty() && (is_kept || unit.repeats) {
             moved.push((numbers(done), &JobEnd::Done));
         } else if !done.is_empty() {
             statements.extend(self.delete_block(unit, Which::These(&done)));
@@ -177,19 +174,22 @@ impl Turn<'_> {
         for (ids, outcome) in moved {
             let (table, attempt, due, besides) = match outcome {
                 JobEnd::Running => continue,
+                // Repeating jobs never become dead.
+                JobEnd::Done | JobEnd::Dead(_) if unit.repeats => (&DELAYED, "0", next_due(), None),
                 JobEnd::Done => (&DONE, "r.attempt", "r.due_at".to_owned(), DONE_NOW),
                 JobEnd::Retry(delay, _) => (&DELAYED, "r.attempt", after(*delay), None),
                 JobEnd::Later(delay) => (&DELAYED, "r.attempt - 1", after(*delay), None),
                 JobEnd::Dead(_) => (&DEAD, "r.attempt", "r.due_at".to_owned(), DIED_NOW),
                 JobEnd::Returned => (&DUE, "r.attempt - 1", "r.due_at".to_owned(), None),
             };
-            let values = [attempt, "NULL", due.as_str()];
+            let values = [attempt, "r.every_us", due.as_str()];
             let jobs = self.by_key(&JOBS, "j");
             let of = format!(
                 "{own} AND j.id IN ({ids}) AND j.block = r.block AND j.canceled_at IS NULL"
             );
+            // Locked, so that nobody cancels one of them before the next statement, which would leave it here and there.
             statements.push(format!(
-                "{} FROM {running} STRAIGHT_JOIN {jobs} WHERE {of}",
+                "{} FROM {running} STRAIGHT_JOIN {jobs} WHERE {of} FOR UPDATE",
                 insert_into(&self.table(table), carried, values, besides)
             ));
             let error = match outcome {
@@ -204,6 +204,7 @@ impl Turn<'_> {
             ));
         }
         if ended.outcome == JobEnd::Running {
+            statements.push(self.count_again(unit));
             return statements;
         }
         if ended.outcome == JobEnd::Returned {
@@ -211,6 +212,9 @@ impl Turn<'_> {
             statements.extend(self.delete_block(unit, Which::Canceled));
             let values = ["r.attempt - 1", "r.every_us", "r.due_at"];
             statements.push(self.put_block(&DUE, values, None, unit));
+        } else if unit.repeats {
+            statements.extend(self.repeat(&[ended]));
+            return statements;
         } else if is_kept {
             let values = ["r.attempt", "NULL", "r.due_at"];
             statements.push(self.put_block(&DONE, values, DONE_NOW, unit));

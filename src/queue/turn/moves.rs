@@ -1,7 +1,7 @@
 //! The statements that move a worker's running jobs to other narrow tables, and record errors.
 
 use super::super::narrow::{by_key, carried, insert_into, running};
-use super::{EndedUnit, JobEnd, LONGEST_ERROR, Turn, Unit};
+use super::{EndedUnit, LONGEST_ERROR, Turn, Unit};
 use crate::db::sql::numbers;
 use crate::db::text_literal;
 use crate::schema::{JOBS, Table};
@@ -97,14 +97,10 @@ impl Turn<'_> {
     ) -> String {
         let carried = "r.queue, r.shard, r.priority, l.first, r.last_job, r.block, l.jobs, r.fence";
         format!(
-            "{} FROM {} STRAIGHT_JOIN (SELECT MIN(id) AS first, COUNT(*) AS jobs FROM {} WHERE j.id BETWEEN {} AND {} AND j.block = {}) l \
-             WHERE {} AND l.jobs > 0",
+            "{} FROM {} STRAIGHT_JOIN (SELECT MIN(id) AS first, COUNT(*) AS jobs FROM {}) l WHERE {} AND l.jobs > 0",
             insert_into(&self.table(table), carried, values, besides),
             self.running(),
-            self.by_key(&JOBS, "j"),
-            unit.job,
-            unit.last_job,
-            unit.block,
+            self.in_block(unit),
             self.of_unit(unit)
         )
     }
@@ -147,26 +143,24 @@ impl Turn<'_> {
         )
     }
 
-    /// Records the errors of jobs in a block that will run again with the block.
-    pub(super) fn note_errors_in_block(&self, ended: &EndedUnit) -> Vec<String> {
-        let failed = ended
-            .others
-            .iter()
-            .filter_map(|(job, outcome)| match outcome {
-                JobEnd::Retry(_, error) | JobEnd::Dead(error) => Some((job, error)),
-                _ => None,
-            });
-        failed
-            .map(|(job, error)| {
-                format!(
-                    "UPDATE {} STRAIGHT_JOIN {} SET j.failed_at = UTC_TIMESTAMP(6), j.last_error = {} \
-                     WHERE {} AND j.id = {job} AND j.block = r.block",
-                    self.running(),
-                    self.by_key(&JOBS, "j"),
-                    error_literal(error),
-                    self.of_unit(&ended.unit)
-                )
-            })
-            .collect()
+    /// Counts the jobs of a running block, of which some have left it.
+    pub(super) fn count_again(&self, unit: &Unit) -> String {
+        format!(
+            "UPDATE {} SET r.jobs = (SELECT COUNT(*) FROM {}) WHERE {}",
+            self.running(),
+            self.in_block(unit),
+            self.of_unit(unit)
+        )
+    }
+
+    /// The jobs `j` that are still in this block.
+    fn in_block(&self, unit: &Unit) -> String {
+        format!(
+            "{} WHERE j.id BETWEEN {} AND {} AND j.block = {}",
+            self.by_key(&JOBS, "j"),
+            unit.job,
+            unit.last_job,
+            unit.block
+        )
     }
 }

@@ -190,7 +190,8 @@ impl Claims {
         self.buffer.iter().any(|task| self.is_single(task))
     }
 
-    fn is_single(&self, task: &Task) -> bool {
+    /// Whether it is a single job, and of no block.
+    pub(super) fn is_single(&self, task: &Task) -> bool {
         let open = self.units.get(&task.unit);
         open.is_some_and(|open| open.unit.block == 0)
     }

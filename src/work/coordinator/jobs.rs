@@ -8,7 +8,7 @@ use super::Coordinator;
 use crate::base::clock::{Moment, is_over};
 use crate::base::exit::{Failure, Reason};
 use crate::base::text::{counted, shown};
-use crate::history::KeptOutput;
+use crate::history::{KEPT, KeptOutput};
 use crate::lock::Lease;
 use crate::queue::{JobEnd, Queue, Rescued};
 use crate::supervise::{Cause, Round};
@@ -37,8 +37,8 @@ impl Coordinator<'_> {
             let hooks = command.hooks(self.spec, &outcomes, ended);
             let (signals, log) = (&self.runner.poller.signals, self.runner.log);
             self.runner.asides.add(hooks, signals, log);
-            if let (Some(kept), Some((task, outcome))) = (kept, outcomes.first()) {
-                self.send_output(worker, task, outcome, &kept);
+            if let Some((task, outcome)) = outcomes.first() {
+                self.send_output(worker, task, outcome, kept);
             }
             for (task, outcome) in outcomes {
                 self.say_outcome(&task, &outcome, took);
@@ -57,18 +57,29 @@ impl Coordinator<'_> {
         command.running.reap();
     }
 
-    /// Sends what is to be kept of a command's output, as that of its first job.
-    fn send_output(&mut self, worker: u64, task: &Task, outcome: &JobEnd, kept: &KeptOutput) {
+    /// Sends what is to be kept of a command's output, as that of its first job. `None`: nothing was written.
+    fn send_output(
+        &mut self,
+        worker: u64,
+        task: &Task,
+        outcome: &JobEnd,
+        kept: Option<KeptOutput>,
+    ) {
         let has_failed = match outcome {
             JobEnd::Done => false,
             JobEnd::Retry(..) | JobEnd::Dead(_) => true,
             JobEnd::Later(_) | JobEnd::Returned | JobEnd::Running => return,
         };
-        if self.spec.keep_output.keeps(has_failed) {
-            for part in kept.parts() {
-                let output = ToClaimer::Output(worker, task.id, part);
-                self.runner.peer.send(output);
-            }
+        // Of a block the jobs that are done are recorded together, and there may be a thousand.
+        let is_recorded = has_failed || self.claims.is_single(task);
+        if !self.spec.keep_output.keeps(has_failed) || !is_recorded {
+            return;
+        }
+        // Nothing takes the place of what an earlier attempt has written.
+        let nothing = || (task.fence > 1).then(|| KeptOutput::new(KEPT));
+        for part in kept.or_else(nothing).iter().flat_map(KeptOutput::parts) {
+            let output = ToClaimer::Output(worker, task.id, part);
+            self.runner.peer.send(output);
         }
     }
 
