@@ -59,6 +59,8 @@ pub struct UnderWay {
     pub running: usize,
     /// Whether one waits for the others.
     pub has_waiting: bool,
+    /// Since when some have been under way, and when they were last seen: [`UnderWay::extended`]. `None`: that is not known.
+    pub span: Option<(i64, i64)>,
 }
 
 /// The current state of a daemon.
@@ -243,16 +245,14 @@ pub fn decide(
     if ready > now.at {
         return Decision::Rest(Some(ready));
     }
-    let due = DueTicks::of(name, schedule, options, first, now.at);
+    let of_job = (name, schedule, options);
+    let due = DueTicks::find(of_job, first, under_way.span, now.at);
     let chosen = due.choose(options, age_reference(now.at, now.back_at));
     // There may be many skipped ticks after an outage, so count them only for a settlement, not at each look.
     let settle = |mut settlement: Settlement| {
-        if let Some(last) = due.last_skipped(chosen) {
-            let ticks = (first, last);
-            let count = Count::of(schedule, ticks);
-            let why = Why::Missed;
-            settlement.skips.insert(0, Skip { ticks, count, why });
-        }
+        let mut skips = due.skips(schedule, options, first, chosen);
+        skips.append(&mut settlement.skips);
+        settlement.skips = skips;
         Decision::Settle(settlement)
     };
     let mut settlement = Settlement {
@@ -283,7 +283,9 @@ pub fn decide(
             settlement.is_alone = true;
         }
         // Each one is made up for, one after the other.
-        _ if is_made_up && options.missed == Missed::All => return Decision::Rest(None),
+        _ if is_made_up && options.missed == Missed::All && at >= due.overlapped => {
+            return Decision::Rest(None);
+        }
         Overlap::Wait if !under_way.has_waiting => settlement.fate = Some(Fate::Wait(tick)),
         overlap => settlement.skips.push(overlapping(tick, overlap)),
     }
@@ -297,11 +299,16 @@ fn overlapping(tick: i64, overlap: Overlap) -> Skip {
     Skip {
         ticks: (tick, tick),
         count: Count::ONE,
-        why: if overlap == Overlap::Wait {
-            Why::OneWaits
-        } else {
-            Why::Overlap
-        },
+        why: why_overlapping(overlap),
+    }
+}
+
+/// Why a tick does not run that became due while others were under way.
+fn why_overlapping(overlap: Overlap) -> Why {
+    if overlap == Overlap::Wait {
+        Why::OneWaits
+    } else {
+        Why::Overlap
     }
 }
 
@@ -349,9 +356,37 @@ fn ready(name: &str, schedule: &Schedule, options: &Options, tick: i64) -> i64 {
 struct DueTicks {
     /// At least one tick, each with the moment since which it may start: those that may be made up for, and one before them.
     ticks: VecDeque<(i64, i64)>,
+    /// How many of these, the first, are late only because earlier ones were made up for meanwhile. Those are not missed.
+    overlapped: usize,
 }
 
 impl DueTicks {
+    /// Finds the ticks of a job that has had some under way over this span. Where each missed tick is made up for, one after the other,
+    /// those that were due when that began come first: what becomes due meanwhile must not push them out of the latest, nor add to them.
+    fn find(
+        (name, schedule, options): (&str, &Schedule, &Options),
+        first: i64,
+        span: Option<(i64, i64)>,
+        now: i64,
+    ) -> Self {
+        let is_in_turn = options.missed == Missed::All && options.overlap != Overlap::Allow;
+        // A span that ends later is by a clock that was ahead.
+        let span = span.filter(|(_, until)| is_in_turn && *until <= now);
+        let due_by = match span {
+            Some((since, _)) if first <= since => since,
+            _ => now,
+        };
+        let mut due = Self::of(name, schedule, options, first, due_by);
+        if let Some((since, until)) = span
+            && first > since
+        {
+            let is_overlapped =
+                |(_, ready): &&(i64, i64)| *ready <= until && now - *ready > micros(FRESH);
+            due.overlapped = due.ticks.iter().take_while(is_overlapped).count();
+        }
+        due
+    }
+
     /// Finds the ticks backwards from the last one, so that their total number does not matter.
     fn of(name: &str, schedule: &Schedule, options: &Options, first: i64, now: i64) -> Self {
         let ready = |tick| ready(name, schedule, options, tick);
@@ -374,17 +409,45 @@ impl DueTicks {
         if ticks.len() <= most {
             ticks.push_front((first, ready(first)));
         }
-        Self { ticks }
+        Self {
+            ticks,
+            overlapped: 0,
+        }
     }
 
     fn last(&self) -> (i64, i64) {
         self.ticks[self.ticks.len() - 1]
     }
 
-    /// The last skipped tick, if this one is chosen.
-    fn last_skipped(&self, chosen: Option<usize>) -> Option<i64> {
-        let at = chosen.unwrap_or(self.ticks.len()).checked_sub(1)?;
-        Some(self.ticks[at].0)
+    /// How many of the overlapped ticks do not run. The last of them has waited, if one may.
+    fn passed(&self, options: &Options) -> usize {
+        match options.overlap {
+            Overlap::Wait => self.overlapped.saturating_sub(1),
+            Overlap::Skip | Overlap::Allow => self.overlapped,
+        }
+    }
+
+    /// The skipped ticks, from the first due one on, if this one is chosen.
+    fn skips(
+        &self,
+        schedule: &Schedule,
+        options: &Options,
+        first: i64,
+        chosen: Option<usize>,
+    ) -> Vec<Skip> {
+        let (passed, end) = (self.passed(options), chosen.unwrap_or(self.ticks.len()));
+        let parts = [
+            (0, passed, why_overlapping(options.overlap)),
+            (passed, end, Why::Missed),
+        ];
+        let skips = parts.into_iter().filter(|(from, to, _)| from < to);
+        let skips = skips.map(|(from, to, why)| {
+            let from = if from == 0 { first } else { self.ticks[from].0 };
+            let ticks = (from, self.ticks[to - 1].0);
+            let count = Count::of(schedule, ticks);
+            Skip { ticks, count, why }
+        });
+        skips.collect()
     }
 
     /// The index of the tick to run, if any. Those before it are skipped.
@@ -394,6 +457,7 @@ impl DueTicks {
             Missed::All => count.saturating_sub(MOST_MADE_UP),
             Missed::Once | Missed::Skip => count - 1,
         };
+        let first = first.max(self.passed(options));
         (first..count).find(|at| !is_too_late(options, self.ticks[*at].1, now))
     }
 }

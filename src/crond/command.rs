@@ -43,6 +43,8 @@ pub struct Tick {
     /// Where its output goes; `None`: that is passed on.
     pub mail: Option<Mail>,
     record: RunRecord,
+    /// Whether somebody ends it with `dblock kill`, or has done so by force.
+    is_killed: bool,
 }
 
 /// An attempt whose command was started.
@@ -156,6 +158,7 @@ pub fn start(
                 lease: Some(lease),
                 mail: streams.mail,
                 record,
+                is_killed: false,
             },
         }),
         Err(failure) => {
@@ -177,8 +180,9 @@ impl TickCommand {
         self.output.say(outlets, line);
     }
 
-    /// The lock is lost, or may be. The command must end.
-    pub fn lose(&mut self, cause: &str) -> String {
+    /// The lock is lost. The command must end.
+    pub fn lose(&mut self, cause: &str, is_killed: bool) -> String {
+        self.is_killed |= is_killed;
         self.record.lose(cause);
         self.running.end(Cause::LockLost, self.lease);
         self.lease = None;
@@ -188,6 +192,7 @@ impl TickCommand {
 
     /// This client ends the run. The command must end.
     pub fn be_killed(&mut self, who: &Client) -> String {
+        self.is_killed = true;
         self.record.add(LockEventKind::Killed, &format!("by {who}"));
         self.running.end(Cause::LockLost, self.lease);
         let name = &self.job.name;
@@ -201,12 +206,6 @@ impl TickCommand {
         self.record.add(LockEventKind::Abandoned, &why);
         self.running.end(Cause::LeaseOver, Some(lease));
         format!("{} {why}; ending the command", self.job.name)
-    }
-
-    /// Whether somebody ends it with `dblock kill`.
-    fn is_killed(&self) -> bool {
-        let mut events = self.record.lock.events.iter();
-        events.any(|event| event.kind == LockEventKind::Killed)
     }
 
     /// What its end means. It must be over.
@@ -255,7 +254,7 @@ impl TickCommand {
         match ended {
             Ok(Ending::Code(0)) if !is_timed_out => (AttemptEnd::Over, "done".to_owned()),
             // Whoever ends a run does not want it again.
-            Ok(_) if self.is_killed() => (AttemptEnd::Over, "ended".to_owned()),
+            Ok(_) if self.is_killed => (AttemptEnd::Over, "ended".to_owned()),
             // This was not its own end.
             Ok(_) if self.running.cause() == Some(Cause::Stopped) => {
                 (AttemptEnd::Returned, "stopped".to_owned())
@@ -263,7 +262,7 @@ impl TickCommand {
             Ok(_) if is_timed_out => (AttemptEnd::Failed, "timed out".to_owned()),
             Ok(Ending::Code(code)) => (AttemptEnd::Failed, format!("exit {code}")),
             Ok(ending @ Ending::Signal(_)) => (AttemptEnd::Failed, ending.to_string()),
-            Err(failure) => (end_of(failure, self.is_killed()), failure.to_string()),
+            Err(failure) => (end_of(failure, self.is_killed), failure.to_string()),
         }
     }
 }

@@ -23,6 +23,7 @@ use crate::base::log::Log;
 use crate::base::text::{counted, shown};
 use crate::base::user::local_user;
 use crate::cron::{DaemonFacts, Job, load};
+use crate::history::PendingOutputs;
 use crate::isolated::restarts::LastingFault;
 use crate::keeper::Board;
 use crate::lock::{new_id, own_host};
@@ -88,6 +89,7 @@ pub fn run(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
         jobs,
         publishes: Publishes::IfChanged,
         ended: HashMap::new(),
+        outputs: PendingOutputs::new(),
         manager: Manager::of_process(),
         was_asked: false,
         is_hurried: false,
@@ -111,6 +113,8 @@ struct Coordinator<'a> {
     publishes: Publishes,
     /// Ends of attempts, by run id, that may not be recorded yet.
     ended: HashMap<String, Kept>,
+    /// What is to be kept of their outputs.
+    outputs: PendingOutputs<String>,
     manager: Manager,
     /// Whether a signal has asked the daemon to end, and whether a second one has.
     was_asked: bool,

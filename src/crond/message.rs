@@ -34,8 +34,8 @@ pub enum FromScheduler {
     Start(Attempt, Grant, Lease),
     /// A renewal of this run's lock that was sent at this moment has succeeded.
     Confirmed(String, Moment),
-    /// The lock of this run is lost, for this cause: its command must end.
-    Lost(String, String),
+    /// The lock of this run is lost, for this cause: its command must end. With whether somebody has ended the run by force.
+    Lost(String, String, bool),
     /// This client ends this run (`dblock kill`): its command must end.
     Killed(String, Box<Client>),
     /// The host of this attempt has died; with whether another attempt follows.

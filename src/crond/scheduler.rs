@@ -9,6 +9,7 @@ mod looking;
 mod outage;
 mod outliving;
 mod own;
+mod pruning;
 mod publishing;
 mod recording;
 mod registering;
@@ -31,6 +32,7 @@ use outage::Outage;
 use own::{OwnTicks, TickLock};
 use registering::Registration;
 use session::SharedSession;
+use taking::UnreportedDeath;
 use timetable::Timetable;
 use view::View;
 
@@ -83,6 +85,8 @@ pub struct Resumed {
     pub publishes: Publishes,
     /// What the scheduler before has held.
     pub kept: Vec<Kept>,
+    /// What is to be kept of the outputs of the attempts among these that have ended.
+    pub outputs: PendingOutputs<String>,
     /// Whether to take no more ticks.
     pub is_stopped: bool,
 }
@@ -110,6 +114,7 @@ impl Resumed {
         Self {
             publishes: Publishes::IfChanged,
             kept: Vec::new(),
+            outputs: PendingOutputs::new(),
             is_stopped: false,
         }
     }
@@ -156,8 +161,10 @@ pub fn fork_off(
             timetable: Timetable::default(),
             own: OwnTicks::new(),
             outage: Outage::default(),
-            outputs: PendingOutputs::new(),
+            outputs: resumed.outputs,
+            unreported: Vec::new(),
             contended: HashMap::new(),
+            prunes: None,
             met_lock: false,
             is_stopped: resumed.is_stopped,
             leaves: false,
@@ -184,8 +191,12 @@ struct Scheduler<'a> {
     own: OwnTicks,
     outage: Outage,
     outputs: PendingOutputs<String>,
+    /// The deaths that it may have been the first to record: the answers were lost.
+    unreported: Vec<UnreportedDeath>,
     /// Jobs with locked rows: when they are retried, and how long the pause was.
     contended: HashMap<String, (Moment, Duration)>,
+    /// The name of the run after which old history is to be pruned; `None`: it is not.
+    prunes: Option<String>,
     /// Whether the last statement waited for another's lock in vain.
     met_lock: bool,
     /// Whether it takes no more ticks, and whether it ends as soon as none of its own is left.
@@ -333,10 +344,12 @@ impl Scheduler<'_> {
             self.timetable.fruitless = 0;
         }
         let until = acts.into_iter().chain(seeks).chain(self.own.record_at());
-        Ok(until.fold(
+        let until = until.fold(
             self.timetable.look_at.min(self.timetable.renew_at),
             Moment::min,
-        ))
+        );
+        self.prune_if_quiet(until);
+        Ok(until)
     }
 
     /// The end of an attempt is to be recorded.

@@ -11,8 +11,9 @@ use nix::unistd::chdir;
 
 use crate::harness::crontab::{commands_of, end, job, lose_power, scheduler_of, stays};
 use crate::harness::{
-    Crontab, Frozen, Hangs, Kind, PASSWORD, Running, SOON, Server, all_servers, allow_files,
-    both_servers, copy_program, eventually, eventually_gone, group_of, quoted, runs, send, within,
+    Crontab, Frozen, Hangs, Kind, PASSWORD, Proxy, Running, SOON, Server, Unkillable, all_servers,
+    allow_files, both_servers, copy_program, eventually, eventually_gone, eventually_unkillable,
+    group_of, quoted, runs, send, within,
 };
 use crate::sigkill::{VIEWS, view_of};
 
@@ -211,6 +212,24 @@ both_servers! {
 }
 
 all_servers! {
+    fn a_tick_that_somebody_has_ended_by_force_is_over_for_its_daemon_too(server on mysql) {
+        let crontab = Crontab::new(server, &job("--ttl 8s --kill-after 1s --retries 3", "echo run >>{}; exec sleep 600"));
+        let hook = format!("echo hook $DBLOCK_RESULT ${{DBLOCK_WILL_RETRY-}} >>{}", quoted(&crontab.record()));
+        let daemon = crontab.start(&["--on-failure", &hook]);
+        crontab.due("job");
+        crontab.eventually_lines(1);
+        crontab.tables.at("kill").args(["--force", &crontab.name("job")]).output().expect_code(0);
+        assert_eq!(crontab.eventually_lines(2)[1], "hook lost no");
+        assert!(!daemon.stderr().contains("; again "), "{}", daemon.stderr());
+        crontab.eventually_idle();
+        end(daemon);
+    }
+
+    fn the_death_of_a_host_is_told_also_where_the_answer_to_its_record_is_lost(server) {
+        // The server may give up its wait for the row before the proxy holds the answer back.
+        assert!((0..3).any(|_| a_death_is_told_without_an_answer(server)), "each answer has arrived");
+    }
+
     fn a_tick_of_a_host_that_was_only_suspended_does_not_run_again_after_its_success(server) {
         let crontab = Crontab::new(server, &job("--overlap wait", "echo $DBLOCK_ATTEMPT >>{}; until test -e {}.go; do sleep 0.1; done"));
         let first = crontab.start(&[]);
@@ -265,6 +284,32 @@ fn no_command_outlives_a_daemon_that_was_killed_while_another_command_hangs_at_i
     daemon.wait_within(SOON).expect_signal(Signal::SIGKILL);
     eventually_gone(first, SOON);
     drop(hangs);
+}
+
+#[test]
+fn a_command_that_waits_for_a_disk_for_ever_keeps_its_tick_for_longer_than_the_ttl() {
+    let mut disk = Unkillable::new();
+    let command = format!("echo $$ >>{{}}; read x <{}", quoted(&disk.file()));
+    let lines = job("--ttl 6s", &command);
+    let crontab = Crontab::new(Server::shared(Kind::MariaDb), &lines);
+    let mut first = crontab.start(&[]);
+    let scheduler = scheduler_of(first.pid()).unwrap();
+    crontab.due("job");
+    let command: i32 = crontab.eventually_lines(1)[0].parse().unwrap();
+    disk.eventually_opened();
+    first.signal(Signal::SIGKILL);
+    first.wait_within(SOON).expect_signal(Signal::SIGKILL);
+    eventually_unkillable(command);
+    let second = crontab.start(&[]);
+    crontab.eventually_row(&format!(
+        "dblock_locks WHERE name = '{}' AND renewed_at > acquired_at + INTERVAL 10 SECOND",
+        crontab.name("job")
+    ));
+    assert_eq!(crontab.lines().len(), 1, "{}", second.stderr());
+    assert!(runs(command));
+    drop(disk);
+    eventually_gone(scheduler, SOON);
+    end(second);
 }
 
 /// A tick whose time is over, and whose command has a process that this view hides.
@@ -389,7 +434,9 @@ fn what_ends_while_the_server_is_away_is_released_and_recorded_later() {
         crontab.due(name);
         crontab.eventually_lines(number + 1);
     }
-    crontab.eventually_row("dblock_cron_ticks WHERE name = 'short' AND started_at IS NOT NULL");
+    eventually("both starts are recorded", SOON, || {
+        crontab.count("dblock_cron_ticks WHERE started_at IS NOT NULL") == 2
+    });
     server.kill();
     fs::write(crontab.path("record.go"), "").unwrap();
     crontab.eventually_lines(4);
@@ -592,6 +639,37 @@ fn over_where_it_is_stopped(
     stays("nothing runs again", || crontab.lines().len() == 1);
     end(second);
     drop(stopped);
+}
+
+/// A host dies, and another one records that and takes its tick. Whether the answer to that was lost; it tells of the death either way.
+fn a_death_is_told_without_an_answer(server: &'static Server) -> bool {
+    let command = "echo $DBLOCK_ATTEMPT >>{}; test $DBLOCK_ATTEMPT = 2 || exec sleep 600";
+    let crontab = Crontab::new(server, &job("--ttl 6s", command));
+    let first = crontab.start(&[]);
+    crontab.due("job");
+    crontab.eventually_lines(1);
+    let (told, proxy) = (crontab.path("told"), Proxy::to(server));
+    let hook = format!("echo $DBLOCK_RESULT $DBLOCK_WILL_RETRY >>{}", quoted(&told));
+    let second = crontab.start_through(&proxy, &["--on-failure", &hook]);
+    let run = || -> Vec<String> { crontab.rows("SELECT run FROM dblock_cron_ticks") };
+    let (before, locked) = (run(), crontab.tables.lock("dblock_cron_ticks"));
+    lose_power(first);
+    let takes = format!("UPDATE {}.dblock_cron_ticks", crontab.tables.quoted());
+    eventually("it takes the tick", SOON * 3, || {
+        server.answering(&takes) > 0
+    });
+    proxy.freeze();
+    drop(locked);
+    // The server takes it before it gives up waiting for the row. No answer comes through any more.
+    let is_lost = within(Duration::from_secs(5), || run() != before);
+    proxy.cut();
+    proxy.thaw();
+    assert_eq!(crontab.eventually_lines(2), ["1", "2"]);
+    eventually("the death is told", SOON, || told.exists());
+    crontab.eventually_idle();
+    end(second);
+    assert_eq!(fs::read_to_string(told).unwrap(), "failed yes\n");
+    is_lost
 }
 
 /// A tick is taken by a host that is stopped, and asked to end before it goes on. `false`: that host has started it all the same.

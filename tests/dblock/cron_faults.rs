@@ -17,6 +17,7 @@ use crate::harness::{
     eventually, eventually_gone, polls, quoted, send, stat_field, unique, url_of, within,
     write_program,
 };
+use crate::queue_admin::vanish_in_transactions;
 
 /// A job whose ticks are far away.
 const JOB: &str = "#: job\n0 0 1 1 * echo job $DBLOCK_ATTEMPT >>{}";
@@ -201,6 +202,25 @@ both_servers! {
 }
 
 all_servers! {
+    fn the_output_of_a_command_is_kept_also_where_the_scheduler_that_has_it_is_killed(server on mariadb) {
+        let crontab = Crontab::new(server, &job("", "echo begun >>{}; echo kept; until test -e {}.go; do sleep 0.1; done; exit 3"));
+        let mut daemon = crontab.start(&[]);
+        crontab.due("job");
+        crontab.eventually_lines(1);
+        let scheduler = scheduler_of(daemon.pid()).unwrap();
+        let stopped = Frozen::new(scheduler);
+        fs::write(crontab.path("record.go"), "").unwrap();
+        daemon.wait_stderr(": exit 3", SOON);
+        send(scheduler, Signal::SIGKILL);
+        crontab.eventually_idle();
+        let of_job = format!("dblock_outputs WHERE name = '{}'", crontab.name("job"));
+        eventually("its output is kept", SOON, || crontab.count(&of_job) == 1);
+        let output = crontab.tables.at("output").arg(crontab.name("job")).output();
+        output.expect_code(0).expect_stdout("kept\n");
+        end(daemon);
+        drop(stopped);
+    }
+
     fn commands_run_on_while_the_tables_are_missing_and_then_the_daemon_goes_on(server on mariadb) {
         let crontab = Crontab::new(server, &job("", "echo begin >>{}; sleep 5; echo end >>{}"));
         let mut host = crontab.start(&[]);
@@ -376,6 +396,14 @@ both_servers! {
 all_servers! {
     fn a_row_that_somebody_has_locked_holds_up_no_other_job(server) {
         assert!(a_row_is_locked(server, 1, "20s"), "it has lost the session");
+    }
+
+    fn the_rows_of_hosts_that_vanish_while_they_change_jobs_are_soon_free(server) {
+        let crontab = Crontab::new(server, "#: one\n0 0 1 1 * true\n#: two\n0 0 1 1 * true\n#: three\n0 0 1 1 * true");
+        end(crontab.start(&[]));
+        let actions = [("trigger", "one"), ("pause", "two"), ("resume", "three")];
+        let actions = actions.map(|(command, job)| crontab.tables.at("cron").args([command, &crontab.name(job)]));
+        vanish_in_transactions(&crontab.tables, "dblock_cron_jobs", actions.into());
     }
 
     fn a_row_that_somebody_has_locked_keeps_no_other_schedule_from_being_put_in_force(server) {
@@ -705,7 +733,7 @@ fn a_daemon_that_seeks_a_server_for_long_costs_nothing() {
         .args(["cron", "run"])
         .arg(&file)
         .env("DBLOCK_URL", NOBODY)
-        .env("DBLOCK_CONNECT_TIMEOUT", "34s")
+        .env("DBLOCK_CONNECT_TIMEOUT", "44s")
         .without_terminal()
         .spawn();
     // What is said of a server that falls silent comes after 30 seconds.
@@ -716,7 +744,7 @@ fn a_daemon_that_seeks_a_server_for_long_costs_nothing() {
     assert!(used < 50, "{used} hundredths of a second in two seconds");
     host.wait_within(SOON)
         .expect_code(69)
-        .expect_one_line("no server could be reached within 34s: ");
+        .expect_one_line("no server could be reached within 44s: ");
 }
 
 #[test]

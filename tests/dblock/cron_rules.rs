@@ -369,6 +369,28 @@ all_servers! {
         crontab.eventually_row("dblock_cron_jobs WHERE seen_at <= UTC_TIMESTAMP(6)");
         end(host);
     }
+
+    fn the_list_has_the_right_next_tick_again_after_a_clock_that_was_ahead(server on mariadb) {
+        let crontab = Crontab::new(server, &job("", "true"));
+        let host = crontab.start(&[]);
+        let next = || {
+            let list = crontab.does("list", &["--json"]).json();
+            ["next", "late_seconds", "in_no_file"].map(|fact| list["jobs"][0][fact].clone())
+        };
+        let right = next();
+        assert!(right[0].as_str().is_some_and(|next| next.ends_with("-01-01T00:00:00.000Z")), "{right:?}");
+        // It is set right by a new scheduler, not by this one before the list was looked at.
+        let scheduler = scheduler_of(host.pid()).unwrap();
+        let frozen = Frozen::new(scheduler);
+        crontab.tables.sql(
+            "UPDATE dblock_cron_jobs SET next_at = next_at + INTERVAL 1 YEAR, settled_at = UTC_TIMESTAMP(6) + INTERVAL 1 YEAR, \
+             seen_at = UTC_TIMESTAMP(6) + INTERVAL 1 YEAR, changed_at = UTC_TIMESTAMP(6)");
+        assert_ne!(next(), right);
+        send(scheduler, Signal::SIGKILL);
+        drop(frozen);
+        eventually("the right one is listed", SOON, || next() == right);
+        end(host);
+    }
 }
 
 both_servers! {
@@ -586,6 +608,10 @@ fn a_next_tick_of_a_clock_that_was_ahead_is_found_again_and_runs() {
         host.stderr().matches("connected to ").count() == 2
     });
     crontab.eventually_row("dblock_cron_jobs WHERE next_at <= UTC_TIMESTAMP(6) + INTERVAL 1 HOUR");
+    let right = "SELECT DATE_FORMAT(next_at, '%Y-%m-%dT%H:%i:%s.000Z') FROM dblock_cron_jobs";
+    let right: Vec<String> = crontab.rows(right);
+    let list = crontab.does("list", &["--json"]).json();
+    assert_eq!(list["jobs"][0]["next"], right[0], "{list:#}");
     crontab.due("job");
     crontab.eventually_lines(1);
     assert_eq!(crontab.count("dblock_runs WHERE outcome = 'skipped'"), 0);

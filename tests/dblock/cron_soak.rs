@@ -177,13 +177,15 @@ fn soak(kind: Kind) {
     assert!(is_enough(&deeds, &ticks), "{of_each:?}");
 }
 
-/// The scheduler of a daemon is stopped for [`STOPPED`]. What its commands have done meanwhile nobody can record, so others do it again
-/// when the TTL is over.
+/// The scheduler of a daemon is stopped for [`STOPPED`], or longer on a busy machine. What its commands have done meanwhile nobody can
+/// record, so others do it again when the TTL is over.
 struct Stop {
     /// The daemon's process.
     daemon: i32,
     /// In microseconds since 1970.
     begun: i64,
+    /// When it was to go on.
+    ended: Option<i64>,
 }
 
 /// What was done when, in microseconds since 1970, and to which daemon.
@@ -193,8 +195,9 @@ impl Stop {
     /// Whether it explains that a run that succeeded was followed by another one.
     fn explains(&self, succeeded: &Run, next: &Run) -> bool {
         let micros = |span: Duration| i64::try_from(span.as_micros()).expect("not long");
+        let ended = self.ended.expect("all go on in the end");
         // What ended just before may not have been recorded.
-        let meanwhile = self.begun - micros(UNRECORDED)..self.begun + micros(STOPPED) + MARGIN;
+        let meanwhile = self.begun - micros(UNRECORDED)..ended + MARGIN;
         // The lease began with the latest renewal, which is no older than a quarter of the TTL.
         i64::from(self.daemon) == succeeded.pid
             && succeeded
@@ -237,7 +240,7 @@ fn strike(
     while soak_lasts(begun, duration, || is_enough(&deeds, ticks)) {
         within(Duration::from_millis(random.u64(100..500)), || false);
         if stopped.is_some_and(|(.., until)| until < Instant::now()) {
-            thaw(&mut stopped);
+            thaw(&mut stopped, stops);
         }
         for _ in 0..random.usize(..4) {
             ticks.extend(due(crontab, random.usize(..JOBS)));
@@ -249,7 +252,7 @@ fn strike(
         }
         if begun.elapsed() > duration / 2 && !has_restarted {
             has_restarted = true;
-            thaw(&mut stopped);
+            thaw(&mut stopped, stops);
             deeds.push((now(), "server killed", 0));
             server.kill();
             server.start();
@@ -292,6 +295,7 @@ fn strike(
                         stops.push(Stop {
                             daemon,
                             begun: now(),
+                            ended: None,
                         });
                     }
                     stopped = Some((process, daemon, Instant::now() + STOPPED));
@@ -308,7 +312,7 @@ fn strike(
             deeds.push((now(), deed, daemon));
         }
     }
-    thaw(&mut stopped);
+    thaw(&mut stopped, stops);
     for daemon in daemons.iter_mut() {
         // One that had only just been started may be dying of a signal.
         in_time(SOON, || {
@@ -333,9 +337,12 @@ fn due(crontab: &Crontab, job: usize) -> Option<(String, i64)> {
     (number == Some(1)).then_some((name, now))
 }
 
-fn thaw(stopped: &mut Option<(i32, i32, Instant)>) {
+fn thaw(stopped: &mut Option<(i32, i32, Instant)>, stops: &mut [Stop]) {
     if let Some((process, ..)) = stopped.take() {
         let _ = kill(Pid::from_raw(process), Signal::SIGCONT);
+        for stop in stops.iter_mut().filter(|stop| stop.ended.is_none()) {
+            stop.ended = Some(now());
+        }
     }
 }
 

@@ -223,6 +223,14 @@ impl UnderWay {
         }
         found
     }
+
+    /// The span over which a job has had ticks under way, after it was seen to have some at this moment. A pause in which none becomes too
+    /// late to be in time does not end the span.
+    pub fn extended(span: Option<(i64, i64)>, at: i64) -> (i64, i64) {
+        let goes_on = |(_, until): &(i64, i64)| (0..=micros(FRESH)).contains(&(at - until));
+        let since = span.filter(goes_on).map_or(at, |(since, _)| since);
+        (since, at)
+    }
 }
 
 impl Settlement {

@@ -21,14 +21,17 @@ fn options(words: &str) -> Options {
 const IDLE: UnderWay = UnderWay {
     running: 0,
     has_waiting: false,
+    span: None,
 };
 const BUSY: UnderWay = UnderWay {
     running: 1,
     has_waiting: false,
+    span: None,
 };
 const FULL: UnderWay = UnderWay {
     running: 1,
     has_waiting: true,
+    span: None,
 };
 
 fn now(time: &str) -> Now {
@@ -196,6 +199,93 @@ fn ticks_that_are_made_up_for_wait_for_one_another_and_for_their_part_of_the_cro
         "10:00-25:00 x4 Missed, run 30:00, next 35:00",
         "the latest one is not missed yet"
     );
+}
+
+/// The ticks up to 30:00 were missed. Since 31:00 they are made up for.
+#[test]
+fn what_becomes_due_while_missed_ticks_run_is_not_missed() {
+    let seen = |until, under_way| UnderWay {
+        span: Some((at("31:00"), at(until))),
+        ..under_way
+    };
+    let settled = |words: &str, next, under_way, time| {
+        let words = format!("--missed all {words}");
+        settled(EVERY_5, &words, next, under_way, now(time))
+    };
+    let busy = || seen("57:00", BUSY);
+    let idle = || seen("57:00", IDLE);
+    for overlap in ["", "--overlap wait"] {
+        assert_eq!(
+            settled(overlap, "30:00", idle(), "57:00"),
+            "run 30:00, next 35:00"
+        );
+        assert_eq!(settled(overlap, "30:00", busy(), "57:00"), "rest");
+    }
+    // The others are skipped.
+    for under_way in [busy(), idle()] {
+        assert_eq!(
+            settled("", "35:00", under_way, "57:00"),
+            "35:00-55:00 x5 Overlap, next 60:00"
+        );
+    }
+    // One that is in time is not.
+    assert_eq!(
+        settled("", "35:00", seen("55:20", IDLE), "55:30"),
+        "35:00-50:00 x4 Overlap, run 55:00, next 60:00"
+    );
+    assert_eq!(
+        settled("", "35:00", seen("55:20", BUSY), "55:30"),
+        "35:00-50:00 x4 Overlap, 55:00-55:00 x1 Overlap, next 60:00"
+    );
+    // Or one of them has waited.
+    assert_eq!(
+        settled("--overlap wait", "35:00", idle(), "57:00"),
+        "35:00-50:00 x4 OneWaits, run 55:00, next 60:00"
+    );
+    assert_eq!(
+        settled("--overlap wait", "35:00", busy(), "57:00"),
+        "35:00-50:00 x4 OneWaits, wait 55:00, next 60:00"
+    );
+    // What became due after all of them had ended, and found no host, is missed.
+    assert_eq!(
+        settled("", "35:00", seen("41:00", IDLE), "57:00"),
+        "35:00-40:00 x2 Overlap, run 45:00, next 50:00"
+    );
+    assert_eq!(
+        settled("--overlap allow", "35:00", busy(), "57:00"),
+        "run 35:00, next 40:00"
+    );
+}
+
+/// The latest hundred missed ticks stay the same, however long they take.
+#[test]
+fn what_becomes_due_while_missed_ticks_run_takes_the_place_of_none() {
+    let under_way = UnderWay {
+        span: Some((at("149:30"), at("300:00"))),
+        ..IDLE
+    };
+    assert_eq!(
+        settled(
+            "* * * * *",
+            "--missed all",
+            "51:00",
+            under_way,
+            now("300:00")
+        ),
+        "run 51:00, next 52:00"
+    );
+}
+
+#[test]
+fn ticks_are_under_way_over_a_span_until_none_is_for_longer_than_a_tick_stays_in_time() {
+    let begun = UnderWay::extended(None, at("10:00"));
+    assert_eq!(begun, (at("10:00"), at("10:00")));
+    let on = UnderWay::extended(Some(begun), at("11:00"));
+    assert_eq!(on, (at("10:00"), at("11:00")));
+    for other in ["12:01", "10:59"] {
+        let again = UnderWay::extended(Some(on), at(other));
+        assert_eq!(again, (at(other), at(other)), "{other}");
+    }
 }
 
 #[test]

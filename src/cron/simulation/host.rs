@@ -68,6 +68,8 @@ pub(super) struct Host {
     pub(super) ticks: Vec<Entry>,
     pub(super) daemons: Rc<[String]>,
     pub(super) looked: Option<i64>,
+    /// Over which span each job has had ticks under way, as far as it has looked.
+    pub(super) spans: HashMap<usize, (i64, i64)>,
     /// Jobs whose rows must be read again.
     pub(super) stale: HashSet<usize>,
     /// Since when it has seen that the daemon of a run is silent.
@@ -100,6 +102,7 @@ impl Host {
             ticks: Vec::new(),
             daemons: Rc::default(),
             looked: None,
+            spans: HashMap::new(),
             stale: HashSet::new(),
             orphans: HashMap::new(),
             seen: None,

@@ -369,6 +369,37 @@ fn a_paused_job_runs_what_is_under_way_and_its_triggers() {
     assert!(under_way > 5 && triggered > 40, "{under_way} {triggered}");
 }
 
+/// What a job has missed in an outage is made up for. What becomes due meanwhile is not missed, so that the job is in time again.
+#[test]
+fn a_job_that_takes_longer_than_its_interval_is_in_time_again_after_an_outage() {
+    for (seed, overlap) in (400..).zip(["skip", "wait", "skip", "wait"]) {
+        let mut world = World::new(seed, 3, 1);
+        (world.trouble, world.is_managed) = (0, false);
+        let words = ["--missed", "all", "--ttl", "1h", "--overlap", overlap];
+        let (options, mistakes) = Options::parse(&words.map(str::to_owned));
+        assert!(mistakes.is_empty(), "{mistakes:?}");
+        let schedule = Schedule::parse("* * * * *", Zone::UTC, "job").unwrap();
+        world.server.rows[0].next = next_after(&schedule, START);
+        let job = &mut world.jobs[0];
+        (job.options, job.schedule) = (options, schedule);
+        (job.takes, job.fails) = (240 * SECOND, u32::MAX);
+        let steps = |world: &mut World, seconds: i64| (0..seconds).for_each(|_| world.step());
+        steps(&mut world, 300);
+        let down_at = world.server.now;
+        world.set_up(false);
+        steps(&mut world, 1200);
+        world.set_up(true);
+        steps(&mut world, 3 * 3600);
+        let (now, next) = (world.server.now, world.server.rows[0].next);
+        assert!(next > Some(now - 60 * SECOND), "{seed}: {next:?} at {now}");
+        // All that was missed has run.
+        let of_outage = down_at + 60 * SECOND..down_at + 1200 * SECOND;
+        let runs = world.server.records[0].events.range(of_outage).count();
+        assert_eq!(runs, 19, "{seed}");
+        check(&world, now - 1200 * SECOND);
+    }
+}
+
 /// The server's clock is a day ahead for five minutes. Then no tick is skipped as missed for it, and none waits for a day.
 #[test]
 fn a_clock_that_was_a_day_ahead_holds_nothing_up() {

@@ -61,6 +61,10 @@ impl Turn<'_> {
         let looked = host.looked.filter(is_known);
         server.look_at_rows(self.jobs, &mut host.rows, looked);
         host.ticks = server.look_at_ticks(self.jobs);
+        for tick in &host.ticks {
+            let span = UnderWay::extended(host.spans.get(&tick.job).copied(), now);
+            host.spans.insert(tick.job, span);
+        }
         host.daemons = Rc::clone(&server.alive);
         host.looked = Some(now);
         host.stale.clear();
@@ -241,7 +245,10 @@ impl Turn<'_> {
                 continue;
             }
             let ticks = self.host.ticks.iter().filter(|tick| tick.job == at);
-            let under_way = UnderWay::of(ticks.map(Entry::is_waiting));
+            let under_way = UnderWay {
+                span: self.host.spans.get(&at).copied(),
+                ..UnderWay::of(ticks.map(Entry::is_waiting))
+            };
             let key = row.triggered.or(row.next).unwrap_or_default();
             let here = self.here(at, key);
             let of_job = (&*job.name, &job.schedule, &job.options);

@@ -23,10 +23,15 @@ impl Why {
     /// The reason as text, with the ticks.
     pub(super) fn words(self, skip: &Skip, shown: &dyn Fn(i64) -> String) -> String {
         let what = ticks(skip.count, skip.ticks, shown);
+        let were = if skip.count == Count::ONE {
+            "was"
+        } else {
+            "were"
+        };
         match self {
             Self::Missed => format!("missed {what}: no host took it in time; not run"),
-            Self::Overlap => format!("an earlier tick is under way; {what} was skipped"),
-            Self::OneWaits => format!("a tick waits already; {what} was skipped"),
+            Self::Overlap => format!("an earlier tick is under way; {what} {were} skipped"),
+            Self::OneWaits => format!("a tick waits already; {what} {were} skipped"),
         }
     }
 }

@@ -228,6 +228,7 @@ impl Coordinator<'_> {
             && self.keeps(&job).keeps(!run_end.succeeded)
         {
             for part in kept.parts() {
+                self.outputs.take_in(attempt.run.clone(), &part);
                 let output = ToScheduler::Output(attempt.run.clone(), part);
                 self.runner.peer.send(output);
             }

@@ -102,8 +102,8 @@ impl Plan for Coordinator<'_> {
             }
             FromScheduler::Start(attempt, grant, lease) => self.start(attempt, grant, lease),
             FromScheduler::Confirmed(run, sent) => self.on_confirmed(&run, sent),
-            FromScheduler::Lost(run, cause) => {
-                self.end_for_lock(&run, |command| command.lose(&cause));
+            FromScheduler::Lost(run, cause, is_killed) => {
+                self.end_for_lock(&run, |command| command.lose(&cause, is_killed));
             }
             FromScheduler::Killed(run, who) => {
                 self.end_for_lock(&run, |command| command.be_killed(&who));
@@ -141,6 +141,7 @@ impl Plan for Coordinator<'_> {
         let resumed = Resumed {
             publishes: self.publishes,
             kept: running.chain(self.ended.values().cloned()).collect(),
+            outputs: self.outputs.clone(),
             is_stopped: self.runner.shutdown.has_begun(),
         };
         let (board, shown) = (self.runner.board, self.runner.log.shown);

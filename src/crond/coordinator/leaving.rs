@@ -79,6 +79,7 @@ impl Coordinator<'_> {
     /// The end of this run is recorded. As long as there is progress, nothing is cut off.
     pub(super) fn on_recorded(&mut self, run: &str) {
         self.ended.remove(run);
+        self.outputs.take(run);
         self.leaves_since = self.leaves_since.map(|_| Moment::now());
         // A server works again, and its next answer will show that.
         self.runner.peer.restarts.date_fault_anew();

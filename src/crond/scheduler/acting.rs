@@ -210,6 +210,10 @@ impl Scheduler<'_> {
                 _ if known.stale => self.timetable.look_again(),
                 _ => {}
             }
+            // Each is recorded.
+            for _ in one.settlement.skips.iter().filter(|_| is_done) {
+                self.prune_now_and_then(&found.name);
+            }
         }
         Ok(true)
     }

@@ -59,7 +59,7 @@ impl Scheduler<'_> {
                 row.next = unsettled(&known.job.schedule, row.next, seen.now);
             }
         }
-        self.view.ticks = seen.ticks;
+        self.view.set_ticks(seen.ticks, seen.now);
         let is_orphan = |run: &String| {
             let mut ticks = self.view.ticks.iter();
             ticks.any(|tick| tick.is_orphan && tick.run == *run)
@@ -68,6 +68,7 @@ impl Scheduler<'_> {
         self.view.daemons = seen.daemons;
         self.lose_given_ticks();
         self.look_for_kills()?;
+        self.report_recorded_deaths()?;
         let disagrees = self.view.list_of(Known::disagrees);
         let differs = self.view.list_of(Known::differs);
         let is_told = self.registration.disagrees.as_ref() == Some(&disagrees)

@@ -49,8 +49,11 @@ impl Scheduler<'_> {
             self.view.ticks.retain(|tick| tick.run != ended.run);
             self.own.forget(&ended.run);
             let run = ended.run.clone();
+            let kept = self.keep_output(&run);
+            // The coordinator has the output, too, until then: another scheduler may have to keep it.
             self.coordinator.say(FromScheduler::Recorded(ended.run));
-            self.keep_output(&run)?;
+            kept?;
+            self.prune_now_and_then(&ended.name);
         }
         Ok(())
     }

@@ -10,13 +10,16 @@ use super::{LOOK, Scheduler};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
-use crate::cron::{Overlap, TickRow};
+use crate::cron::{AttemptEnd, Overlap, RunState, TickRow, ask_run};
 use crate::isolated::link::cut;
 use crate::lock::Renewal;
 use crate::lock::rows::{RowLock, announce_all, ask_kills, renew_all};
 
 /// The longest interval of renewals of all leases. That of the daemon lasts three times as long.
 const RENEWAL: Duration = Duration::from_secs(10);
+
+/// The most time for the answer to who has ended a run whose lock is lost: its command must end, and somebody else may run.
+const WHO_ENDED: Duration = Duration::from_secs(2);
 
 impl Scheduler<'_> {
     /// The interval of renewals.
@@ -191,16 +194,24 @@ impl Scheduler<'_> {
         true
     }
 
-    /// The lock of a run that was held is lost.
+    /// The lock of a run that was held is lost. What somebody has ended by force is not tried again, which is told when the command ends.
     fn lose(&mut self, run: String, cause: &str) {
         let Some(mine) = self.own.by_run.get_mut(&run) else {
             return;
         };
-        if let TickLock::Held(lease) = &mine.state {
-            let until = Moment::now() + mine.job.options.kill_after;
-            mine.state = TickLock::Lost(until.min(lease.over()));
-            self.coordinator.say(FromScheduler::Lost(run, cut(cause)));
-        }
+        let TickLock::Held(lease) = &mine.state else {
+            return;
+        };
+        let until = Moment::now() + mine.job.options.kill_after;
+        mine.state = TickLock::Lost(until.min(lease.over()));
+        let ask = ask_run(self.tables, &mine.job.name.to_string(), &run);
+        let state = self.ask(|session| {
+            session.answer_within(WHO_ENDED)?;
+            session.run(&ask)
+        });
+        let is_killed = matches!(state, Ok(Some(RunState::Ended(AttemptEnd::Over))));
+        let lost = FromScheduler::Lost(run, cut(cause), is_killed);
+        self.coordinator.say(lost);
     }
 
     /// Ends the runs whose ticks were given to other attempts, as this host was asleep. Where runs may overlap, the next attempt may have

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::message::{EndedAttempt, FromScheduler};
+use super::super::message::{Attempt, EndedAttempt, FromScheduler};
 use super::super::program;
 use super::view::shown;
 use super::{LOOK_AGAIN, Scheduler};
@@ -23,6 +23,16 @@ pub(super) struct Wanted {
     pub settlement: Settlement,
     /// The step's id.
     pub id: String,
+}
+
+/// The death of a host, which this daemon may have been the first to record.
+pub(super) struct UnreportedDeath {
+    /// The attempt that has ended by it, of this job.
+    attempt: Attempt,
+    name: String,
+    will_retry: bool,
+    /// The run that is recorded with the death; `None`: nothing but the end of the attempt is.
+    next_run: Option<String>,
 }
 
 /// The history's message for an attempt that its host cannot start any more.
@@ -103,23 +113,29 @@ impl Scheduler<'_> {
         match further(options, &tick.facts(), all, here) {
             Further::Rest(until) => return Ok(until),
             Further::Take => {
-                self.retake(at, tick, tick.failures, None)?;
+                self.retake(at, tick, tick.failures, (new_id()?.as_str(), None))?;
             }
             Further::Abandon => {
-                self.abandon(at, tick, None)?;
+                self.abandon(at, tick, (new_id()?.as_str(), None))?;
             }
         }
         Ok(None)
     }
 
-    /// Abandons a tick whose next attempt is too late. Returns whether that succeeded.
-    fn abandon(&mut self, at: usize, tick: &TickRow, why: Option<&str>) -> Result<bool, Failure> {
+    /// Abandons a tick whose next attempt, with this run's id, is too late, and records why the one before has failed. Returns whether that
+    /// succeeded; `None`: that is unknown.
+    fn abandon(
+        &mut self,
+        at: usize,
+        tick: &TickRow,
+        (run, why): (&str, Option<&str>),
+    ) -> Result<Option<bool>, Failure> {
         let job = &self.view.jobs[at].job;
         let next = NextAttempt {
             tables: self.tables,
             daemon: self.facts,
             seen: tick,
-            run: &new_id()?,
+            run,
             program: &program(job),
             why,
         };
@@ -129,7 +145,7 @@ impl Scheduler<'_> {
             self.timetable.look_again();
         }
         self.view.ticks.retain(|other| other.run != tick.run);
-        Ok(abandoned == Some(true))
+        Ok(abandoned)
     }
 
     /// Returns a tick that this daemon has taken without knowing it. Between taking and starting, it has read a file without the job.
@@ -146,20 +162,21 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    /// Takes a tick for another attempt. Returns whether that succeeded.
+    /// Takes a tick for another attempt, with this run's id, and records why the one before has failed. Returns whether that succeeded;
+    /// `None`: that is unknown.
     fn retake(
         &mut self,
         at: usize,
         tick: &TickRow,
         failures: u32,
-        why: Option<&str>,
-    ) -> Result<bool, Failure> {
-        let (facts, run) = (self.facts, new_id()?);
+        (run, why): (&str, Option<&str>),
+    ) -> Result<Option<bool>, Failure> {
+        let facts = self.facts;
         let next = NextAttempt {
             tables: self.tables,
             daemon: facts,
             seen: tick,
-            run: &run,
+            run,
             program: &program(&self.view.jobs[at].job),
             why,
         };
@@ -179,7 +196,7 @@ impl Scheduler<'_> {
                     self.coordinator.note(Level::Info, &line);
                 }
                 let taken = TickRow {
-                    run,
+                    run: run.to_owned(),
                     attempt: tick.attempt + 1,
                     failures,
                     daemon: Some(facts.id.clone()),
@@ -199,7 +216,7 @@ impl Scheduler<'_> {
             }),
             None => self.timetable.look_again(),
         }
-        Ok(taken == Some(true))
+        Ok(taken)
     }
 
     /// Checks on a tick whose daemon is silent.
@@ -221,10 +238,13 @@ impl Scheduler<'_> {
         let has_room = self.own.busy() < self.facts.slots as usize;
         let here = self.here(&tick.name, tick.tick, has_room);
         let options = &self.view.jobs[at].job.options;
-        let (is_done, will_retry) = match rescue(options, &tick.facts(), state, here) {
+        let run = new_id()?;
+        let next = (&*run, why.as_deref());
+        let (is_done, will_retry, has_next_run) = match rescue(options, &tick.facts(), state, here)
+        {
             Rescue::Leave => return Ok(()),
-            Rescue::Take { failures } => (self.retake(at, tick, failures, why.as_deref())?, true),
-            Rescue::Abandon => (self.abandon(at, tick, why.as_deref())?, false),
+            Rescue::Take { failures } => (self.retake(at, tick, failures, next)?, true, true),
+            Rescue::Abandon => (self.abandon(at, tick, next)?, false, true),
             Rescue::Finish {
                 end,
                 delay,
@@ -232,16 +252,61 @@ impl Scheduler<'_> {
             } => {
                 let ended = end_of(tick, end, (delay, failures), why.clone());
                 let finish = self.finish_statements(&ended);
-                let is_done = self.finish_unheld(finish)? == Some(true);
+                let is_done = self.finish_unheld(finish)?;
                 self.view.ticks.retain(|other| other.run != tick.run);
                 self.timetable.look_at = self.timetable.look_at.min(Moment::now() + LOOK_AGAIN);
-                (is_done, delay.is_some())
+                (is_done, delay.is_some(), false)
             }
         };
-        // What its host has recorded, that has told.
-        if is_done && state == RunState::Gone {
-            let died = FromScheduler::Died(self.attempt(at, tick), will_retry);
-            self.coordinator.say(died);
+        // What its host has recorded, its host has reported.
+        if state == RunState::Gone && is_done != Some(false) {
+            let died = UnreportedDeath {
+                attempt: self.attempt(at, tick),
+                name: tick.name.clone(),
+                will_retry,
+                next_run: has_next_run.then_some(run),
+            };
+            if is_done.is_some() {
+                self.report_death(died);
+            } else if !self.met_lock {
+                // A conflict has done nothing.
+                let is_same = |other: &UnreportedDeath| {
+                    other.attempt.run == died.attempt.run && other.next_run == died.next_run
+                };
+                if !self.unreported.iter().any(is_same) {
+                    self.unreported.push(died);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// This daemon was the first to record the death of a host: it has that reported.
+    fn report_death(&mut self, died: UnreportedDeath) {
+        let died = FromScheduler::Died(died.attempt, died.will_retry);
+        self.coordinator.say(died);
+    }
+
+    /// After a look: reports the deaths that this daemon has recorded without an answer.
+    pub(super) fn report_recorded_deaths(&mut self) -> Result<(), Failure> {
+        for died in std::mem::take(&mut self.unreported) {
+            let run = died.next_run.as_ref().unwrap_or(&died.attempt.run);
+            self.renew_if_due()?;
+            let ask = ask_run(self.tables, &died.name, run);
+            let state = self.ask(|session| session.run(&ask))?;
+            let is_recorded = match (&died.next_run, state) {
+                (Some(_), Some(state)) => state != RunState::Gone,
+                (None, state) => state == Some(RunState::Ended(AttemptEnd::Lost)),
+                (Some(_), None) => false,
+            };
+            let is_of_it = |tick: &TickRow| tick.run == died.attempt.run;
+            let is_open = state.is_none() || self.view.ticks.iter().any(is_of_it);
+            if is_recorded {
+                self.report_death(died);
+            } else if is_open {
+                // An older session may still record it.
+                self.unreported.push(died);
+            }
         }
         Ok(())
     }

@@ -19,6 +19,8 @@ pub(super) struct Known {
     pub row: Option<JobRow>,
     /// A step had no effect, so the row must be read first.
     pub stale: bool,
+    /// Over which span it has had ticks under way, as far as this scheduler has looked.
+    span: Option<(i64, i64)>,
 }
 
 impl Known {
@@ -28,6 +30,7 @@ impl Known {
             job: Rc::clone(job),
             row: None,
             stale: false,
+            span: None,
         }
     }
 
@@ -110,7 +113,22 @@ impl View {
     /// The ticks of a job that are under way.
     pub fn under_way(&self, name: &str) -> UnderWay {
         let ticks = self.ticks.iter().filter(|tick| tick.name == name);
-        UnderWay::of(ticks.map(TickRow::is_waiting))
+        let known = self.by_name.get(name).map(|at| &self.jobs[*at]);
+        UnderWay {
+            span: known.and_then(|known| known.span),
+            ..UnderWay::of(ticks.map(TickRow::is_waiting))
+        }
+    }
+
+    /// Takes in all ticks that have a row at this moment, by the server's clock.
+    pub fn set_ticks(&mut self, ticks: Vec<TickRow>, now: i64) {
+        for tick in &ticks {
+            if let Some(&at) = self.by_name.get(&tick.name) {
+                let span = &mut self.jobs[at].span;
+                *span = Some(UnderWay::extended(*span, now));
+            }
+        }
+        self.ticks = ticks;
     }
 
     /// For how long no attempt of a tick could be started.

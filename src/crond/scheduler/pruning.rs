@@ -1,0 +1,47 @@
+//! Deletes old history from time to time, as whoever records runs does. Pruning uses the session that renews the leases, so it waits until
+//! nothing is urgent.
+
+use std::rc::Rc;
+
+use super::Scheduler;
+use crate::base::clock::Moment;
+use crate::base::log::Level;
+use crate::history::{PRUNING_LIMIT, prune_beside, prunes_now};
+
+impl Scheduler<'_> {
+    /// A run of this name was recorded: one in so many has old history pruned.
+    pub(super) fn prune_now_and_then(&mut self, name: &str) {
+        if prunes_now() {
+            self.prunes = Some(name.to_owned());
+        }
+    }
+
+    /// Prunes, if that is due and nothing else is until this moment. The leases are renewed before and after it, and half a second is
+    /// all it takes, plus one answer.
+    pub(super) fn prune_if_quiet(&mut self, until: Moment) {
+        let now = Moment::now();
+        let is_quiet = now < until && now + PRUNING_LIMIT < self.timetable.renew_at;
+        if !is_quiet || self.is_stopped {
+            return;
+        }
+        let Some(name) = self.prunes.take() else {
+            return;
+        };
+        self.prepare_to_ask();
+        let (tables, limit) = (self.tables, self.answer_limit());
+        let connector = Rc::clone(&self.connection.connector);
+        let pruned = self.connection.lend(|mut session| {
+            match prune_beside(tables, &name, limit, &mut session) {
+                Ok(()) => (true, Some(session)),
+                Err(fault) => {
+                    session.tell(Level::Info, &format!("{session}: {fault}"));
+                    connector.try_last(&session);
+                    (false, None)
+                }
+            }
+        });
+        if pruned == Some(true) {
+            self.outage.note_heard();
+        }
+    }
+}
