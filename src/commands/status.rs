@@ -26,7 +26,7 @@ use crate::settings::{self, Color};
 pub struct Lock {
     pub name: String,
     /// That of `run --key`; `None`: the name says it.
-    key: Option<String>,
+    pub key: Option<String>,
     pub holders: Vec<Holding>,
     /// The slots with a holder that is being killed, and the killers.
     ending: Vec<(u32, Client)>,

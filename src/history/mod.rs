@@ -31,6 +31,7 @@ pub use output::{
     KEPT, KeepOutput, KeptOutput, OutputPart, PendingOutputs, WhoseOutput, ask_output,
     delete_outputs_of_jobs, prune_outputs, size_to_keep,
 };
+pub use prune::{PRUNING_LIMIT, prune_beside, prunes_now};
 pub use success::{LastSuccess, Successes, ask_last_success};
 pub use token_end::{EXPIRED, KILLED, recorder_of_token_ends};
 

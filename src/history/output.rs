@@ -4,10 +4,11 @@
 use std::borrow::Borrow;
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-use super::kept::{BATCH, BY_KEY, WINDOW, delete_rows};
+use super::kept::{BATCH, BY_KEY, WINDOW, delete_rows, some_time};
 use crate::base::value::{one_of, shown_safely};
 use crate::db::{Ask, Fault, Kind, Session, ask, ask_value, ask_values, named};
 use crate::schema::{JOBS, OUTPUTS, QUEUES, Tables};
@@ -150,8 +151,15 @@ impl KeptOutput {
         (&self.head, self.omitted, self.tail.make_contiguous())
     }
 
-    /// It in parts.
+    /// It in parts, at least one.
     pub fn parts(&self) -> Vec<OutputPart> {
+        if self.is_empty() {
+            return vec![OutputPart {
+                is_tail: false,
+                omitted: 0,
+                bytes: Vec::new(),
+            }];
+        }
         let (one, other) = self.tail.as_slices();
         let pieces = [(false, &*self.head), (true, one), (true, other)];
         let parts = pieces.into_iter().flat_map(|(is_tail, bytes)| {
@@ -225,6 +233,7 @@ impl KeptOutput {
 }
 
 /// What is to be kept of the outputs of runs or jobs whose ends are not recorded yet. Only so many: no server may answer for an hour.
+#[derive(Debug, Clone)]
 pub struct PendingOutputs<K> {
     outputs: HashMap<K, KeptOutput>,
     /// How many were dropped, as there were too many.
@@ -246,6 +255,10 @@ impl<K: Hash + Eq> PendingOutputs<K> {
     /// Adds a part of one.
     pub fn take_in(&mut self, key: K, part: &OutputPart) {
         if self.outputs.len() >= MOST_PENDING && !self.outputs.contains_key(&key) {
+            // That nothing was written is not worth another's output.
+            if part.bytes.is_empty() {
+                return;
+            }
             // The end of one may never be recorded.
             let mut one = true;
             self.outputs.retain(|_, _| !std::mem::take(&mut one));
@@ -395,10 +408,28 @@ pub fn prune_outputs(tables: &Tables, session: &mut Session) -> Result<(), Fault
             let newest = newest.ok().flatten().unwrap_or_default();
             (chance % newest.saturating_add(1)).to_string()
         }
+        // So have those of runs, which begin with the time, and so come before the number of any job.
+        1..7 => {
+            let oldest = format!("SELECT MIN(run) FROM {}", tables.of(&OUTPUTS));
+            let oldest = session.try_run(&ask_value::<String>("oldest output", oldest))?;
+            let oldest = oldest.ok().flatten().unwrap_or_default();
+            start_of_ids(&oldest, SystemTime::now())
+        }
+        // An older dblock has made them of random digits alone.
         _ => format!("{chance:016x}"),
     };
     let which = format!("run >= {}", tables.kind().literal(&start));
     delete_lost(tables, &which, (WINDOW, BATCH), session)
+}
+
+/// What the id of a run begins with that was requested some time between that of the oldest id and now.
+fn start_of_ids(oldest: &str, now: SystemTime) -> String {
+    let oldest = oldest.get(..12);
+    let oldest = oldest.and_then(|millis| i64::from_str_radix(millis, 16).ok());
+    let since_1970 = now.duration_since(SystemTime::UNIX_EPOCH);
+    let now = i64::try_from(since_1970.unwrap_or_default().as_millis());
+    let time = some_time(oldest.unwrap_or_default(), now.unwrap_or(i64::MAX));
+    format!("{time:012x}")
 }
 
 /// Deletes the outputs of those of these jobs of a queue that are gone.
@@ -488,6 +519,24 @@ mod tests {
         );
         let (head, omitted, tail) = kept(8192, &[&all[..8192]]);
         assert_eq!((head.len(), omitted, tail.len()), (4096, 0, 4096));
+    }
+
+    #[test]
+    fn no_more_is_kept_than_asked_for_and_all_else_is_counted_at_each_edge() {
+        let all: Vec<u8> = (0..40_000_u32).map(|n| (n % 251) as u8).collect();
+        let most = 3 * HEAD;
+        let edges = [HEAD, most, most + HEAD].map(|edge| [edge - 1, edge, edge + 1]);
+        for length in edges.into_iter().flatten().chain([all.len()]) {
+            for piece in [1, HEAD, most - HEAD, most, most + 1, length] {
+                let written = &all[..length];
+                let pieces: Vec<&[u8]> = written.chunks(piece).collect();
+                let (head, omitted, tail) = kept(most, &pieces);
+                let sizes = (head.len() + tail.len(), omitted);
+                let left_out = length.saturating_sub(most);
+                assert_eq!(sizes, (length - left_out, left_out as u64), "{piece}");
+                assert!(written.starts_with(&head) && written.ends_with(&tail));
+            }
+        }
     }
 
     #[test]

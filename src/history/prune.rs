@@ -1,28 +1,54 @@
-//! Pruning: from time to time a run deletes a few old runs of its own name, of another one, and of unused names with their other rows. So
-//! the history stays as long as `dblock init --keep` says, and nobody ever has to delete much at once.
+//! Pruning: from time to time whoever records a run deletes a few old runs of its name, of another one, and of unused names with their other
+//! rows. So the history stays as long as `dblock init --keep` says, and nobody ever has to delete much at once.
 
 use std::time::Duration;
 
 use super::Journal;
-use super::kept::{BATCH, BY_KEY, Kept, WINDOW, delete_rows, limit_of_age};
+use super::kept::{BATCH, Kept, WINDOW, delete_rows, limit_of_age, some_time};
 use super::page::is_running;
 use super::{output, unused};
-use crate::base::clock::Moment;
-use crate::db::{Ask, Fault, Kind, Session, ask, ask_value, ask_values, named};
+use crate::base::clock::{Moment, chance_below};
+use crate::db::{Ask, Fault, Kind, Session, ask, ask_values, named};
 use crate::schema::{CRON_JOBS, Tables};
 
-/// The limit for all of it: no run waits long to prune.
-pub(super) const LIMIT: Duration = Duration::from_millis(500);
+/// After this time no further part of it begins: nobody waits long to prune.
+pub const PRUNING_LIMIT: Duration = Duration::from_millis(500);
 
-/// One of this many runs prunes.
+/// After one of this many recorded runs old history is pruned.
 const PRUNES_ONE_IN: u32 = 16;
+
+/// Whether to prune now that a run was recorded.
+pub fn prunes_now() -> bool {
+    getrandom::u32().is_ok_and(|chance| chance.is_multiple_of(PRUNES_ONE_IN))
+}
+
+/// As [`Journal::prune`] after a run of this name, on a session that is needed afterwards: an answer that takes longer than
+/// [`PRUNING_LIMIT`] does not end the session, but one that takes longer than `answer_limit` does.
+///
+/// # Errors
+/// [`Fault::Gone`].
+pub fn prune_beside(
+    tables: &Tables,
+    name: &str,
+    answer_limit: Duration,
+    session: &mut Session,
+) -> Result<(), Fault> {
+    let now = Moment::now();
+    let limits = Limits {
+        parts: now + PRUNING_LIMIT.min(answer_limit),
+        answers: now + answer_limit,
+    };
+    match prune_after(tables, name, limits, session) {
+        Err(fault @ Fault::Gone(_)) => Err(fault),
+        _ => Ok(()),
+    }
+}
 
 impl Journal {
     /// Prunes old history from time to time.
     pub fn prune_now_and_then(&self, session: &mut Session) {
-        let is_chosen = getrandom::u32().is_ok_and(|chance| chance % PRUNES_ONE_IN == 0);
-        if is_chosen {
-            let _ = self.prune(session, LIMIT);
+        if prunes_now() {
+            let _ = self.prune(session, PRUNING_LIMIT);
         }
     }
 
@@ -35,60 +61,84 @@ impl Journal {
     /// Those of a statement. Nothing is lost by them: the next pruning run deletes the same.
     pub fn prune(&self, session: &mut Session, limit: Duration) -> Result<(), Fault> {
         let over = Moment::now() + limit;
-        limit_until(over, session)?;
-        let (tables, own) = (&self.tables, &self.facts.name);
-        let Some(keep) = session.run(&ask_keep(tables))? else {
-            return Ok(());
+        let limits = Limits {
+            parts: over,
+            answers: over,
         };
-        self.prune_name(own, keep, session)?;
-        limit_until(over, session)?;
-        // So that the names before all others are found, too.
-        let chance = getrandom::u64().unwrap_or_default();
-        let chance = if chance.is_multiple_of(8) { 0 } else { chance };
-        let another = session.run(&ask_any_name(tables, chance))?;
-        if let Some(name) = another.as_ref().filter(|name| *name != own) {
-            self.prune_name(name, keep, session)?;
-        }
-        limit_until(over, session)?;
-        let idle = session.run(&ask_idle(tables, chance, keep))?;
-        self.delete(idle, session)?;
-        limit_until(over, session)?;
-        output::prune_outputs(tables, session)?;
-        if tables.has_floor() {
-            limit_until(over, session)?;
-            let start = another.filter(|_| chance > 0).unwrap_or_default();
-            unused::prune(tables, &start, keep, session)?;
-        }
-        Ok(())
-    }
-
-    fn prune_name(&self, name: &str, keep: Kept, session: &mut Session) -> Result<(), Fault> {
-        let tables = &self.tables;
-        let old = session.run(&ask_old(tables, name, keep))?;
-        self.delete(old, session)
-    }
-
-    fn delete(&self, mut runs: Vec<String>, session: &mut Session) -> Result<(), Fault> {
-        // In the same order everywhere: no two wait for each other.
-        runs.sort_unstable();
-        // In a transaction of its own: an account that may not do it still deletes the runs.
-        output::delete_outputs(&self.tables, &runs, session)?;
-        let table = self.tables.runs();
-        let delete = runs.iter().map(|run| {
-            let run = self.tables.kind().literal(run);
-            named("prune", format!("DELETE FROM {table} WHERE run = {run}"))
-        });
-        delete_rows(delete.collect(), session)
+        prune_after(&self.tables, &self.facts.name, limits, session)
     }
 }
 
-/// Limits each answer to what is left until then. If nothing is left, the rest is for another run.
-fn limit_until(over: Moment, session: &Session) -> Result<(), Fault> {
-    let left = over.since(Moment::now());
-    if left.is_zero() {
-        return Err(Fault::Interrupted("no time is left to prune".to_owned()));
+/// How long pruning takes.
+#[derive(Clone, Copy)]
+struct Limits {
+    /// From then on no further part begins.
+    parts: Moment,
+    /// Until then it waits for an answer. That is no earlier.
+    answers: Moment,
+}
+
+impl Limits {
+    /// Before a part: limits each answer to what is left. If nothing is left, the rest is for another run.
+    fn begin(self, session: &Session) -> Result<(), Fault> {
+        let now = Moment::now();
+        if self.parts <= now {
+            return Err(Fault::Interrupted("no time is left to prune".to_owned()));
+        }
+        session.answer_within(self.answers.since(now))
     }
-    session.answer_within(left)
+}
+
+fn prune_after(
+    tables: &Tables,
+    own: &str,
+    limits: Limits,
+    session: &mut Session,
+) -> Result<(), Fault> {
+    limits.begin(session)?;
+    let Some(keep) = session.run(&ask_keep(tables))? else {
+        return Ok(());
+    };
+    prune_name(tables, own, keep, session)?;
+    limits.begin(session)?;
+    let begin = session.run(&ask_ages(tables, keep))?;
+    let begin = begin.unwrap_or_default().begin_of_window();
+    let names = session.run(&ask_names(tables, begin))?;
+    let place = chance_below(u16::try_from(names.len()).unwrap_or(u16::MAX));
+    let another = names.into_iter().nth(place.into());
+    if let Some(name) = another.as_ref().filter(|name| *name != own) {
+        prune_name(tables, name, keep, session)?;
+    }
+    limits.begin(session)?;
+    let idle = session.run(&ask_idle(tables, begin, keep))?;
+    delete(tables, idle, session)?;
+    limits.begin(session)?;
+    output::prune_outputs(tables, session)?;
+    if tables.has_floor() {
+        limits.begin(session)?;
+        // The names before all others are found, too.
+        let start = another.filter(|_| chance_below(8) > 0);
+        unused::prune(tables, &start.unwrap_or_default(), keep, session)?;
+    }
+    Ok(())
+}
+
+fn prune_name(tables: &Tables, name: &str, keep: Kept, session: &mut Session) -> Result<(), Fault> {
+    let old = session.run(&ask_old(tables, name, keep))?;
+    delete(tables, old, session)
+}
+
+fn delete(tables: &Tables, mut runs: Vec<String>, session: &mut Session) -> Result<(), Fault> {
+    // In the same order everywhere: no two wait for each other.
+    runs.sort_unstable();
+    // In a transaction of its own: an account that may not do it still deletes the runs.
+    output::delete_outputs(tables, &runs, session)?;
+    let table = tables.runs();
+    let delete = runs.iter().map(|run| {
+        let run = tables.kind().literal(run);
+        named("prune", format!("DELETE FROM {table} WHERE run = {run}"))
+    });
+    delete_rows(delete.collect(), session)
 }
 
 /// Asks how long the history is kept.
@@ -108,19 +158,74 @@ pub(super) fn ask_keep(tables: &Tables) -> Ask<'_, Option<Kept>> {
     })
 }
 
-/// Asks for the name of a random run. A name with many runs comes up often, and names that never run again come up, too.
-fn ask_any_name(tables: &Tables, chance: u64) -> Ask<'static, Option<String>> {
-    // Run ids are random.
+/// Moments in microseconds since 1970, by the server's clock.
+#[derive(Default)]
+struct Ages {
+    /// When the oldest run was requested.
+    oldest: i64,
+    /// Since when the history is kept, if it is not kept for longer than a server can compute.
+    kept_since: Option<i64>,
+    now: i64,
+}
+
+impl Ages {
+    /// From when on runs of all names are looked at: half of the time from the oldest one on, and otherwise from anywhere among those that
+    /// need not be kept. There may be many at the beginning that stay.
+    fn begin_of_window(&self) -> i64 {
+        if chance_below(2) == 0 {
+            return self.oldest;
+        }
+        let kept_since = self.kept_since.filter(|since| self.oldest < *since);
+        some_time(self.oldest, kept_since.unwrap_or(self.now))
+    }
+}
+
+/// Asks for the ages of the runs; `None`: there are none.
+fn ask_ages(tables: &Tables, keep: Kept) -> Ask<'static, Option<Ages>> {
+    let kind = tables.kind();
+    let limit = limit_of_age(kind, keep);
+    let [oldest, kept_since, now] =
+        ["requested_at", &limit, kind.now()].map(|moment| kind.micros(moment));
     let sql = format!(
-        "SELECT name FROM {} {} WHERE run >= '{chance:016x}' ORDER BY run LIMIT 1",
+        "SELECT {oldest} AS oldest, {kept_since} AS kept_since, {now} AS server_time FROM {} {} ORDER BY requested_at LIMIT 1",
         tables.runs(),
-        tables.kind().only_mysql(BY_KEY)
+        kind.only_mysql(BY_TIME)
     );
-    ask_value("any name", sql)
+    ask("ages", sql, |rows| {
+        rows.optional(|row| {
+            Ok(Ages {
+                // An application may have written a date that is none.
+                oldest: row.get::<Option<i64>>("oldest")?.unwrap_or_default(),
+                kept_since: row.get("kept_since")?,
+                now: row.get("server_time")?,
+            })
+        })
+    })
+}
+
+/// The part of a statement that reads the runs from this moment on, in the order of their times. By their times those are found, too, whose
+/// ids do not begin with the time, as older dblocks have made them, or begin with that of a host whose clock was wrong.
+fn window(tables: &Tables, begin: i64) -> String {
+    let kind = tables.kind();
+    format!(
+        "FROM {} {} WHERE requested_at >= {} ORDER BY requested_at LIMIT {WINDOW}",
+        tables.runs(),
+        kind.only_mysql(BY_TIME),
+        kind.moment(begin)
+    )
+}
+
+/// Asks for the names of the runs from this moment on. A name with many runs comes up often, and names that never run again come up, too.
+fn ask_names(tables: &Tables, begin: i64) -> Ask<'static, Vec<String>> {
+    let sql = format!("SELECT name {}", window(tables, begin));
+    ask_values("names", sql).up_to(WINDOW)
 }
 
 /// Otherwise MySQL may search the newest run of a name among those of all names.
 const BY_NAME: &str = "FORCE INDEX (by_name)";
+
+/// Otherwise MySQL may read and sort all runs, as with [`BY_KEY`](super::kept::BY_KEY).
+const BY_TIME: &str = "FORCE INDEX (by_time)";
 
 /// The start of the time that is kept, as runs are compared with it: PostgreSQL finds them by their key if it reads its clock once.
 fn limit_of_runs(kind: Kind, keep: Kept) -> String {
@@ -149,7 +254,7 @@ fn ask_old(tables: &Tables, name: &str, keep: Kept) -> Ask<'static, Vec<String>>
 /// The ids of runs of names that were not used for as long as the history is kept: their newest run was requested and has ended before
 /// that. If a lock or a success of the name has a row, the newest run stays, so that the row is found later. A job of the crontab is not
 /// unused, however rarely it is due.
-fn ask_idle(tables: &Tables, chance: u64, keep: Kept) -> Ask<'static, Vec<String>> {
+fn ask_idle(tables: &Tables, begin: i64, keep: Kept) -> Ask<'static, Vec<String>> {
     let (kind, runs) = (tables.kind(), tables.runs());
     let age = limit_of_runs(kind, keep);
     // With the order by both columns MySQL reads only the newest run, from the end of the index. With `=` PostgreSQL may go through the runs
@@ -178,10 +283,9 @@ fn ask_idle(tables: &Tables, chance: u64, keep: Kept) -> Ask<'static, Vec<String
         "TRUE".to_owned()
     };
     let sql = format!(
-        "SELECT r.run FROM (SELECT run, name, slot, requested_at, ended_at FROM {runs} {} \
-         WHERE run >= '{chance:016x}' ORDER BY run LIMIT {WINDOW}) r WHERE r.requested_at < {age} AND {} AND {} \
+        "SELECT r.run FROM (SELECT run, name, slot, requested_at, ended_at {}) r WHERE r.requested_at < {age} AND {} AND {} \
          AND {is_no_job} AND ({} OR {} AND {}) LIMIT {BATCH}",
-        kind.only_mysql(BY_KEY),
+        window(tables, begin),
         is_over("r", tables),
         of_newest(&is_unused),
         of_newest("n.requested_at > r.requested_at"),

@@ -5,9 +5,10 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
+use crate::harness::crontab::{end, scheduler_of};
 use crate::harness::{
-    BY_CHANCE, Cluster, Dblock, Kind, PASSWORD, Pair, SOON, Server, Tables, all_servers,
-    both_servers, eventually, unique, url_of,
+    BY_CHANCE, Cluster, Crontab, Dblock, Kind, PASSWORD, Pair, SOON, Server, Tables, all_servers,
+    both_servers, eventually, unique, url_of, within,
 };
 
 /// Writes a run of the lock `name` that was requested so many seconds ago, with these columns besides; its number.
@@ -421,6 +422,49 @@ all_servers! {
         tables.sql("DELETE FROM dblock_locks");
         tables.sql("INSERT INTO dblock_locks (name, slot) VALUES ('was used', 0)");
         assert!(fence() > 1 << 40);
+    }
+
+    fn the_daemon_of_a_crontab_deletes_old_history(server) {
+        // So many jobs that old history is pruned after one of them in most rounds.
+        const JOBS: u64 = 16;
+        let lines = (0..JOBS).fold(String::new(), |lines, job| lines + &format!("#: job{job}\n0 0 1 1 * true\n"));
+        let crontab = Crontab::new(server, &lines);
+        let tables = &crontab.tables;
+        tables.sql("UPDATE dblock_meta SET keep_seconds = 3600, keep_runs = 1");
+        let unused = unique("unused");
+        for name in (0..JOBS).map(|job| crontab.name(&format!("job{job}"))).chain([unused.clone()]) {
+            ended(tables, &name, 7200, "ran", "0");
+        }
+        let old = "dblock_runs WHERE requested_at < UTC_TIMESTAMP(6) - INTERVAL 3600 SECOND";
+        assert_eq!(crontab.count(old), JOBS + 1);
+        let host = crontab.start(&[]);
+        let all_run = || {
+            tables.sql("UPDATE dblock_cron_jobs SET next_at = UTC_TIMESTAMP(6), changed_at = UTC_TIMESTAMP(6)");
+            eventually("all have run", SOON, || {
+                crontab.count("dblock_cron_jobs WHERE next_at <= UTC_TIMESTAMP(6)") == 0 && crontab.count("dblock_cron_ticks") == 0
+            });
+        };
+        let (scheduler, sessions) = (scheduler_of(host.pid()), crontab.sessions());
+        assert_eq!(sessions.len(), 1);
+        // Where it cannot, it goes on.
+        let mut other = tables.client();
+        other.query_drop("BEGIN").unwrap();
+        for run in crontab.rows::<String>(&format!("SELECT run FROM {old}")) {
+            other.query_drop(format!("UPDATE dblock_runs SET host = 'x' WHERE run = '{run}'")).unwrap();
+        }
+        eventually("it waits for a row", BY_CHANCE, || {
+            all_run();
+            within(Duration::from_secs(1), || server.answering("dblock prune") > 0)
+        });
+        all_run();
+        other.query_drop("COMMIT").unwrap();
+        eventually("that of a job, and of a name that is not used any more, is gone", BY_CHANCE, || {
+            all_run();
+            let of_unused = crontab.count(&format!("dblock_runs WHERE name = '{unused}'"));
+            of_unused == 0 && crontab.count(old) < JOBS
+        });
+        assert_eq!((scheduler_of(host.pid()), crontab.sessions()), (scheduler, sessions), "they are still the same");
+        end(host);
     }
 
     fn who_creates_a_row_waits_for_those_that_are_being_deleted(server) {

@@ -259,13 +259,19 @@ fn on_postgresql_the_locks_are_shown() {
         .command(["true"])
         .spawn();
     eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+    // Another lock of the same name.
+    let key = fastrand::u32(1..).to_string();
+    let _other = holder(Dblock::run(server, &name).arg(format!("--key={key}")));
     let found = printed(Dblock::at(server, "metrics"));
-    for metric in ["lock_slots_held", "lock_waiters"] {
-        assert_eq!(
-            value(&found, metric, &json!({"name": name})),
-            Some(1.0),
-            "{found:#?}"
-        );
+    let (plain, with_key) = (json!({"name": name}), json!({"key": key, "name": name}));
+    for (metric, labels, expected) in [
+        ("lock_slots_held", &plain, 1.0),
+        ("lock_waiters", &plain, 1.0),
+        ("lock_slots_held", &with_key, 1.0),
+        ("lock_waiters", &with_key, 0.0),
+    ] {
+        let value = value(&found, metric, labels);
+        assert_eq!(value, Some(expected), "{metric} {labels}: {found:#?}");
     }
     assert!(
         found

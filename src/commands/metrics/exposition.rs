@@ -45,9 +45,14 @@ impl Family {
     }
 
     /// Adds a value. A label's value is as the tables show it: what others have written there steers no terminal.
-    pub fn add<const N: usize>(&mut self, labels: [(&'static str, &str); N], value: f64) {
+    pub fn add<'a>(
+        &mut self,
+        labels: impl IntoIterator<Item = (&'static str, &'a str)>,
+        value: f64,
+    ) {
+        let labels = labels.into_iter();
         let labels = labels.map(|(label, value)| (label, printable(value)));
-        self.samples.push((labels.into(), value));
+        self.samples.push((labels.collect(), value));
     }
 }
 

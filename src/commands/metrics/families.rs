@@ -92,7 +92,11 @@ fn about_locks(answer: &Answer) -> Vec<Family> {
         "How long the caller that has waited longest has waited",
     );
     for lock in &answer.locks.locks {
-        let name = ("name", &*lock.name);
+        // Two locks may have one name: that of the name, and that of a key.
+        let of_lock = || {
+            let key = lock.key.as_deref().map(|key| ("key", key));
+            [("name", &*lock.name)].into_iter().chain(key)
+        };
         let (mut holders, mut of_the_dead) = (0, 0);
         for holder in &lock.holders {
             if holder.durable.as_ref().is_some_and(has_expired) {
@@ -101,16 +105,17 @@ fn about_locks(answer: &Answer) -> Vec<Family> {
             }
             holders += 1;
             if let Some(span) = holder.held_for {
-                let labels = [name, ("slot", &*holder.slot.to_string())];
+                let slot = holder.slot.to_string();
+                let labels = of_lock().chain([("slot", &*slot)]);
                 since.add(labels, now - span.as_secs_f64());
             }
         }
-        held.add([name], f64::from(holders));
-        expired.add([name], f64::from(of_the_dead));
-        waiters.add([name], number(lock.waiters.len()));
+        held.add(of_lock(), f64::from(holders));
+        expired.add(of_lock(), f64::from(of_the_dead));
+        waiters.add(of_lock(), number(lock.waiters.len()));
         let waits = lock.waiters.iter().filter_map(|waiter| waiter.waits_for);
         if let Some(span) = waits.max() {
-            longest.add([name], span.as_secs_f64());
+            longest.add(of_lock(), span.as_secs_f64());
         }
     }
     vec![held, expired, since, waiters, longest]
