@@ -1,6 +1,7 @@
 //! The process that has started this one, and that ends the commands. This one watches it: while commands run it outlives that process, and
 //! it kills them where that process cannot.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -45,7 +46,7 @@ pub struct Parent<'a, Sent, Received> {
     /// has a copy. `None`: the system has no such descriptor.
     death: Option<OwnedFd>,
     /// Messages that were read, but not acted on yet; the last one is `None` if it is gone.
-    inbox: VecDeque<Option<Received>>,
+    inbox: RefCell<VecDeque<Option<Received>>>,
     /// A line for its log, as a message.
     note: fn(Level, String) -> Sent,
 }
@@ -81,7 +82,7 @@ impl<'a, Sent: Serialize, Received: DeserializeOwned> Parent<'a, Sent, Received>
             alarm,
             outbox: VecDeque::new(),
             death: open_process(pid),
-            inbox: VecDeque::new(),
+            inbox: RefCell::default(),
             note,
         })
     }
@@ -158,7 +159,8 @@ impl<'a, Sent: Serialize, Received: DeserializeOwned> Parent<'a, Sent, Received>
     ) -> io::Result<Event<Received>> {
         loop {
             let is_due = until.is_some_and(|until| until <= Moment::now());
-            let mut has_message = !self.inbox.is_empty() || is_due && self.link.is_readable();
+            let has_read = !self.inbox.get_mut().is_empty();
+            let mut has_message = has_read || is_due && self.link.is_readable();
             let (mut session_ended, mut has_died) = (false, false);
             let has_room = self.send_rest_with(session);
             if !has_message && !is_due {
@@ -206,12 +208,13 @@ impl<'a, Sent: Serialize, Received: DeserializeOwned> Parent<'a, Sent, Received>
 
     /// Whether there is a message to act on, or the process is gone.
     pub fn has_message(&self) -> bool {
-        !self.inbox.is_empty() || self.link.is_readable()
+        !self.inbox.borrow().is_empty() || self.link.is_readable()
     }
 
     /// The next message; waits for it. `None`: the process is gone.
     fn receive(&mut self) -> Option<Received> {
-        match self.inbox.pop_front() {
+        let read_before = self.inbox.get_mut().pop_front();
+        match read_before {
             Some(message) => message,
             None => self.read(),
         }
@@ -224,16 +227,35 @@ impl<'a, Sent: Serialize, Received: DeserializeOwned> Parent<'a, Sent, Received>
 
     /// Whether a message of this kind is there, or the process is gone. All messages are acted on later.
     pub fn has_said(&mut self, is_meant: impl Fn(&Received) -> bool) -> bool {
-        while self.inbox.len() < MOST_WAITING && self.link.is_readable() {
+        while self.inbox.get_mut().len() < MOST_WAITING && self.link.is_readable() {
             let message = self.read();
             let is_gone = message.is_none();
-            self.inbox.push_back(message);
+            self.inbox.get_mut().push_back(message);
             if is_gone {
                 break;
             }
         }
-        let mut inbox = self.inbox.iter();
+        let mut inbox = self.inbox.get_mut().iter();
         inbox.any(|message| message.as_ref().is_none_or(&is_meant))
+    }
+
+    /// Waits for an answer, and passes over what says something else. `false`: it has said that all is over, which is acted on later, or it
+    /// is gone.
+    pub fn await_answer(
+        &self,
+        is_answer: impl Fn(&Received) -> bool,
+        is_over: impl Fn(&Received) -> bool,
+    ) -> bool {
+        let mut inbox = self.inbox.borrow_mut();
+        while inbox.is_empty() {
+            match self.read() {
+                None => return false,
+                Some(message) if is_answer(&message) => return true,
+                Some(message) if is_over(&message) => inbox.push_back(Some(message)),
+                Some(_) => {}
+            }
+        }
+        false
     }
 }
 

@@ -104,13 +104,18 @@ fn keep(work: Work, link: &Rc<Link>, supervisor: Pid, board: Board) -> Result<()
         Some(_) => lives_on.map_or(State::Lost, State::Held),
     };
     let lock = Lock::new(&task, backend, recorder, state, lease);
+    let supervisor = Parent::new(link, supervisor, board, FromKeeper::Note)?;
+    if may_hold == Some(true) {
+        // The keeper before may hold the lock, which must be released also if the supervisor dies.
+        supervisor.process.outlive();
+    }
     if (before.is_some() || lost.is_some()) && lives_on.is_none() {
         // The session of the keeper before may have been granted the slot. The supervisor keeps that session open where it held it, so nobody
         // takes the slot meanwhile.
         sleep(PAUSE);
     }
     Keeper {
-        supervisor: Parent::new(link, supervisor, board, FromKeeper::Note)?,
+        supervisor,
         lock,
         command_has_ended: lost.is_some() && !board.has(|_| true),
         paused: false,
@@ -167,6 +172,8 @@ impl<'a> Duty<'a> for Keeper<'a> {
 
     fn take_turn(&mut self) -> Result<Option<Moment>, Over> {
         let due = match self.lock.state {
+            // Whether to release what the keeper before may have been granted comes before asking for the lock.
+            State::Acquiring if self.supervisor.has_message() => None,
             State::Acquiring => return self.acquire(),
             _ if self.rests() => Some(Moment::now() + LOOK_AGAIN_AT_MOST),
             // A requested release comes before another attempt to hold the lock.

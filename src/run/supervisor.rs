@@ -20,6 +20,7 @@ use super::message::{FromKeeper, ToKeeper};
 use crate::base::clock::{Moment, is_over};
 use crate::base::exit::Failure;
 use crate::base::log::Log;
+use crate::base::text::in_words;
 use crate::history::KeptOutput;
 use crate::keeper::Board;
 use crate::lock::Grant;
@@ -272,6 +273,13 @@ impl Plan for Supervisor<'_> {
             }
             (Phase::Acquiring(_), _) => this.end_acquiring(Err(error.into())),
             (Phase::Holding(_), _) => this.begin_release(LAST_CHANCE, Err(error.into())),
+            // A lock may outlive its keeper, which must not be killed before it has released that.
+            (phase @ Phase::Releasing(_), _) => phase,
+            (phase @ Phase::Done(Some(_)), _) => {
+                let why = in_words(&error);
+                this.runner.log.warning(format_args!("cannot wait: {why}"));
+                phase
+            }
             _ => Phase::Done(Some(Err(error.into()))),
         });
         match &mut self.phase {
@@ -299,10 +307,15 @@ impl Supervisor<'_> {
         let standing = &mut self.standing;
         match message {
             FromKeeper::Held(..) => {
-                self.runner.peer.session = descriptor;
+                // A command that runs without the lock does not keep it alive.
+                self.runner.peer.session = descriptor.filter(|_| !standing.is_dismissed);
                 standing.claims = standing.is_dismissed;
             }
-            FromKeeper::Lost(_) => self.runner.peer.session = None,
+            FromKeeper::Lost(_) => {
+                self.runner.peer.session = None;
+                standing.claims = false;
+            }
+            FromKeeper::Released => standing.claims = false,
             FromKeeper::Claiming(may_be_held) => standing.claims = may_be_held,
             _ => {}
         }

@@ -310,6 +310,36 @@ mod tests {
     use super::*;
 
     #[test]
+    fn no_more_is_kept_than_asked_for_and_all_else_is_counted_at_each_edge() {
+        let all: Vec<u8> = (0..900_000_u32).map(|n| (n % 251) as u8).collect();
+        let most = 16 * 1024;
+        for length in [most - 1, most, most + 1, 300_000, all.len()] {
+            let (read, write) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).unwrap();
+            let (mut from, mut write) = (File::from(read), File::from(write));
+            let (mut copies, mut kept) = (Copies::begin().unwrap(), KeptOutput::new(most));
+            let mut transfer = Transfer::default();
+            let to = tempfile::tempfile().unwrap();
+            // Less than a pipe holds.
+            for piece in all[..length].chunks(50_000) {
+                write.write_all(piece).unwrap();
+                loop {
+                    match copies.step(&mut from, &mut transfer, to.as_fd(), &mut kept) {
+                        Ok(Step::Moved | Step::Read(_)) => {}
+                        Ok(Step::Empty) => break,
+                        other => panic!("{other:?}"),
+                    }
+                }
+            }
+            copies.end(std::iter::once((&from, &mut transfer)), &mut kept);
+            let (head, omitted, tail) = kept.pieces();
+            let sizes = (head.len() + tail.len(), omitted);
+            let left_out = length.saturating_sub(most);
+            assert_eq!(sizes, (length - left_out, left_out as u64));
+            assert!(all.starts_with(head) && all[..length].ends_with(tail));
+        }
+    }
+
+    #[test]
     fn the_rest_in_a_pipe_that_the_command_has_enlarged_is_passed_on_and_kept() {
         let (read, write) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).unwrap();
         let mut from = File::from(read);

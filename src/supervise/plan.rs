@@ -2,6 +2,8 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::thread::sleep;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde::Serialize;
@@ -19,6 +21,9 @@ use crate::base::text::in_words;
 
 /// The most signals that are handled before a look at the clock: somebody may send them without end.
 const MOST_SIGNALS: u32 = 32;
+
+/// The pause between two looks for messages where the system does not let this process wait for events.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// What a process with this plan has.
 pub type RunnerOf<P> =
@@ -69,7 +74,7 @@ pub trait Plan: Sized {
     fn on_output_over(&mut self, _output: Output, _rest: Self::Rest) {}
 
     /// The system does not let this process wait for events, so that all commands were killed and are gone. Returns how the process ends, if
-    /// that is at once.
+    /// that is at once; otherwise this is called again until it is.
     fn on_system_error(&mut self, error: io::Error) -> Option<anyhow::Result<Self::Conclusion>> {
         Some(Err(error.into()))
     }
@@ -95,6 +100,12 @@ pub trait Plan: Sized {
                     command.running.child.kill_and_wait();
                 }
                 conclusion = self.on_system_error(error);
+                if conclusion.is_none() {
+                    sleep(LOOK_AGAIN);
+                    self.runner().peer.send_rest();
+                    // Whatever cannot be read now is missing until the deadline.
+                    let _ = self.receive();
+                }
             }
             if let Some(conclusion) = conclusion {
                 let runner = self.runner();

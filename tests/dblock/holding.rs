@@ -12,8 +12,8 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::harness::pty::{INTERRUPT, SUSPEND, Shell};
 use crate::harness::{
-    Client, Dblock, Proxy, Running, SOON, Server, Watcher, all_servers, each_lock, eventually,
-    eventually_gone, is_stopped, send, slack, stat_field, unique, within,
+    Client, Dblock, PASSWORD, Proxy, Running, SOON, Server, Watcher, all_servers, each_lock,
+    eventually, eventually_gone, is_stopped, send, slack, stat_field, unique, within,
 };
 
 /// Long enough to see that something does not happen.
@@ -180,6 +180,25 @@ each_lock! {
         end.expect_code(6).expect_took(span, span + slack());
         assert!(!end.stderr.contains("lost"), "{end:#?}");
         eventually("the lock is free", SOON, || server.holder(&name).is_none());
+    }
+
+    fn the_keeper_that_follows_finds_a_password_file_that_was_named_by_its_descriptor(server) {
+        let name = unique("descriptor");
+        let mut password = tempfile::tempfile().unwrap();
+        io::Write::write_all(&mut password, PASSWORD.as_bytes()).unwrap();
+        let number = password.as_raw_fd();
+        let inherit = move || {
+            // SAFETY: makes a copy of an open descriptor; it stays open in the next program.
+            unsafe { libc::dup2(number, 911) };
+            Ok(())
+        };
+        let run = holding(server, &name, "50").env_remove("DBLOCK_PASSWORD").args(["--password-file", "/dev/fd/911"]);
+        let mut run = run.pre_exec(inherit).sh("exit 6").spawn();
+        begins_to_hold(&mut run);
+        let id = server.holder(&name).expect("it is held");
+        send(run.keeper(None), Signal::SIGKILL);
+        taken_again(server, &name, id);
+        end_hold(server, &name, run, 6);
     }
 
     fn sigkill_to_dblock_ends_a_keeper_that_seeks_the_lock(server) {

@@ -7,8 +7,9 @@ use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    Answer, Dblock, Fake, Kind, Packet, Proxy, SOON, Server, both_locks, eventually, holder,
-    is_stopped, pty, send, slack, unique, within,
+    Answer, Dblock, Fake, Frozen, Hangs, Kind, Packet, Proxy, SOON, Server, both_locks,
+    copy_program, each_lock, eventually, eventually_forked, has_begun, holder, is_stopped, pty,
+    send, slack, unique, within,
 };
 use pty::{SUSPEND, Shell};
 
@@ -458,6 +459,27 @@ both_locks! {
         shell.expect_code(5);
         assert!(held.is_some());
         assert!(!shell.all().contains("lost"), "{}", shell.all());
+    }
+}
+
+each_lock! {
+    fn a_command_that_is_stopped_before_its_first_instruction_keeps_its_lock(server) {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("program");
+        copy_program("/bin/true", &program);
+        let hangs = Hangs::new(&program);
+        let name = unique("unstarted");
+        let run = Dblock::run(server, &name).without_terminal().args(["--ttl", "6"]);
+        let mut run = run.command([&program]).spawn();
+        eventually("it holds the lock", SOON, || server.holder(&name).is_some());
+        let held = server.holder(&name);
+        let command = eventually_forked(run.pid());
+        let frozen = Frozen::new(command);
+        let lost = within(Duration::from_secs(8), || server.holder(&name) != held);
+        assert!(!lost && run.is_running(), "{}", run.stderr());
+        assert_eq!(has_begun(command), Some(false));
+        drop((hangs, frozen));
+        run.wait_within(SOON).expect_code(0);
     }
 }
 

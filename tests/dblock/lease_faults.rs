@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 
 use crate::harness::{
     Dblock, Kind, Output, PASSWORD, Packet, Proxy, Running, SOON, Server, Watcher, all_servers,
-    each_way, eventually, eventually_gone, is_stopped, runs, send, slack, unique, within,
+    each_way, eventually, eventually_gone, in_time, is_stopped, runs, send, slack, unique, within,
 };
 use crate::pools::slot_on_server;
 use crate::sigkill::{looks_for_life, out_of_reach, with_sign_of_life};
@@ -128,10 +128,20 @@ fn send_each(pids: [i32; 3], signal: Signal) {
     }
 }
 
-/// The first has its lock again although the second waited for it, and ends before that begins.
+/// The first has its lock again although the second waited for it, and ends before that begins. `false`: the second was granted the lock
+/// and took longer than half a second to give it back, as on a busy machine; then it has it.
 #[track_caller]
-fn costs_nothing(mut first: Running, second: Running, name: &str) {
-    first.wait_stderr("reacquired after", SOON);
+fn costs_nothing(mut first: Running, second: Running, name: &str) -> bool {
+    let mut is_back = false;
+    eventually("it has the lock again, or has lost it", SOON, || {
+        is_back = first.stderr().contains("reacquired after");
+        is_back || !first.is_running()
+    });
+    if !is_back {
+        first.wait_within(SOON).expect_code(74);
+        second.wait().expect_code(0);
+        return false;
+    }
     // Longer than a waiter that lost its turn holds back.
     let lost = within(Duration::from_secs(3), || !first.is_running());
     assert!(!lost, "{}", first.stderr());
@@ -141,6 +151,50 @@ fn costs_nothing(mut first: Running, second: Running, name: &str) {
     next.expect_code(0);
     assert_told(end.expect_code(6), name);
     assert_eq!(overlap(&end, &next), Duration::ZERO, "{end:#?}");
+    true
+}
+
+/// Three times, and a few more in vain at most.
+#[track_caller]
+fn three_times(mut attempt: impl FnMut() -> bool) {
+    let (mut done, mut in_vain) = (0, 0);
+    while done < 3 {
+        if attempt() {
+            done += 1;
+        } else {
+            in_vain += 1;
+            assert!(in_vain < 5, "{done} times, and {in_vain} in vain");
+        }
+    }
+}
+
+/// A host is frozen until the server has freed its lock, which nobody else wants. Whether it has the lock again when it wakes. `false`: that
+/// took longer than an eighth of the lease, as on a busy machine; then its command is ended.
+fn has_its_lock_again_on_waking(server: &Server) -> bool {
+    let (name, proxy) = (unique("frozen-host"), far_away(server));
+    let ttl = 4 * TTL;
+    let run = Dblock::run_at(&proxy.url(), &name).args(["--ttl", "16s"]);
+    let mut first = holder(run, TELLS_ITS_END).spawn();
+    let command = first.wait_pid("shell");
+    let all = [first.pid(), first.keeper(Some(command)), command];
+    let stopped = Instant::now();
+    send_each(all, Signal::SIGSTOP);
+    eventually("the server frees it", ttl + NOTICED + slack(), || {
+        server.holder(&name).is_none()
+    });
+    assert!(stopped.elapsed() > ttl / 2, "{:?}", stopped.elapsed());
+    send_each(all, Signal::SIGCONT);
+    eventually("it has the lock again, or has ended", SOON, || {
+        server.holder(&name).is_some() || !first.is_running()
+    });
+    if within(slack(), || !first.is_running()) {
+        first.wait_within(SOON).expect_code(74);
+        return false;
+    }
+    assert!(runs(command), "{}", first.stderr());
+    drop(first.take_stdin());
+    assert_told(first.wait_within(SOON).expect_code(6), &name);
+    true
 }
 
 /// What befalls a holder.
@@ -167,7 +221,8 @@ each_way! {
             for _ in 0..3 {
                 let name = unique("both-stopped");
                 let run = Dblock::run(server, &name).args(["--ttl", "4s"]);
-                let mut first = holder(run, "trap '' TERM; echo shell $$; while :; do sleep 0.1; done").spawn();
+                // A machine that stands still for two seconds does not have it ended before.
+                let mut first = holder_with_grace(run, "0.2", "trap '' TERM; echo shell $$; while :; do sleep 0.1; done").spawn();
                 let command = first.wait_pid("shell");
                 let mut both = [first.keeper(Some(command)), first.pid()];
                 let mut second = second(server, &name, "echo began; exec sleep 600");
@@ -261,15 +316,15 @@ all_servers! {
     }
 
     fn a_keeper_that_is_killed_while_others_wait_costs_nothing(server) {
-        for _ in 0..3 {
+        three_times(|| {
             let name = unique("waited-for");
             let mut first = holder(Dblock::run(server, &name), TELLS_ITS_END).spawn();
             let command = first.wait_pid("shell");
             let keeper = first.keeper(Some(command));
             let second = second(server, &name, TELLS_ITS_BEGIN);
             send(keeper, Signal::SIGKILL);
-            costs_nothing(first, second, &name);
-        }
+            costs_nothing(first, second, &name)
+        });
     }
 
     fn a_session_of_its_own_that_the_server_has_not_missed_does_not_stand_in_the_way(server) {
@@ -293,14 +348,14 @@ all_servers! {
     }
 
     fn a_session_of_its_own_that_others_wait_behind_costs_nothing(server) {
-        for _ in 0..3 {
+        three_times(|| {
             let (name, proxy) = (unique("ghost"), Proxy::to(server));
             let mut first = holder(Dblock::run_at(&proxy.url(), &name), TELLS_ITS_END).spawn();
             first.wait_pid("shell");
             let second = second(server, &name, TELLS_ITS_BEGIN);
             proxy.abandon();
-            costs_nothing(first, second, &name);
-        }
+            costs_nothing(first, second, &name)
+        });
     }
 
     fn a_keeper_that_cannot_be_replaced_costs_the_lock_and_is_told_of_once(server on mariadb) {
@@ -325,12 +380,13 @@ all_servers! {
         let command = first.wait_pid("shell");
         let mut second = second(server, &name, "echo began; exec sleep 60");
         first.signal(Signal::SIGSTOP);
+        eventually("it is stopped", SOON, || is_stopped(first.pid()));
         // The first hears of it, and is back, when the second has begun.
         proxy.freeze();
         kill_session(server, &name);
         second.wait_line("began", SOON);
         proxy.thaw();
-        let gone = within(NOTICED + Duration::from_secs(1) + slack(), || !runs(command));
+        let gone = in_time(NOTICED + Duration::from_secs(1) + slack(), || !runs(command));
         first.signal(Signal::SIGCONT);
         assert!(gone, "the command of the first runs on: {}", first.stderr());
         first.wait_within(SOON).expect_code(74).expect_said(["the command was ended for it"]);
@@ -499,7 +555,7 @@ all_servers! {
             let sign = folder.path().join(&name);
             let script = with_sign_of_life(&sign, "trap '' TERM; echo shell $$; while :; do sleep 0.1; done");
             // A tenth of it is all that dblock may be late by where another one waits.
-            let (ttl, dead_after) = if waited_for { ("12s", 3 * DEAD_AFTER) } else { ("4s", DEAD_AFTER) };
+            let (ttl, dead_after) = if waited_for { ("24s", 6 * DEAD_AFTER) } else { ("4s", DEAD_AFTER) };
             let run = Dblock::run(server, &name).args(["--ttl", ttl]);
             let mut first = holder(run, &script).spawn();
             let command = first.wait_pid("shell");
@@ -547,7 +603,8 @@ all_servers! {
         let name = unique("frozen-host");
         let over = folder.path().join("over");
         let run = Dblock::run(server, &name).args(["--ttl", "4s"]);
-        let mut first = holder(run, TELLS_ITS_END).spawn();
+        // A machine that stands still for two seconds does not have it ended before.
+        let mut first = holder_with_grace(run, "0.2", TELLS_ITS_END).spawn();
         let command = first.wait_pid("shell");
         let keeper = first.keeper(Some(command));
         let script = format!("echo began; until [ -e {} ]; do sleep 0.1; done", over.display());
@@ -569,23 +626,7 @@ all_servers! {
     }
 
     fn a_frozen_host_has_its_lock_again_on_waking_when_nobody_else_wants_it(server on mysql) {
-        let (name, proxy) = (unique("frozen-host"), far_away(server));
-        // An eighth of it is the time to have the lock again in.
-        let ttl = 4 * TTL;
-        let run = Dblock::run_at(&proxy.url(), &name).args(["--ttl", "16s"]);
-        let mut first = holder(run, TELLS_ITS_END).spawn();
-        let command = first.wait_pid("shell");
-        let all = [first.pid(), first.keeper(Some(command)), command];
-        let stopped = Instant::now();
-        send_each(all, Signal::SIGSTOP);
-        eventually("the server frees it", ttl + NOTICED + slack(), || server.holder(&name).is_none());
-        assert!(stopped.elapsed() > ttl / 2, "{:?}", stopped.elapsed());
-        send_each(all, Signal::SIGCONT);
-        eventually("it has the lock again", SOON, || server.holder(&name).is_some());
-        let ended = within(slack(), || !first.is_running());
-        assert!(!ended && runs(command), "{}", first.stderr());
-        drop(first.take_stdin());
-        assert_told(first.wait_within(SOON).expect_code(6), &name);
+        assert!((0..3).any(|_| has_its_lock_again_on_waking(server)), "in time");
     }
 }
 
@@ -704,7 +745,7 @@ fn a_stopped_dblock_whose_server_falls_silent_has_ended_its_command_before_anoth
         "trap '' TERM; echo shell $$; while :; do sleep 0.1; done",
     );
     // The keeper may be late by less than a tenth of it.
-    let run = Dblock::run_at(&proxy.url(), &name).args(["--ttl", "16"]);
+    let run = Dblock::run_at(&proxy.url(), &name).args(["--ttl", "24"]);
     let mut first = holder(run, &script).spawn();
     let command = first.wait_pid("shell");
     let second = second(server, &name, &looks_for_life(&sign));

@@ -171,8 +171,8 @@ fn healed(server: &Server, island: &Island) {
         .expect_said(["the command continues without it"]);
 }
 
-/// The lease of a holder that is cut off: the end of its command may be late by a tenth of it.
-const CUT_OFF: Duration = Duration::from_secs(12);
+/// The lease of a holder that is cut off: the end of its command may be late by a tenth of it, as on a machine that stands still.
+const CUT_OFF: Duration = Duration::from_secs(24);
 
 /// Cuts off a holder whose command is this `script`, while somebody else waits.
 fn cut_off(server: &Server, island: &Island, options: &[&str], script: &str) {
@@ -181,7 +181,7 @@ fn cut_off(server: &Server, island: &Island, options: &[&str], script: &str) {
     let run = island
         .run(&name)
         .without_terminal()
-        .args(["--ttl", "12s", "--kill-after", "1"])
+        .args(["--ttl", "24s", "--kill-after", "1"])
         .args(options);
     let mut first = run.sh(&with_sign_of_life(&sign, script)).spawn();
     let command = first.wait_pid("shell");

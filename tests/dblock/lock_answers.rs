@@ -483,9 +483,9 @@ fn a_holder_whose_server_answers_with_errors_asks_again_until_its_lease_is_over(
         let run = Dblock::run_at(&server.url(), "x").args(["--ttl", "8", "--kill-after", "0"]);
         let mut run = run.sh("echo began; exec sleep 60").spawn();
         run.wait_line("began", SOON);
+        let (lost, asked) = (Instant::now(), server.statements().len());
         failing.store(true, Ordering::Relaxed);
         run.wait_stderr("told by the test", SOON);
-        let (lost, asked) = (Instant::now(), server.statements().len());
         run.wait_within(SOON).expect_code(74);
         // The loss is noticed after a quarter of the TTL.
         assert!(

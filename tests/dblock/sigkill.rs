@@ -13,9 +13,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::harness::{
-    Dblock, Kind, Running, SOON, Server, all_servers, allow_files, both_servers, copy_program,
-    each_lock, each_way, eventually, eventually_gone, group_of, in_time, processes_with, quoted,
-    runs, send, slack, stat_field, unique, waiters, within,
+    Dblock, Kind, Running, SOON, Server, Unkillable, all_servers, allow_files, both_servers,
+    copy_program, each_lock, each_way, eventually, eventually_gone, eventually_unkillable,
+    group_of, in_time, processes_with, quoted, runs, send, slack, stat_field, unique, waiters,
+    within,
 };
 use crate::waiting::Holder;
 
@@ -193,6 +194,22 @@ each_way! {
             assert!(gone, "the command runs on without a lock; the keeper was killed first: {keeper_first}");
             eventually("the lock is free", SOON, || server.holder(&name).is_none());
         }
+    }
+
+    fn a_command_that_waits_for_a_disk_for_ever_keeps_the_lock_for_longer_than_the_ttl(server) {
+        let (name, mut disk) = (unique("disk"), Unkillable::new());
+        let script = format!("echo shell $$; read x <{}", quoted(&disk.file()));
+        let mut run = Dblock::run(server, &name).without_terminal().args(["--ttl", "6"]).sh(&script).spawn();
+        let command = run.wait_pid("shell");
+        disk.eventually_opened();
+        run.signal(Signal::SIGKILL);
+        run.wait_within(SOON).expect_signal(Signal::SIGKILL);
+        eventually_unkillable(command);
+        let second = |wait| Dblock::run(server, &name).args(["--wait", wait]).command(["true"]).output();
+        second("8").expect_code(75);
+        assert!(runs(command));
+        drop(disk);
+        second("20").expect_code(0);
     }
 
     fn a_keeper_stopped_while_dblock_waits_does_not_keep_it(server) {

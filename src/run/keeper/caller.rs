@@ -3,7 +3,7 @@
 use nix::sys::signal::{Signal, raise};
 
 use super::super::message::{Answer, FromKeeper, ToKeeper};
-use crate::isolated::link::{Link, cut};
+use crate::isolated::link::cut;
 use crate::keeper::Parent;
 use crate::lock::{Caller, Holders};
 
@@ -38,7 +38,7 @@ impl Caller for Parent<'_, FromKeeper, ToKeeper> {
             let _ = raise(Signal::SIGKILL);
         }
         let sent = self.link.send(&FromKeeper::Claiming(may_be_held));
-        let goes_on = sent.is_ok() && (!may_be_held || is_answered(self.link));
+        let goes_on = sent.is_ok() && (!may_be_held || is_answered(self));
         if !goes_on {
             // So that a supervisor that has given up does not wait for a release.
             let _ = self.link.send(&FromKeeper::Claiming(false));
@@ -53,20 +53,17 @@ impl Caller for Parent<'_, FromKeeper, ToKeeper> {
     /// Blocks while the supervisor is stopped: it could not start the command, and the other waiters would wait for nothing. The server
     /// ends the session of a waiter that does not answer, and the next waiter moves up.
     fn await_alive(&self) {
-        is_answered(self.link);
+        is_answered(self);
     }
 }
 
-/// Waits for [`ToKeeper::Here`]; `false`: the supervisor no longer wants the lock.
-fn is_answered(link: &Link) -> bool {
-    while let Ok(Some((message, _))) = link.receive() {
-        match message {
-            ToKeeper::Here => return true,
-            ToKeeper::Release(_) => return false,
-            _ => {}
-        }
-    }
-    false
+/// Waits for [`ToKeeper::Here`]; `false`: the supervisor no longer wants the lock. What it has said instead is still to be done: whoever is
+/// granted the lock all the same must release it.
+fn is_answered(supervisor: &Parent<'_, FromKeeper, ToKeeper>) -> bool {
+    supervisor.await_answer(
+        |message| matches!(message, ToKeeper::Here),
+        |message| matches!(message, ToKeeper::Release(_)),
+    )
 }
 
 #[cfg(test)]
@@ -74,6 +71,7 @@ mod tests {
     use nix::unistd::getppid;
 
     use super::*;
+    use crate::isolated::link::Link;
     use crate::keeper::Board;
 
     #[test]
@@ -81,13 +79,17 @@ mod tests {
         let (keeper, supervisor) = Link::pair().unwrap();
         supervisor.send(&ToKeeper::Release(None)).unwrap();
         let board = Board::new(1).unwrap();
-        let parent = Parent::new(&keeper, getppid(), board, FromKeeper::Note).unwrap();
+        let mut parent = Parent::new(&keeper, getppid(), board, FromKeeper::Note).unwrap();
         assert!(!parent.on_claim(true));
+        // Nor does the next attempt wait for an answer; and what was said is not forgotten.
+        parent.await_alive();
+        assert!(!parent.on_claim(true) && parent.has_message());
+        assert!(parent.has_said(|message| matches!(message, ToKeeper::Release(None))));
         drop(keeper);
         let mut claims = Vec::new();
         while let Some((FromKeeper::Claiming(may_be_held), _)) = supervisor.receive().unwrap() {
             claims.push(may_be_held);
         }
-        assert_eq!(claims, [true, false]);
+        assert_eq!(claims, [true, false, true, false]);
     }
 }

@@ -157,6 +157,7 @@ impl Supervisor<'_> {
         self.record.message = Some(line);
         self.standing.is_dismissed = true;
         self.runner.peer.send(ToKeeper::Release(None));
+        self.schedule_withdrawal();
         self.start_command(None)
     }
 

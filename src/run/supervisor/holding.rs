@@ -51,12 +51,14 @@ impl Supervisor<'_> {
         }
     }
 
-    /// The descriptors that the supervisor still needs when its command has ended: all that it opened itself.
+    /// The descriptors that the supervisor still needs when its command has ended: all that it opened itself, and the one that names the
+    /// file that another keeper reads the password from.
     fn own_descriptors(&self) -> Vec<RawFd> {
         let report = self.record.report_output.as_ref();
         let own = self.runner.poller.descriptors().into_iter();
         own.chain(self.runner.peer.descriptors())
             .chain(report.map(AsRawFd::as_raw_fd))
+            .chain(self.job.connection.password.descriptor())
             .collect()
     }
 

@@ -1,7 +1,7 @@
 //! Replaces a keeper that ends early.
 
 use super::super::keeper::{self, Work};
-use super::super::message::FromKeeper;
+use super::super::message::{FromKeeper, ToKeeper};
 use super::super::task::Task;
 use super::Supervisor;
 use crate::base::exit::Failure;
@@ -39,10 +39,11 @@ impl Supervisor<'_> {
         replacement != Replacement::Never
     }
 
-    /// Starts another keeper, which reacquires the slot, for the command if it still runs.
+    /// Starts another keeper, which reacquires the slot, for the command if it still runs. Without a grant it only releases what the one
+    /// before may have been granted.
     pub(super) fn replace_keeper(&mut self) -> Result<(), Failure> {
         let Some(grant) = self.grant else {
-            return Ok(());
+            return self.start_withdrawing_keeper();
         };
         let task = Task {
             tick: self.record.tick.as_deref(),
@@ -52,6 +53,28 @@ impl Supervisor<'_> {
         let keeper = keeper::fork_off(work, self.runner.board)?;
         self.runner.peer.replace(keeper);
         self.standing.claims = false;
+        Ok(())
+    }
+
+    /// The command runs without the lock, and the keeper has ended. If that may have left a row behind, another one releases it, as it would
+    /// keep others out for the TTL.
+    pub(super) fn schedule_withdrawal(&mut self) {
+        let tables = self.job.tables.as_ref();
+        // The row of a token is the script's.
+        let is_own_row = tables.is_some_and(|tables| tables.durable && tables.token.is_none());
+        let peer = &mut self.runner.peer;
+        if self.standing.claims && is_own_row && !peer.is_there() {
+            peer.restarts.on_death();
+        }
+    }
+
+    /// Starts a keeper that only releases what the one before may have been granted.
+    fn start_withdrawing_keeper(&mut self) -> Result<(), Failure> {
+        let task = self.job.task(self.run_id, false, self.runner.log.shown);
+        let work = Work::AcquireAgain(task, self.record.requested, true);
+        let keeper = keeper::fork_off(work, self.runner.board)?;
+        self.runner.peer.replace(keeper);
+        self.runner.peer.send(ToKeeper::Release(None));
         Ok(())
     }
 

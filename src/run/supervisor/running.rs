@@ -24,10 +24,10 @@ impl Supervisor<'_> {
     /// Starts the command; without a grant it runs without the lock.
     pub(super) fn start_command(&mut self, grant: Option<Grant>) -> Phase {
         let acquired = Moment::now();
-        if let Err(error) = self.runner.poller.signals.collect_all() {
-            return Phase::done(Err(error.into()));
-        }
         self.grant = grant;
+        if let Err(error) = self.runner.poller.signals.collect_all() {
+            return self.begin_release(self.job.release_within, Err(error.into()));
+        }
         let started = Moment::now();
         let number = grant.map_or(WITHOUT_LOCK, |_| UNDER_LOCK);
         let place = self.runner.board.take(number);
@@ -210,6 +210,9 @@ impl Supervisor<'_> {
 
     /// The keeper has died while the command runs. Another one reacquires the slot where the policy says so.
     pub(super) fn on_keeper_gone_running(&mut self) {
+        if self.standing.is_dismissed {
+            return self.schedule_withdrawal();
+        }
         // Without a lock there is nothing to lose. If the command has ended, too, the end of the run reports it.
         let mut commands = self.runner.commands.iter();
         let has_ended = commands.any(|one| one.running.child.ended().is_some());
