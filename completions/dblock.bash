@@ -116,6 +116,10 @@ _dblock() {
 
 # _dblock_takes OPTION: sets `takes` to what its value is, in a word or as all the words that it may be.
 _dblock_takes() {
+    case "$command $1" in
+        # Their values stand behind = alone.
+        'run --keep-output' | 'config --keep-output') takes='' && return ;;
+    esac
     case $1 in
         --dblock | --defaults-extra-file | --defaults-file | --listen | --output | --password-file | --report | --server-public-key-path | --socket | --ssl-ca | --ssl-cert | --ssl-key | --tls-cert | --tls-key | -o) takes='file' ;;
         --host | --on) takes='host' ;;

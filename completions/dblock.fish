@@ -20,6 +20,11 @@ function __fish_dblock_words
     set -l dblock_command
     set -l before
     while set -q words[1]
+        # Their values stand behind = alone.
+        if contains -- "$dblock_command $words[1]" 'run --keep-output' 'config --keep-output'
+            set -e words[1]
+            continue
+        end
         switch $words[1]
             case --
                 set -q words[2]; and set -a dblock_command $words[2..]
@@ -838,7 +843,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -s t -l time
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -s k -l kill-after -d 'Time from SIGTERM to SIGKILL when dblock ends a command; 0 sends both at once [default: 10s]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l grace -d 'How long commands may still run after the first SIGTERM. Then dblock ends them and returns their jobs [default: 30s]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l bury-on -d 'Exit code of the command that makes its job dead at once, 1 to 255 except 75; several with commas between them' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l keep-output -d 'Of which jobs to keep the first 4 kB and the last 60 kB of what the last command wrote to stdout and stderr, for dblock output, as long as the job is there: of those that failed, of all, or of none. To a terminal stdout goes as it is, and is not kept [default: failed]' -r -f -a "failed\t''
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l keep-output -d 'Of which jobs to keep the first 4 kB and the last 60 kB of what the last command wrote to stdout and stderr, for dblock output, as long as the job is there: of those that failed, of all (of a block only those that failed), or of none. To a terminal stdout goes as it is, and is not kept [default: failed]' -r -f -a "failed\t''
 all\t''
 none\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l on-failure -d 'Run this by /bin/sh -c after each run that failed, was lost or timed out, with the line of --report on its stdin. It has DBLOCK_NAME, DBLOCK_RESULT and DBLOCK_EXIT_CODE, and 30 s, and changes no exit code' -r -f

@@ -26,6 +26,7 @@ use base::exit::{Ending, Failure, Reason};
 use base::log::{Level, Log};
 use base::static_glibc;
 use base::text::in_words;
+use base::value::may_have_password;
 use settings::cli::{self, CommandLine, Subcommand};
 
 /// Bytes that the heap grows by at a time. A run needs some hundred thousand, and each growth is a system call; what is not used
@@ -117,7 +118,7 @@ fn one_line(error: &clap::Error) -> String {
     let usage = error.get(ContextKind::Usage).map(ToString::to_string);
     let command = command_of(usage.as_deref().unwrap_or("Usage: dblock"));
     // A URL with a password may have landed in the place of something else.
-    if line.contains('@') {
+    if may_have_password(&line) {
         return format!("this command line cannot be understood; see {command} --help");
     }
     format!("{line}; see {command} --help")

@@ -5,9 +5,10 @@ use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process;
 
 use zeroize::Zeroizing;
+
+use super::random;
 
 /// The most bytes of a file: a thousand times what any of them needs.
 pub const LARGEST: u64 = 1024 * 1024;
@@ -91,16 +92,13 @@ fn beside(path: &Path) -> io::Result<PathBuf> {
     };
     let mut hidden = OsString::from(".");
     hidden.push(name);
-    hidden.push(format!(".{}", process::id()));
+    // Whoever could guess it could keep the name occupied, where others may write to the folder.
+    let random = random::number().map_err(|failure| io::Error::other(failure.line))?;
+    hidden.push(format!(".{random:016x}"));
     Ok(path.with_file_name(hidden))
 }
 
 fn write_new(path: &Path, contents: &[u8]) -> io::Result<()> {
-    // One that was killed may have left it, and had the same number.
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
     let mut file = File::options()
         .write(true)
         .create_new(true)
@@ -116,5 +114,24 @@ fn regular(metadata: Metadata) -> io::Result<Metadata> {
         Ok(metadata)
     } else {
         Err(io::Error::other("it is not a regular file"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_can_keep_the_name_occupied_that_is_written_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        // What this process may not remove, as where it is another user's.
+        let guessed = format!(".file.{}", std::process::id());
+        fs::create_dir(folder.path().join(guessed)).unwrap();
+        for contents in ["old", "new"] {
+            replace(&file, contents.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(&file).unwrap(), contents);
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 }

@@ -6,9 +6,17 @@ use std::time::Duration;
 /// The longest duration that is accepted, as clocks overflow beyond it. `forever` has no limit.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
+/// What stands before a password among the parameters of a URL.
+pub const PASSWORD_PARAMETER: &str = "password=";
+
+/// Whether a text may have a password, as a URL may. It has one also if it is no URL, because of the very character that is wrong.
+pub fn may_have_password(text: &str) -> bool {
+    text.contains('@') || text.contains(PASSWORD_PARAMETER)
+}
+
 /// A value for an error message. It is hidden if it may be a URL with a password.
 pub fn shown_safely(text: &str) -> String {
-    if text.contains('@') {
+    if may_have_password(text) {
         "the value".to_owned()
     } else {
         format!("{text:?}")

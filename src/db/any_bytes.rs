@@ -13,8 +13,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::{
-    ConnectOptions, Connector, Kind, Password, PostgresOptions, SslMode, Target, TlsOptions,
-    ask_session_info,
+    ConnectOptions, Connector, Kind, Password, PostgresOptions, SslMode, Target, TlsFiles,
+    TlsOptions, ask_session_info,
 };
 
 /// A server that says this gets an answer.
@@ -66,6 +66,7 @@ fn asks(kind: Kind, talk: Vec<u8>) -> bool {
             identity: None,
             server_public_key: None,
             sends_name: false,
+            names: TlsFiles::OPTIONS,
         },
         connect_timeout: CUT_OFF,
         database: "app".to_owned(),

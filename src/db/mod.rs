@@ -41,6 +41,7 @@ pub use session::Session;
 pub use sql::{quoted_identifier, text_literal};
 pub use target::{
     ChannelBinding, ConnectOptions, DeferredPassword, Identity, Kind, Password, PostgresOptions,
-    Protocol, SslMode, Target, TlsOptions,
+    Protocol, SslMode, Target, TlsFiles, TlsOptions,
 };
+pub use tls::SYSTEM_CAS;
 pub use wire::Code;

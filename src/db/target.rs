@@ -1,6 +1,7 @@
 //! The servers, and what the login needs: account, password, TLS.
 
 use std::fmt;
+use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -99,6 +100,28 @@ pub struct TlsOptions {
     /// Whether the host's name is sent in clear before TLS begins (SNI), so that a proxy can route by it. libpq does so by default, the `mysql`
     /// client only with an option.
     pub sends_name: bool,
+    /// What the user calls these files.
+    pub names: TlsFiles,
+}
+
+/// What the user calls the files of TLS.
+#[derive(Debug, Clone, Copy)]
+pub struct TlsFiles {
+    /// That of the CAs.
+    pub ca: &'static str,
+    /// That of dblock's own certificate.
+    pub cert: &'static str,
+    /// That of its private key.
+    pub key: &'static str,
+}
+
+impl TlsFiles {
+    /// By dblock's options.
+    pub const OPTIONS: Self = Self {
+        ca: "--ssl-ca",
+        cert: "--ssl-cert",
+        key: "--ssl-key",
+    };
 }
 
 /// A certificate of dblock's own.
@@ -149,6 +172,19 @@ pub enum Password {
     File(PathBuf),
     /// Read only when it is needed.
     Deferred(DeferredPassword),
+}
+
+impl Password {
+    /// The descriptor above stderr by which its file is named, as in `/dev/fd/3`; `None`: it has another name.
+    pub fn descriptor(&self) -> Option<RawFd> {
+        let Self::File(path) = self else {
+            return None;
+        };
+        let mut folders = ["/dev/fd", "/proc/self/fd"].iter();
+        let number = folders.find_map(|folder| path.strip_prefix(folder).ok())?;
+        let number: RawFd = number.to_str()?.parse().ok()?;
+        (number > libc::STDERR_FILENO).then_some(number)
+    }
 }
 
 impl fmt::Debug for Password {

@@ -4,15 +4,17 @@
 mod files;
 mod verifier;
 
+use std::env;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::Resumption;
 use rustls::crypto::ring;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::sign::SingleCertAndKey;
 use rustls::{CipherSuite, ClientConfig, ProtocolVersion, RootCertStore};
+use rustls_native_certs::{load_certs_from_paths, load_native_certs};
 
 use super::fault::Fault;
 use super::target::{SslMode, Target, TlsOptions};
@@ -22,6 +24,9 @@ pub use files::check_public_key;
 use files::{File, identity};
 use verifier::Verifier;
 pub use verifier::is_readable;
+
+/// The variables that replace the system's CAs, as with OpenSSL: a file, and folders.
+pub const SYSTEM_CAS: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
 /// The encryption of connections.
 pub struct Tls {
@@ -104,7 +109,7 @@ fn config(
     let provider = Arc::new(ring::default_provider());
     let asks_who = settings.mode >= SslMode::VerifyCa;
     let roots = asks_who
-        .then(|| roots(settings.ca.as_deref()))
+        .then(|| roots(settings.ca.as_deref(), settings.names.ca))
         .transpose()?;
     let verifier = Verifier {
         roots,
@@ -130,25 +135,52 @@ fn config(
     Ok(config)
 }
 
-/// The CAs to trust: only those of the file, or else those of the system.
-fn roots(file: Option<&Path>) -> Result<RootCertStore, Failure> {
+/// The CAs to trust: only those of the file, which the user calls so, or else those of the system.
+fn roots(file: Option<&Path>, name: &'static str) -> Result<RootCertStore, Failure> {
     let mut roots = RootCertStore::empty();
     let Some(path) = file else {
         // System certificates that cannot be read do not matter, as long as there are others.
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        let (certificates, why) = of_system();
+        roots.add_parsable_certificates(certificates);
         if roots.is_empty() {
-            return Err(refusal(
-                "the system names no CA that it trusts; name yours with --ssl-ca".to_owned(),
-            ));
+            return Err(refusal(format!(
+                "the system names no CA that it trusts{why}; name yours with --ssl-ca"
+            )));
         }
         return Ok(roots);
     };
-    let file = File::read("--ssl-ca", path)?;
+    let file = File::read(name, path)?;
     let (usable, _) = roots.add_parsable_certificates(file.certificates()?);
     if usable == 0 {
         return Err(file.refused("its certificates cannot be read"));
     }
     Ok(roots)
+}
+
+/// The certificates of the CAs that the system trusts, or that [`SYSTEM_CAS`] name instead; and why there are none of that file, as the
+/// end of a sentence.
+fn of_system() -> (Vec<CertificateDer<'static>>, String) {
+    let [of_file, of_folders] = SYSTEM_CAS;
+    let given = |variable| env::var_os(variable).filter(|value| !value.is_empty());
+    let (file, folders) = (given(of_file), given(of_folders));
+    if file.is_none() && folders.is_none() {
+        // The crate takes an empty one for the name of a file.
+        // SAFETY: this process has one thread.
+        unsafe { env::remove_var(of_file) };
+        return (load_native_certs().certs, String::new());
+    }
+    let mut certificates = Vec::new();
+    let mut why = String::new();
+    if let Some(path) = file.as_deref().map(Path::new) {
+        match File::read(of_file, path) {
+            Ok(file) => certificates.extend(file.readable_certificates()),
+            Err(failure) => why = format!(": {}", failure.line),
+        }
+    }
+    for folder in folders.iter().flat_map(env::split_paths) {
+        certificates.extend(load_certs_from_paths(None, Some(&folder)).certs);
+    }
+    (certificates, why)
 }
 
 fn refusal(line: String) -> Failure {

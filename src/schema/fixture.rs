@@ -11,7 +11,9 @@ use mysql::prelude::Queryable;
 use mysql::{Conn, OptsBuilder};
 
 use super::{Installer, Tables, prepare};
-use crate::db::{ConnectOptions, Connector, Kind, Password, Session, SslMode, Target, TlsOptions};
+use crate::db::{
+    ConnectOptions, Connector, Kind, Password, Session, SslMode, Target, TlsFiles, TlsOptions,
+};
 
 /// A server for these tests alone, which ends with this process.
 struct Server {
@@ -90,6 +92,7 @@ impl Fixture {
                 identity: None,
                 server_public_key: None,
                 sends_name: false,
+                names: TlsFiles::OPTIONS,
             },
             connect_timeout: Duration::from_secs(10),
             database: database.to_owned(),

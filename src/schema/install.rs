@@ -266,7 +266,8 @@ impl Installer {
         // The tables of a newer dblock are left as they are.
         let is_newer = version.is_some_and(|found| found.version > VERSION);
         if !is_newer {
-            self.complete(session, &mut changes)?;
+            let is_current = version.is_some_and(|found| found.version == VERSION);
+            self.complete(is_current, session, &mut changes)?;
         }
         if version.is_none_or(|found| found.version < VERSION) || self.keep.is_some() {
             let what = match (version, self.keep) {
@@ -352,8 +353,13 @@ impl Installer {
         uses.into_iter().chain(inserts).collect()
     }
 
-    /// Creates missing tables, columns, defaults and keys.
-    fn complete(&self, session: &mut Session, changes: &mut Changes) -> Result<(), Fault> {
+    /// Creates missing tables, columns, defaults and keys. `is_current`: the tables say that they are of this version.
+    fn complete(
+        &self,
+        is_current: bool,
+        session: &mut Session,
+        changes: &mut Changes,
+    ) -> Result<(), Fault> {
         let (kind, name, tables) = (self.tables.kind(), self.tables.name(), self.all_tables());
         let (found, engines) = match kind {
             Kind::MySql => (
@@ -392,6 +398,9 @@ impl Installer {
         let database = self.tables.quoted_name();
         for table in tables {
             if !exists(table) {
+                if is_current && self.only_checks && kind == Kind::MySql {
+                    self.refuse_if_hidden(table, session)?;
+                }
                 let what = format!("table {}", table.name);
                 self.change(session, &self.create(table), &what, changes)?;
                 continue;
@@ -441,6 +450,15 @@ impl Installer {
             }
         }
         Ok(())
+    }
+
+    /// A table that is not seen may be there: MySQL and MariaDB show an account only the tables that it may use.
+    fn refuse_if_hidden(&self, table: &Table, session: &mut Session) -> Result<(), Fault> {
+        let sql = format!("SELECT 1 FROM {} WHERE FALSE", self.tables.of(table));
+        match session.run(&execute(&sql)) {
+            Ok(()) | Err(Fault::NoSuchTable(_)) => Ok(()),
+            Err(fault) => Err(self.tables.explain(fault)),
+        }
     }
 
     fn version(&self, session: &mut Session) -> Result<Option<Version>, Fault> {

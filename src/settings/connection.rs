@@ -10,12 +10,9 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::file;
 use crate::base::text::in_words;
 use crate::db::{
-    ConnectOptions, Identity, Kind, Password, PostgresOptions, Protocol, SslMode, Target,
-    TlsOptions,
+    ConnectOptions, Identity, Kind, Password, PostgresOptions, Protocol, SYSTEM_CAS, SslMode,
+    Target, TlsFiles, TlsOptions,
 };
-
-/// The variables that replace the system's CAs, as with OpenSSL.
-const SYSTEM_CAS: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
 /// Reads how to connect to the server.
 ///
@@ -41,7 +38,8 @@ pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
     // The local socket has no TLS.
     let is_remote = |target: &Target| matches!(target, Target::Tcp(..));
     if tls.mode != SslMode::Disabled && targets.iter().any(is_remote) {
-        refuse_unknown_tls_options(sources)?;
+        let refused = refuse_unknown_tls_options(sources);
+        refused.or_else(|failure| sources.stop_unless_lenient(failure))?;
     }
     if tls.mode >= SslMode::Required
         && let Some(socket) = targets.iter().find(|target| !is_remote(target))
@@ -51,7 +49,7 @@ pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
              --ssl-mode preferred",
             tls.mode
         );
-        return Err(Failure::new(Reason::Configuration, line));
+        sources.stop_unless_lenient(Failure::new(Reason::Configuration, line))?;
     }
     sources.record_servers(&targets);
     Ok(ConnectOptions {
@@ -184,11 +182,7 @@ fn tls(sources: &mut Sources) -> Result<TlsOptions, Failure> {
         mode = SslMode::VerifyCa;
         sources.correct("ssl-mode", "verify-ca", "ssl-ca");
     }
-    for name in SYSTEM_CAS {
-        if let Some(given) = Given::from_variable(name, name) {
-            sources.record(name, given.text().ok(), "environment");
-        }
-    }
+    record_system_cas(sources);
     let ca = sources.path("ssl-ca");
     if ca.is_some() && matches!(mode, SslMode::Preferred | SslMode::Required) {
         sources.warn(format!(
@@ -214,7 +208,17 @@ fn tls(sources: &mut Sources) -> Result<TlsOptions, Failure> {
         server_public_key: sources.path("server-public-key-path"),
         // The name is not told where it is not verified. The `mysql` client tells it only with an option.
         sends_name: mode == SslMode::VerifyIdentity,
+        names: TlsFiles::OPTIONS,
     })
+}
+
+/// Records the variables that replace the system's CAs.
+pub fn record_system_cas(sources: &mut Sources) {
+    for name in SYSTEM_CAS {
+        if let Some(given) = Given::from_variable(name, name) {
+            sources.record(name, given.text().ok(), "environment");
+        }
+    }
 }
 
 /// Checks that the files in the settings can be read. Does not check their contents.
@@ -235,24 +239,24 @@ pub fn check_files(connection: &ConnectOptions) -> Result<(), Failure> {
         .identity
         .as_ref()
         .filter(|_| is_used && tls.mode > SslMode::Disabled);
-    for (option, path) in [
-        ("password-file", password_file),
+    for (name, path) in [
+        ("--password-file", password_file),
         (
-            "ssl-ca",
+            tls.names.ca,
             tls.ca
                 .as_ref()
                 .filter(|_| is_used && tls.mode >= SslMode::VerifyCa),
         ),
-        ("ssl-cert", identity.map(|identity| &identity.cert)),
-        ("ssl-key", identity.map(|identity| &identity.key)),
-        ("server-public-key-path", tls.server_public_key.as_ref()),
+        (tls.names.cert, identity.map(|identity| &identity.cert)),
+        (tls.names.key, identity.map(|identity| &identity.key)),
+        ("--server-public-key-path", tls.server_public_key.as_ref()),
     ] {
         let readable = path.map_or(Ok(()), |path| file::can_be_read(path));
         readable.map_err(|error| {
             let path = path.map(|path| path.display().to_string());
             let path = value::without_password(path.unwrap_or_default());
             let line = format!(
-                "cannot read the file of --{option}, {path}: {}",
+                "cannot read the file of {name}, {path}: {}",
                 in_words(&error)
             );
             Failure::new(Reason::Configuration, line)

@@ -134,11 +134,10 @@ pub struct OfToken {
 /// says that no server is named.
 pub fn run(command_line: CommandLine) -> Result<(Run, Log), Failure> {
     let (mut sources, log) = read_sources(command_line.settings)?;
-    let token = token::of_run(&mut sources)?;
-    let name = match &token {
-        Some(token) => token.name.clone(),
-        None => required_name(&mut sources)?,
-    };
+    let named = name(&mut sources)?;
+    let token = token::of_run(&sources, named.as_ref())?;
+    let of_token = token.as_ref().map(|token| token.name.clone());
+    let name = of_token.or(named).ok_or_else(no_name)?;
     let run = run::read(&mut sources, name, token, command_line.arguments);
     sources.log_warnings(log);
     Ok((run?, log))
@@ -311,10 +310,13 @@ pub fn config(command_line: CommandLine) -> Config {
     let (mut sources, read) = Sources::read(command_line.settings);
     sources.is_lenient = true;
     let log = log(&mut sources);
+    let named = name(&mut sources).ok().flatten();
+    let token = token::of_config(&mut sources, named.as_ref());
+    let token = token.ok().flatten();
     // No other setting depends on the name, and it may be missing.
     let unnamed = Name::parse("unnamed").expect("a name");
-    let name = name(&mut sources).ok().flatten().unwrap_or(unnamed);
-    let run = run::read(&mut sources, name, None, command_line.arguments);
+    let name = named.unwrap_or(unnamed);
+    let run = run::read(&mut sources, name, token, command_line.arguments);
     let files = run
         .as_ref()
         .ok()
@@ -427,8 +429,11 @@ fn log(sources: &mut Sources) -> Result<Log, Failure> {
 }
 
 fn required_name(sources: &mut Sources) -> Result<Name, Failure> {
-    name(sources)?
-        .ok_or_else(|| Failure::new(Reason::Usage, "no name is given; name the lock with --name"))
+    name(sources)?.ok_or_else(no_name)
+}
+
+fn no_name() -> Failure {
+    Failure::new(Reason::Usage, "no name is given; name the lock with --name")
 }
 
 fn name(sources: &mut Sources) -> Result<Option<Name>, Failure> {

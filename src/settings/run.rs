@@ -192,7 +192,8 @@ fn once(sources: &mut Sources, name: &Name) -> Result<Option<Once>, Failure> {
         && sources.is_from_command_line("time-zone")
         && let Some(given) = sources.given("time-zone")
     {
-        return Err(given.wrong("it is that of --once-at, which is not given"));
+        let failure = given.wrong("it is that of --once-at, which is not given");
+        sources.stop_unless_lenient(failure)?;
     }
     if at > per {
         let zone = if let Some(zone) = zone.or_else(Zone::of_host) {
@@ -236,7 +237,8 @@ fn report_to(sources: &mut Sources) -> Result<Option<ReportTo>, Failure> {
         .given("report")
         .filter(|given| given.value.is_empty())
     {
-        return Err(given.wrong("name a file, or - for stdout"));
+        let failure = given.wrong("name a file, or - for stdout");
+        sources.stop_unless_lenient(failure)?;
     }
     Ok(sources.path("report").map(|path| {
         if path.as_os_str() == "-" {

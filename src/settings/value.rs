@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::IfUnreachable;
 use super::host::Host;
+use crate::base::value::PASSWORD_PARAMETER;
 pub use crate::base::value::{duration, one_of, shown_safely};
 use crate::db::{Protocol, SslMode};
 use crate::history::{RESULTS, RunCursor, is_run_id};
@@ -31,9 +32,11 @@ const LONGEST_NAME: usize = 200;
 
 /// A value for display. It is hidden if it may be a URL with a password.
 pub fn without_password(text: String) -> String {
-    match text.split_once('@') {
-        Some((account, _)) if account.contains(':') => "(with a password)".to_owned(),
-        _ => text,
+    let account = text.split_once('@').map(|(account, _)| account);
+    if account.is_some_and(|account| account.contains(':')) || text.contains(PASSWORD_PARAMETER) {
+        "(with a password)".to_owned()
+    } else {
+        text
     }
 }
 

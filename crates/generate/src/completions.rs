@@ -134,6 +134,18 @@ fn values() -> BTreeMap<String, Takes> {
     values
 }
 
+/// The options whose values stand behind `=` alone, each with its command: another command may have one of this name with a word.
+fn behind_equals() -> Vec<String> {
+    let mut all = Vec::new();
+    for (words, command) in with_subcommands(&super::dblock()) {
+        let options = command.get_opts();
+        for option in options.filter(|option| option.is_require_equals_set()) {
+            all.extend(spellings(option).map(|spelling| format!("{words} {spelling}")));
+        }
+    }
+    all
+}
+
 /// Each on a line of its own.
 fn lines(lines: impl Iterator<Item = String>) -> String {
     lines.collect::<Vec<_>>().join("\n")
@@ -226,6 +238,7 @@ fn bash() -> String {
             ("BEFORE", lines(before)),
             ("OPTIONS", options(&dblock)),
             ("OPTIONS_OF_COMMANDS", lines(of_commands)),
+            ("BEHIND_EQUALS", quoted(behind_equals().iter()).join(" | ")),
             ("VALUES", lines(of_values)),
             ("OF_FILES", quoted(of_files().iter()).join(" | ")),
         ],
@@ -254,6 +267,12 @@ fn zsh() -> String {
             return format!(
                 "':{command}: _command_names -e' \\\n'*:::arguments:->behind-{before}' \\\n"
             );
+        }
+        // A value that stands behind = alone. clap lets it be the next word, too.
+        if let Some((option, rest)) = line.split_once("=[")
+            && line.contains("]::")
+        {
+            return format!("{option}=-[{rest}\n");
         }
         if let Some(command) = line.strip_prefix("'*::")
             && line.ends_with(":_cmdambivalent' \\")
@@ -325,6 +344,7 @@ fn fish() -> String {
                 quoted(groups.iter().map(|(words, _)| words)).join(" "),
             ),
             ("BEFORE", lines(before)),
+            ("BEHIND_EQUALS", quoted(behind_equals().iter()).join(" ")),
             ("VALUES", values().into_keys().collect::<Vec<_>>().join(" ")),
             ("TABLE", table),
             ("OF_FILES", lines(of_files)),

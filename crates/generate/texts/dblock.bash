@@ -84,6 +84,10 @@ _dblock() {
 
 # _dblock_takes OPTION: sets `takes` to what its value is, in a word or as all the words that it may be.
 _dblock_takes() {
+    case "$command $1" in
+        # Their values stand behind = alone.
+        @BEHIND_EQUALS@) takes='' && return ;;
+    esac
     case $1 in
 @VALUES@
         *) takes='' ;;

@@ -15,6 +15,11 @@ function __fish_dblock_words
     set -l dblock_command
     set -l before
     while set -q words[1]
+        # Their values stand behind = alone.
+        if contains -- "$dblock_command $words[1]" @BEHIND_EQUALS@
+            set -e words[1]
+            continue
+        end
         switch $words[1]
             case --
                 set -q words[2]; and set -a dblock_command $words[2..]

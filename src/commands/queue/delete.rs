@@ -1,10 +1,10 @@
 //! `dblock queue delete`: deletes a queue with all of its jobs.
 
 use super::{jobs, long_question};
-use crate::base::exit::Ending;
+use crate::base::exit::{Ending, Failure, Reason};
 use crate::commands::output::print_done;
 use crate::db::Fault;
-use crate::queue::{For, delete as delete_queue, no_such_queue};
+use crate::queue::{For, delete as delete_queue};
 use crate::settings;
 use crate::settings::cli::CommandLine;
 
@@ -23,7 +23,10 @@ pub fn delete(command_line: CommandLine) -> anyhow::Result<Ending> {
                 deleted = Some(deleted.unwrap_or_default() + jobs);
             })
         })?;
-        deleted.ok_or_else(|| Fault::Final(no_such_queue(&name)))
+        deleted.ok_or_else(|| {
+            let line = format!("there is no queue {name} in the {}", asker.tables.place());
+            Fault::Final(Failure::new(Reason::Configuration, line))
+        })
     })?;
     let line = format!("deleted the queue {name} with {}", jobs(deleted));
     print_done(common.log, line);

@@ -42,9 +42,9 @@ pub fn identity(
     let Some(identity) = &settings.identity else {
         return Ok(None);
     };
-    let cert = File::read("--ssl-cert", &identity.cert)?;
+    let cert = File::read(settings.names.cert, &identity.cert)?;
     let chain = cert.certificates()?;
-    let key = File::read("--ssl-key", &identity.key)?;
+    let key = File::read(settings.names.key, &identity.key)?;
     let signing = provider
         .key_provider
         .load_private_key(key.private_key()?)
@@ -71,9 +71,10 @@ pub fn identity(
     Ok(Some(CertifiedKey::new(chain, signing)))
 }
 
-/// A PEM file that an option names.
+/// A PEM file that the user names.
 pub struct File<'a> {
-    option: &'static str,
+    /// What the user calls it.
+    name: &'static str,
     path: &'a Path,
     bytes: Zeroizing<Vec<u8>>,
     is_public: bool,
@@ -81,9 +82,9 @@ pub struct File<'a> {
 
 impl<'a> File<'a> {
     /// Reads it.
-    pub fn read(option: &'static str, path: &'a Path) -> Result<Self, Failure> {
+    pub fn read(name: &'static str, path: &'a Path) -> Result<Self, Failure> {
         let mut file = Self {
-            option,
+            name,
             path,
             bytes: Zeroizing::default(),
             is_public: false,
@@ -105,6 +106,13 @@ impl<'a> File<'a> {
             // Not shown, as the error may quote the file.
             Err(_) => Err(self.refused("its PEM is damaged")),
         }
+    }
+
+    /// Those of them that can be read, perhaps none.
+    pub fn readable_certificates(&self) -> Vec<CertificateDer<'static>> {
+        CertificateDer::pem_slice_iter(&self.bytes)
+            .flatten()
+            .collect()
     }
 
     fn private_key(&self) -> Result<PrivateKeyDer<'static>, Failure> {
@@ -129,7 +137,7 @@ impl<'a> File<'a> {
     pub fn refused(&self, why: &str) -> Failure {
         refusal(format!(
             "cannot use the file of {}, {}: {why}",
-            self.option,
+            self.name,
             self.path.display()
         ))
     }

@@ -46,7 +46,13 @@ pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
         options: sources.given_only("options", value::any)?,
         has_pooler: sources.given_only("pooler", pooler)?.is_some(),
     };
-    let targets = hosts::targets(sources)?;
+    let targets = match hosts::targets(sources) {
+        Ok(targets) => targets,
+        Err(failure) => {
+            sources.stop_unless_lenient(failure)?;
+            Vec::new()
+        }
+    };
     let is_remote = |target: &Target| matches!(target, Target::Tcp(..));
     let is_used = targets.iter().any(is_remote);
     let tls = tls::read(sources, is_used)?;
@@ -58,7 +64,9 @@ pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
     if postgres.channel_binding == ChannelBinding::Require {
         refuse_unbound(sources, &tls, &targets)?;
     }
-    sources.record_servers(&targets);
+    if !targets.is_empty() {
+        sources.record_servers(&targets);
+    }
     Ok(ConnectOptions {
         kind: Kind::Postgres,
         postgres,

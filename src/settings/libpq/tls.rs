@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::files;
 use crate::base::exit::{Failure, Reason};
-use crate::db::{Identity, SslMode, TlsOptions};
+use crate::db::{Identity, SslMode, TlsFiles, TlsOptions};
+use crate::settings::connection::record_system_cas;
 use crate::settings::server_url::parameters::mode;
 use crate::settings::sources::{Given, Sources};
 use crate::settings::value;
@@ -30,8 +31,16 @@ pub fn read(sources: &mut Sources, is_used: bool) -> Result<TlsOptions, Failure>
     let default = if is_system { "verify-full" } else { "prefer" };
     let mut mode = sources.value_or("ssl-mode", any_mode, default)?;
     if is_system && mode != SslMode::VerifyIdentity && mode != SslMode::Disabled {
-        let why = "trusts every CA of the system, and so is only possible with verify-full";
-        sources.refuse("ssl-ca", why)?;
+        let name = names(sources).ca;
+        let place = ca.as_ref().map(Given::place).unwrap_or_default();
+        let place = if place == name {
+            String::new()
+        } else {
+            format!("{place}: ")
+        };
+        sources.stop_unless_lenient(refusal(&format!(
+            "{place}{name} trusts every CA of the system, and so is only possible with verify-full"
+        )))?;
     }
     let root = files::existing_at_home(".postgresql/root.crt");
     if let Some(place) = verifies_with(sources, mode, ca.as_ref(), root.as_deref()) {
@@ -40,6 +49,9 @@ pub fn read(sources: &mut Sources, is_used: bool) -> Result<TlsOptions, Failure>
     }
     let verifies = mode >= SslMode::VerifyCa;
     let given = sources.path("ssl-ca");
+    if is_system {
+        record_system_cas(sources);
+    }
     let ca = match given {
         _ if is_system => None,
         Some(path) => Some(path),
@@ -71,7 +83,25 @@ pub fn read(sources: &mut Sources, is_used: bool) -> Result<TlsOptions, Failure>
         identity,
         server_public_key: None,
         sends_name: sources.given_only("sslsni", sni)?.unwrap_or(true),
+        names: names(sources),
     })
+}
+
+/// What the user calls the files: by dblock's option, or else by libpq's parameter.
+fn names(sources: &Sources) -> TlsFiles {
+    let own = TlsFiles::OPTIONS;
+    let is_own = |setting: &str| {
+        let given = sources.given(setting);
+        given.is_some_and(|given| given.name == setting)
+    };
+    let name = |setting: &str, option: &'static str, parameter: &'static str| {
+        if is_own(setting) { option } else { parameter }
+    };
+    TlsFiles {
+        ca: name("ssl-ca", own.ca, "sslrootcert"),
+        cert: name("ssl-cert", own.cert, "sslcert"),
+        key: name("ssl-key", own.key, "sslkey"),
+    }
 }
 
 /// Whether the host's name is sent, by libpq's number.

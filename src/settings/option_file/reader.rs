@@ -15,6 +15,7 @@ use super::{Entry, FileStatus, Place, Places, Value, error_at, expanded, file_er
 use crate::base::exit::Failure;
 use crate::base::file;
 use crate::base::text::in_words;
+use crate::settings::server_url::password_in;
 
 /// The files that every client reads first.
 const GLOBAL: [&str; 2] = ["/etc/my.cnf", "/etc/mysql/my.cnf"];
@@ -206,10 +207,8 @@ impl FoundOptions {
                 Value::Withheld
             }
             Some(value) => {
-                let account = value.split(|&byte| byte == b'@').next().unwrap_or_default();
-                let has_password = account.rsplit(|&byte| byte == b'/').next();
-                if key == "url" && has_password.is_some_and(|account| account.contains(&b':')) {
-                    self.warn_of_password(public && value.contains(&b'@'), &place.file);
+                if key == "url" && has_password(&value) {
+                    self.warn_of_password(public, &place.file);
                 }
                 Value::Text(value)
             }
@@ -307,6 +306,16 @@ fn names_in(folder: &Path) -> io::Result<Vec<OsString>> {
     }
     names.sort();
     Ok(names)
+}
+
+/// Whether this URL has a password, also if something else is wrong with it.
+fn has_password(url: &[u8]) -> bool {
+    let before_at = url.split(|&byte| byte == b'@').next().unwrap_or_default();
+    let account = before_at.rsplit(|&byte| byte == b'/').next();
+    let is_with_account = account.is_some_and(|account| account.contains(&b':'));
+    let of_parameter = || password_in(str::from_utf8(url).ok()?);
+    url.contains(&b'@') && is_with_account
+        || of_parameter().is_some_and(|password| !password.is_empty())
 }
 
 #[cfg(test)]

@@ -118,7 +118,7 @@ pub const KEEP_OUTPUT: Setting = Setting {
     files: Files::No,
     default: Some("failed"),
     help: "Of which jobs to keep the first 4 kB and the last 60 kB of what the last command wrote to stdout and stderr, for dblock \
-           output, as long as the job is there: of those that failed, of all, or of none. To a terminal stdout goes as it is, and is \
+           output, as long as the job is there: of those that failed, of all (of a block only those that failed), or of none. To a terminal stdout goes as it is, and is \
            not kept",
     ..SETTING
 };
