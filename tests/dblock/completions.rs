@@ -209,6 +209,8 @@ in_each_shell! {
         }
         assert_eq!(offered("dblock run --name x -- cat sec"), ["secret-1", "secret-2"]);
         assert_eq!(offered("dblock run --name x cat secret-1 sec"), ["secret-1", "secret-2"]);
+        // An option that only may have a value does not take the command for one.
+        assert_eq!(offered("dblock run --name x --keep-output cat sec"), ["secret-1", "secret-2"]);
     }
 
     fn behind_the_command_to_run_no_option_of_dblock_is_offered(offered) {

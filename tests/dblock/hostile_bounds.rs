@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::harness::{
     Answer, Dblock, Fake, Kind, Output, PASSWORD, SOON, Server, error, eventually, framed,
-    greeting, processes_with, slack, trickle, unique, until_closed, url_of_port, within,
+    greeting, in_time, processes_with, slack, trickle, unique, until_closed, url_of_port, within,
 };
 use crate::hostile::{INTERNAL, OK, UNREACHABLE, against, greet, judge, serve};
 
@@ -213,7 +213,7 @@ fn memory_of(answer: Answer) -> (Output, u64) {
     let name = unique("hungry");
     let mut run = hungry(&fake, &name, "5").spawn();
     let mut most = 0;
-    let ended = within(SOON, || {
+    let ended = in_time(SOON, || {
         let used = run
             .children()
             .into_iter()

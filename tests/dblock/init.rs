@@ -412,6 +412,22 @@ both_servers! {
         check.expect_code(77).expect_stdout("").expect_one_line(&needs);
     }
 
+    /// Servers show such an account only the tables that it may use.
+    fn check_does_not_say_to_an_account_of_some_tables_that_the_others_are_missing(server) {
+        let tables = Tables::new(server);
+        let account = server.account();
+        for table in ["meta", "locks"] {
+            let grant = format!("GRANT SELECT ON {}.dblock_{table} TO '{account}'@'%'", tables.quoted());
+            server.admin().query_drop(grant).unwrap();
+        }
+        let check = || init_check(&tables).user(&account).output();
+        let needs = format!("; dblock needs SELECT, INSERT, UPDATE and DELETE on `{}`.*", tables.database);
+        check().expect_code(77).expect_stdout("").expect_one_line(&needs);
+        // It sees that tables are of an older version.
+        tables.sql("UPDATE dblock_meta SET version = 5");
+        check().expect_code(78).expect_stdout("").expect_one_line("version 6; run dblock init");
+    }
+
     fn the_script_that_is_printed_makes_the_same_tables(server) {
         let made = shape(&Tables::with(server, &["--keep", "1h,3"]));
         let tables = Tables::missing(server);

@@ -681,6 +681,8 @@ fn a_ca_is_verified_as_libpq_does() {
     );
     let system = "postgres://h/d?sslrootcert=system";
     assert_eq!(mode(&without, system).as_deref(), Some("verify-full"));
+    let others = config(without.path(), system, &[("SSL_CERT_FILE", "/x")]).output();
+    assert_eq!(value(&others, "SSL_CERT_FILE").as_deref(), Some("/x"));
     for word in ["verify-full", "verify-identity", "VERIFY_IDENTITY"] {
         let config = config(with.path(), "postgres://h/d", &[("DBLOCK_SSL_MODE", word)]);
         config.output().expect_code(0).expect_silence();
@@ -690,15 +692,35 @@ fn a_ca_is_verified_as_libpq_does() {
         ("postgres://h/d?sslmode=verify-ca", "root.crt"),
         (
             "postgres://h/d?sslmode=require&sslrootcert=system",
-            "verify-full",
+            "DBLOCK_URL: sslrootcert trusts every CA of the system",
         ),
         (
             "postgres://h/d?sslmode=verify-ca&sslrootcert=FOLDER/none",
-            "cannot read",
+            "cannot read the file of sslrootcert, ",
+        ),
+        (
+            "postgres://h/d?sslcert=FOLDER/none&sslkey=FOLDER/ca.pem",
+            "cannot read the file of sslcert, ",
         ),
     ] {
         let output = config(without.path(), url, &[]).output();
         output.expect_code(CONFIGURATION).expect_one_line(said);
+    }
+    // It is called as the user has it.
+    for (variable, said) in [
+        ("PGSSLROOTCERT", "the file of sslrootcert, "),
+        ("DBLOCK_SSL_CA", "the file of --ssl-ca, "),
+    ] {
+        for command in ["config", "check"] {
+            let dblock = Dblock::bare()
+                .arg(command)
+                .env_remove("DBLOCK_SSL_MODE")
+                .env("HOME", without.path())
+                .env("DBLOCK_URL", "postgres://127.0.0.1:1/d?sslmode=verify-ca")
+                .env(variable, without.path().join("none"));
+            let output = dblock.output();
+            output.expect_code(CONFIGURATION).expect_one_line(said);
+        }
     }
     let output = config(
         without.path(),
@@ -798,6 +820,11 @@ fn what_would_make_a_connection_less_safe_is_refused() {
         let output = config(home.path(), url, &[]).output();
         output.expect_code(CONFIGURATION).expect_one_line(said);
     }
+    // Also where there is no server all else is told.
+    let url = "postgres:///d?sslmode=require&password=x";
+    let output = config(home.path(), url, &[]).output();
+    assert_eq!(value(&output, "ssl-mode").as_deref(), Some("require"));
+    assert_eq!(value(&output, "password").as_deref(), Some("***"));
     let address = config(
         home.path(),
         "postgres://h/d",
@@ -859,6 +886,12 @@ fn dblocks_own_options_override_a_url_as_for_mysql() {
         ("postgres://h/d", &[], &[], "h:5432"),
         ("postgres://h:7/d", &[], &["--port=8"], "h:8"),
         ("postgres://h:7/d", &[], &["--host=g"], "g:2"),
+        (
+            "postgres:///d",
+            &[],
+            &["--host=f,g", "--port=6,7"],
+            "f:6, g:7",
+        ),
         (
             "postgres://h,i:7/d",
             &[("DBLOCK_PORT", "8")],

@@ -14,11 +14,12 @@ use tempfile::TempDir;
 
 use crate::harness::schema::follows;
 use crate::harness::{
-    Dblock, Kind, Output, PASSWORD, SOON, Server, both_servers, copy_program, my_print_defaults,
-    send, slack, unique, works,
+    Dblock, Kind, Output, PASSWORD, Running, SOON, Server, both_servers, copy_program,
+    my_print_defaults, send, slack, unique, works,
 };
 
 const USAGE: i32 = 64;
+const UNREACHABLE: i32 = 69;
 const CONFIGURATION: i32 = 78;
 
 /// A scratch folder with these files, which only their owner can read.
@@ -558,8 +559,8 @@ fn every_long_option_can_stand_in_our_group() {
 
 /// The long options of all commands, each with what its value is called.
 fn options_of_all_commands() -> BTreeMap<String, Option<String>> {
-    let all = "run status kill check config init acquire renew release history cron.run cron.check cron.list cron.pause cron.resume \
-        cron.trigger queue.create queue.put queue.work queue.status queue.list queue.show queue.retry queue.cancel queue.pause \
+    let all = "run status kill check config init acquire renew release history audit output metrics web cron.run cron.check \
+        cron.list cron.pause cron.resume cron.trigger queue.create queue.put queue.work queue.status queue.list queue.show queue.retry queue.cancel queue.pause \
         queue.resume queue.delete";
     let mut options = BTreeMap::new();
     for command in all.split(' ') {
@@ -617,6 +618,104 @@ fn an_option_of_any_command_in_our_group_keeps_no_other_from_its_work() {
     config_of(&folder.path().join("my.cnf"))
         .output()
         .expect_code(0);
+}
+
+/// Each command that reads option files, and the arguments of one that does something there, or would with a server.
+const COMMANDS: [(&str, &str); 29] = [
+    ("run", "-- true"),
+    ("status", ""),
+    ("kill", "lock"),
+    ("check", ""),
+    ("config", ""),
+    ("init", ""),
+    ("acquire", ""),
+    ("renew", "lock.0.1.0123456789abcdef0123456789abcdef"),
+    ("release", "lock.0.1.0123456789abcdef0123456789abcdef"),
+    ("history", ""),
+    ("audit", ""),
+    ("output", "lock"),
+    ("metrics", ""),
+    ("cron run", "FOLDER/crontab"),
+    ("cron list", ""),
+    ("cron pause", "job"),
+    ("cron resume", "job"),
+    ("cron trigger", "job"),
+    ("queue create", "q"),
+    ("queue put", "q FOLDER/payload"),
+    ("queue work", "q -- true"),
+    ("queue status", "q"),
+    ("queue list", "q"),
+    ("queue show", "q 1"),
+    ("queue retry", "q 1"),
+    ("queue cancel", "q 1"),
+    ("queue pause", "q"),
+    ("queue resume", "q"),
+    ("queue delete", "q"),
+];
+
+/// What is taken for a public key, as far as dblock looks at it: it names RSA.
+const PUBLIC_KEY: &str = "-----BEGIN PUBLIC KEY-----\nBgkqhkiG9w0BAQE=\n-----END PUBLIC KEY-----\n";
+
+#[test]
+fn each_command_takes_the_options_of_all_others_in_our_group() {
+    let mut text = "[dblock]\n".to_owned();
+    for (option, value) in &options_of_all_commands() {
+        // Some say which files are read, two are no setting, and of those that exclude each other the other one is there.
+        if option.contains("defaults")
+            || ["help", "version", "slots", "once-per"].contains(&&**option)
+        {
+            continue;
+        }
+        let value = match (option.as_str(), value.as_deref()) {
+            ("url", _) => "mysql://user@host",
+            ("once-at", _) => "0 3 * * *",
+            ("time-zone", _) => "UTC",
+            ("at", _) => "2030-01-01",
+            ("after", _) => "1-0123456789abcdef0123456789abcdef",
+            ("keep", _) => "1d,100",
+            ("on-failure" | "on-end", _) => "true",
+            ("report", _) => "FOLDER/report",
+            ("server-public-key-path", _) => "FOLDER/key",
+            ("kill-after", _) | (_, Some("N" | "CODE" | "PORT")) => "7",
+            (_, None) => "1",
+            (_, Some("DURATION" | "DURATION|TIME")) => "1m",
+            (_, Some("FILE")) => "FOLDER/password",
+            (_, Some(words)) => words.split('|').next().expect("a word"),
+        };
+        text.extend([option, " = ", value, "\n"]);
+    }
+    let folder = folder(&[
+        ("my.cnf", &text),
+        ("typo.cnf", &format!("{text}nonsense = 1\n")),
+        ("password", "x\n"),
+        ("key", PUBLIC_KEY),
+        ("payload", "x\n"),
+        ("crontab", "CRON_TZ=UTC\n#: job\n0 0 1 1 * true\n"),
+    ]);
+    let begin = |(command, arguments): &(&str, &str), file: &str| {
+        let place = folder.path().display().to_string();
+        let arguments = arguments.replace("FOLDER", &place);
+        let dblock = bare().args(command.split(' '));
+        let dblock = dblock.args(["--defaults-file", &format!("{place}/{file}")]);
+        let nobody = "--host 127.0.0.1 --port 1 --connect-timeout 1";
+        let dblock = dblock.args(nobody.split(' '));
+        dblock.args(arguments.split_whitespace()).spawn()
+    };
+    let all = COMMANDS.iter().map(|command| begin(command, "my.cnf"));
+    let all: Vec<Running> = all.collect();
+    for (command, mut dblock) in COMMANDS.iter().zip(all) {
+        let output = dblock.wait_within(SOON);
+        // config and init print, which takes no server.
+        let expected = match command.0 {
+            "config" | "init" => 0,
+            _ => UNREACHABLE,
+        };
+        assert_eq!(output.code, Some(expected), "{command:?}: {output:#?}");
+    }
+    for command in &COMMANDS {
+        let output = begin(command, "typo.cnf").wait();
+        output.expect_code(CONFIGURATION).expect_said(["nonsense"]);
+    }
 }
 
 #[test]
@@ -1335,6 +1434,10 @@ both_servers! {
         let (_folder, path) = file(&format!("[dblock]\nurl=mysql://dblock@127.0.0.1:{}/\n", server.port));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         config_of(&path).output().expect_code(0).expect_silence();
+        // It may stand at the end of a URL, too.
+        let (_folder, path) = file("[dblock]\nurl=postgres://u@h/d?password=x\n");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        config_of(&path).output().expect_code(0).expect_one_line("can be read by others");
     }
 }
 
@@ -1400,6 +1503,7 @@ fn config_tells_all_that_it_can_and_the_first_thing_that_is_wrong() {
     output
         .expect_code(CONFIGURATION)
         .expect_one_line("local socket");
+    assert_eq!(setting_in(&output, "servers").0.as_deref(), Some("/x"));
     // Files of TLS are of no matter to the local socket.
     let output = config()
         .args([
@@ -1410,6 +1514,12 @@ fn config_tells_all_that_it_can_and_the_first_thing_that_is_wrong() {
         ])
         .output();
     output.expect_code(0).expect_silence();
+    // What is wrong with the run does not keep it from telling of the server.
+    for args in [["--time-zone", "UTC"], ["--report", ""]] {
+        let output = good().args(args).output();
+        output.expect_code(USAGE).expect_one_line(args[0]);
+        assert_eq!(setting_in(&output, "servers").0.as_deref(), Some("h:3306"));
+    }
     // A URL that landed in the wrong place is not shown.
     for option in [
         "--user",
@@ -1431,6 +1541,49 @@ fn config_tells_all_that_it_can_and_the_first_thing_that_is_wrong() {
         unknown.0.is_none() && unknown.1.contains("no such variable"),
         "{unknown:?}"
     );
+}
+
+#[test]
+fn config_tells_where_a_token_comes_from_and_not_the_token() {
+    let token = "deploy.0.17.9f86d081884c7d659a2feaa0c55ad015";
+    let good = || config().args(["--no-defaults", "--host", "h"]);
+    for (dblock, from) in [
+        (good().args(["--token", token]), "--token"),
+        (good().env("DBLOCK_TOKEN", token), "DBLOCK_TOKEN"),
+    ] {
+        let output = dblock.output();
+        output.expect_code(0).expect_silence();
+        for (option, shown) in [("token", "***"), ("name", "deploy")] {
+            let expected = (Some(shown.to_owned()), from.to_owned());
+            assert_eq!(setting_in(&output, option), expected);
+        }
+        assert!(!output.stdout.contains("9f86d081"), "{output:#?}");
+    }
+    // One on stdin is left to the run.
+    let on_stdin = good().args(["--token", "-"]).output();
+    on_stdin.expect_code(0).expect_silence();
+    assert_eq!(setting_in(&on_stdin, "token").0.as_deref(), Some("***"));
+    // The variable is of no matter where a lock is named.
+    let named = good().args(["--name", "x"]).env("DBLOCK_TOKEN", "wrong");
+    named.output().expect_code(0).expect_silence();
+    for (args, said, is_shown) in [
+        (
+            &["--token", "wrong"][..],
+            "--token: the token",
+            "(malformed)",
+        ),
+        (
+            &["--token", token, "--name", "x"],
+            "of another lock than x",
+            "***",
+        ),
+    ] {
+        let output = good().args(args).output();
+        output.expect_code(USAGE).expect_one_line(said);
+        let shown = setting_in(&output, "token").0;
+        assert_eq!(shown.as_deref(), Some(is_shown));
+        assert!(!output.stderr.contains("9f86d081"), "{output:#?}");
+    }
 }
 
 #[test]

@@ -23,9 +23,14 @@ const ENDS: [End; 5] = [
     ("pg_terminate_backend", |server, id| {
         server.watcher().end_session(id);
     }),
-    // All sessions end with it.
-    ("SIGKILL of its process", |_, id| {
+    // All sessions end with it. Until the server sees that, it takes new ones, which end with the others.
+    ("SIGKILL of its process", |server, id| {
+        let crashes = || server.log().matches("reinitializing").count();
+        let before = crashes();
         send(i32::try_from(id).expect("a process"), Signal::SIGKILL);
+        eventually("the server starts again", SOON, || {
+            crashes() > before && server.postgres_as("admin", "admin-secret").is_ok()
+        });
     }),
     ("fast shutdown", |server, _| {
         server.stop();

@@ -43,6 +43,19 @@ fn init_is_needed_may_run_many_times_at_once_and_refuses_newer_tables() {
 }
 
 #[test]
+fn check_says_that_there_is_no_schema_and_makes_none() {
+    let schema = unique("none");
+    for _ in 0..2 {
+        let check = Dblock::at(Server::shared(Kind::Postgres), "init").arg("--check");
+        let check = check.env("DBLOCK_SCHEMA", &schema).output();
+        check.expect_code(78).expect_stdout("");
+        check.expect_one_line(&format!(
+            "are not current: no schema {schema}; run dblock init\n"
+        ));
+    }
+}
+
+#[test]
 fn what_does_not_work_there_yet_is_refused_in_one_line() {
     let tables = Tables::missing(Server::shared(Kind::Postgres));
     let queue = tables.at("queue").arg("status").output();

@@ -1,15 +1,16 @@
 //! What nobody gets to see, and what dblock leaves behind: nothing.
 
 use std::fs;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use nix::fcntl::OFlag;
 use nix::sys::signal::Signal;
-use nix::sys::stat::Mode;
-use nix::unistd::mkfifo;
 
-use crate::harness::{Dblock, SOON, both_servers, eventually, eventually_gone, unique};
+use crate::harness::{
+    Answer, Dblock, Fake, Kind, SOON, both_servers, eventually, eventually_gone, framed, unique,
+    url_of_port,
+};
 
 const SECRET: &str = "Pa55-w0rd";
 
@@ -65,6 +66,8 @@ fn no_complaint_shows_a_password() {
         format!("[dblock]\nurl = u:{SECRET}@h\n"),
         format!("[dblock]\nhost = u:{SECRET}@h\n"),
         format!("[dblock]\nport = u:{SECRET}@h\n"),
+        format!("[dblock]\nport = postgres:///d?password={SECRET}\n"),
+        format!("[dblock]\nuser = postgres:///d?password={SECRET}\n"),
         format!("[dblock]\nu:{SECRET}@h\n"),
         format!("[dblock]\npassword {SECRET}\n"),
         format!("[dblock]\npassword: {SECRET}\n"),
@@ -116,48 +119,62 @@ both_servers! {
     }
 }
 
-/// `dblock run` that reads the system's CAs from this file, and writes cores if it can.
-fn with_cas_from(file: &Path, folder: &Path) -> Dblock {
-    let inside = ["sh", "-c", "ulimit -c unlimited; cd \"$0\" && exec \"$@\""].map(str::to_owned);
-    let dblock =
-        Dblock::run_at("mysql://u@127.0.0.1:1/", &unique("cas")).args(["--ssl-mode", "verify-ca"]);
-    dblock
-        .env("SSL_CERT_FILE", file)
-        .env("RUST_BACKTRACE", "1")
-        .under(inside.into_iter().chain([folder.display().to_string()]))
-        .command(["true"])
-}
-
 #[test]
 fn who_reads_secrets_dies_without_a_word_and_without_a_core() {
     let folder = tempfile::tempdir().unwrap();
-    // It has no end, and the memory has.
-    let run = with_cas_from(Path::new("/dev/zero"), folder.path());
-    // To fill it takes long where many do something at once.
-    let output = run.args(["--connect-timeout", "50"]).output();
-    output.expect_code(70).expect_one_line("64 MB");
+    // It announces more columns than there is memory for.
+    let columns = [&[0xfe][..], &(1_u64 << 40).to_le_bytes()].concat();
+    let fake = Fake::start(Kind::MySql, move |_| Answer::Raw(framed(1, &columns)));
+    let inside = ["sh", "-c", "ulimit -c unlimited; cd \"$0\" && exec \"$@\""].map(str::to_owned);
+    let run = Dblock::run_at(&fake.url(), &unique("core"))
+        .env("RUST_BACKTRACE", "1")
+        .under(
+            inside
+                .into_iter()
+                .chain([folder.path().display().to_string()]),
+        );
+    // To look into itself takes long where many do something at once.
+    let run = run.args(["--connect-timeout", "50"]).command(["true"]);
+    run.output().expect_code(70).expect_one_line("64 MB");
     assert_eq!(files_below(folder.path()), Vec::<String>::new());
 }
 
 #[test]
 fn who_reads_secrets_does_not_outlive_dblock() {
-    let folder = tempfile::tempdir().unwrap();
-    let pipe = folder.path().join("pipe");
-    mkfifo(&pipe, Mode::from_bits_truncate(0o600)).unwrap();
-    let run = with_cas_from(&pipe, folder.path())
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let url = url_of_port(listener.local_addr().unwrap().port());
+    let run = Dblock::run_at(&url, &unique("silent"))
         .args(["--connect-timeout", "50"])
+        .command(["true"])
         .spawn();
-    // A pipe can be opened so only where somebody reads it, and he waits for what is never written.
-    let mut writer = None;
-    eventually("the keeper reads", SOON, || {
-        let open = fs::File::options()
-            .write(true)
-            .custom_flags(OFlag::O_NONBLOCK.bits())
-            .open(&pipe);
-        writer = open.ok();
-        writer.is_some()
+    // The keeper waits for what is never said.
+    let mut peer = None;
+    eventually("the keeper connects", SOON, || {
+        peer = listener.accept().ok();
+        peer.is_some()
     });
     let keeper = run.children()[0];
     run.signal(Signal::SIGKILL);
     eventually_gone(keeper, SOON);
+    drop(peer);
+}
+
+#[test]
+fn a_variable_with_the_systems_cas_may_be_empty_and_its_file_must_have_an_end() {
+    let run = |limit: &str| {
+        Dblock::run_at("mysql://u@127.0.0.1:1/", &unique("cas"))
+            .args(["--ssl-mode", "verify-ca", "--connect-timeout", limit])
+            .env_remove("SSL_CERT_DIR")
+            .command(["true"])
+    };
+    run("50")
+        .env("SSL_CERT_FILE", "/dev/zero")
+        .output()
+        .expect_code(78)
+        .expect_one_line("SSL_CERT_FILE, /dev/zero: it is not a regular file");
+    // An empty variable counts as not set.
+    let not_set = run("0.5").env_remove("SSL_CERT_FILE").output();
+    let empty = run("0.5").env("SSL_CERT_FILE", "").output();
+    assert_eq!(empty.code, not_set.code, "{empty:#?}");
 }

@@ -491,7 +491,9 @@ both_locks! {
             if killed > 90 {
                 fs::write(&go, "").unwrap();
             }
-            within(Duration::from_millis(random.u64(0..60)), || false);
+            // Pauses in which a statement may come through, the longer the more there is to do.
+            let pause = slack().min(Duration::from_secs(5)) / 1000;
+            within(pause.mul_f64(60.0 * random.f64()), || false);
             crowd.iter_mut().all(|dblock| !dblock.is_running())
         });
         let mut ran = 0;

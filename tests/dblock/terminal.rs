@@ -4,8 +4,8 @@ use nix::sys::signal::Signal;
 
 use crate::harness::pty::{INTERRUPT, QUIT, SUSPEND, Shell};
 use crate::harness::{
-    Kind, PAIR, SOON, Server, Tables, both_servers, children_of, each_lock, eventually,
-    eventually_gone, group_of, is_stopped, send,
+    Hangs, Kind, PAIR, SOON, Server, Tables, both_servers, children_of, copy_program, each_lock,
+    eventually, eventually_forked, eventually_gone, group_of, has_begun, is_stopped, quoted, send,
 };
 
 /// The pair of processes that count signals, in a shell; and the numbers of dblock and of the first of the pair.
@@ -112,6 +112,25 @@ each_lock! {
         shell.enter("hello");
         shell.wait_for("got hello");
         shell.expect_code(3);
+    }
+
+    fn ctrl_z_before_the_first_instruction_of_the_command_stops_the_job_and_fg_continues_it(server) {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("program");
+        copy_program("/bin/true", &program);
+        let hangs = Hangs::new(&program);
+        let mut shell = Shell::start(server);
+        shell.dblock(&quoted(&program));
+        eventually("it holds the lock", SOON, || server.holder(&shell.name).is_some());
+        let command = eventually_forked(children_of(shell.pid())[0]);
+        shell.enter(SUSPEND);
+        shell.wait_for("Stopped");
+        eventually("what is to become the command is stopped, too", SOON, || is_stopped(command));
+        assert_eq!(has_begun(command), Some(false));
+        assert!(server.holder(&shell.name).is_some(), "the lock is held all the while");
+        drop(hangs);
+        shell.enter("fg");
+        shell.expect_code(0);
     }
 
     fn ctrl_z_stops_the_job_and_bg_continues_it(server) {

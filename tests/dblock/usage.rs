@@ -78,6 +78,11 @@ fn a_missing_name_or_command_is_refused() {
         .output()
         .expect_code(USAGE)
         .expect_one_line("COMMAND");
+    // Each command says how it is named.
+    for (command, said) in [("acquire", "name the lock with --name"), ("kill", "<NAME")] {
+        let dblock = Dblock::bare().args([command, "--url", "mysql://u@127.0.0.1:1/"]);
+        dblock.output().expect_code(USAGE).expect_one_line(said);
+    }
 }
 
 #[test]

@@ -23,9 +23,11 @@ mod reused;
 pub mod schema;
 mod server;
 mod spares;
+mod stalls;
 mod statements;
 mod tables;
 mod texts;
+mod unkillable;
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -43,8 +45,8 @@ pub use jobs::Jobs;
 pub use pair::Pair;
 pub use pgbouncer::PgBouncer;
 pub use process::{
-    Frozen, Hangs, PAIR, allow_files, copy_program, group_of, is_stopped, kill_both, link_program,
-    polls, quoted, runs, send, stat_field, write_program,
+    Frozen, Hangs, PAIR, allow_files, copy_program, eventually_forked, group_of, has_begun,
+    is_stopped, kill_both, link_program, polls, quoted, runs, send, stat_field, write_program,
 };
 pub use proxy::{Packet, Proxy};
 pub use records::Records;
@@ -52,8 +54,10 @@ pub use server::{
     Client, Kind, Server, Setup, Watcher, has_session, holder, my_print_defaults, url_of_kind,
     url_of_port, waiters,
 };
+use stalls::{stalled, watch_for_stalls};
 pub use tables::{OF_CRON, OF_QUEUES, Tables};
 pub use texts::Texts;
+pub use unkillable::{Unkillable, eventually_unkillable};
 
 /// The account that may do everything on every test server, and its password.
 pub const ADMIN: (&str, &str) = ("admin", "admin-secret");
@@ -68,9 +72,10 @@ pub const SOON: Duration = Duration::from_secs(20);
 pub const BY_CHANCE: Duration = Duration::from_secs(300);
 
 /// What this machine may add now to a span of time, the start of the program included: a second where nothing else runs, and so many
-/// times that as processes share a processor.
+/// times that as processes share a processor; and for as long as it stood still in the last minute, up to ten seconds.
 pub fn slack() -> Duration {
     Duration::from_secs(1).mul_f64(sharing())
+        + stalled(Duration::from_secs(60)).min(Duration::from_secs(10))
 }
 
 /// How many there are. To find out takes longer than a look at the load.
@@ -353,9 +358,12 @@ pub fn eventually(what: &str, deadline: Duration, condition: impl FnMut() -> boo
     );
 }
 
-/// Whether `condition` comes to hold within `deadline`, or so many times that as processes share a processor.
+/// Whether `condition` comes to hold within `deadline`, or so many times that as processes share a processor; and for as long again as the
+/// machine stands still meanwhile.
 pub fn in_time(deadline: Duration, condition: impl FnMut() -> bool) -> bool {
-    let is_over = |waited| waited > deadline && waited > deadline.mul_f64(sharing());
+    let is_over = |waited: Duration| {
+        waited > deadline && waited > deadline.mul_f64(sharing()) + stalled(waited)
+    };
     before(is_over, condition)
 }
 
@@ -364,9 +372,10 @@ pub fn within(deadline: Duration, condition: impl FnMut() -> bool) -> bool {
     before(|waited| waited > deadline, condition)
 }
 
-/// Whether `condition` comes to hold before the time is over. The only place that sleeps: the longer it has waited, and the longer a look
-/// takes, the less often it looks, as one may read all of `/proc`, or log in to a server. Dozens of tests look at once.
+/// Whether `condition` comes to hold before the time is over. The only place where tests sleep: the longer it has waited, and the longer a
+/// look takes, the less often it looks, as one may read all of `/proc`, or log in to a server. Dozens of tests look at once.
 fn before(is_over: impl Fn(Duration) -> bool, mut condition: impl FnMut() -> bool) -> bool {
+    watch_for_stalls();
     let start = Instant::now();
     loop {
         let looks = Instant::now();

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::{Running, SOON};
+use super::{Running, SOON, children_of, eventually};
 
 /// A Perl script: a process and its child, in one group, that count each signal named as an argument and print, say,
 /// `parent HUP 1` and `child HUP 1`. SIGWINCH to the parent ends both with code 7.
@@ -177,6 +177,25 @@ impl Hangs {
     }
 }
 
+/// Waits until a dblock, which holds its lock, has a process that is to become the command, and has not become it; its number.
+#[track_caller]
+pub fn eventually_forked(dblock: i32) -> i32 {
+    let mut forked = None;
+    eventually("the command is about to start", SOON, || {
+        forked = children_of(dblock)
+            .into_iter()
+            .find(|&pid| has_begun(pid) == Some(false));
+        forked.is_some()
+    });
+    forked.expect("it was just seen")
+}
+
+/// Whether the process that a dblock has for its command runs the command's program already; `None`: it is gone.
+pub fn has_begun(pid: i32) -> Option<bool> {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(name != "dblock\n")
+}
+
 /// A path as a word of a shell script.
 pub fn quoted(path: &Path) -> String {
     format!("'{}'", path.display())
@@ -190,7 +209,9 @@ impl Frozen {
     #[track_caller]
     pub fn new(pid: i32) -> Self {
         send(pid, Signal::SIGSTOP);
-        Self(Pid::from_raw(pid))
+        let frozen = Self(Pid::from_raw(pid));
+        eventually("it is stopped", SOON, || is_stopped(pid) || !runs(pid));
+        frozen
     }
 
     /// Of one that may have ended meanwhile.

@@ -53,7 +53,7 @@ struct State {
     /// From which port the server has seen a connection come, and since when. In time ports are used again.
     ports: Vec<(u16, Instant)>,
     packets: Vec<Packet>,
-    /// The connections whose latest bytes were the server's.
+    /// The connections whose clients have sent nothing since the latest bytes of the server.
     answered: BTreeSet<usize>,
 }
 
@@ -174,7 +174,7 @@ impl Proxy {
         url_of_kind(self.kind, self.address, self.port)
     }
 
-    /// Whether the latest bytes that a connection has carried were the server's.
+    /// Whether the server has answered, on its way through the proxy, what the client has sent last on a connection.
     pub fn is_answered(&self, connection: usize) -> bool {
         self.shared.lock().answered.contains(&connection)
     }
@@ -315,6 +315,10 @@ impl Shared {
         let mut buffer = [0; 16 * 1024];
         while let Ok(length @ 1..) = from.read(&mut buffer) {
             let bytes = &buffer[..length];
+            // Before anybody sees the packet, and below before the client has the answer and sends the next one.
+            if from_client {
+                self.lock().answered.remove(&connection);
+            }
             watch(self, bytes);
             let pause = self.lock().pause();
             if !pause.is_zero() {
@@ -322,14 +326,11 @@ impl Shared {
             }
             let wait = self.changed.wait_while(self.lock(), |state| state.frozen);
             drop(wait.unwrap_or_else(PoisonError::into_inner));
-            if from_client {
-                self.lock().answered.remove(&connection);
+            if !from_client {
+                self.lock().answered.insert(connection);
             }
             if to.write_all(bytes).is_err() {
                 break;
-            }
-            if !from_client {
-                self.lock().answered.insert(connection);
             }
         }
         if connection >= self.lock().abandoned {
