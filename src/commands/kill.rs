@@ -216,7 +216,7 @@ fn line_of(kill: &Kill, slot: u32, outcome: &KillOutcome) -> String {
                 _ => "it had expired: its host died or lost the server".to_owned(),
             };
             let keeps = if *keeps_session {
-                "; its session, which this account may not end, keeps others out until then"
+                "; its session, which is not ended by that, keeps others out until then"
             } else {
                 ""
             };

@@ -114,8 +114,15 @@ pub fn metrics(command_line: CommandLine) -> anyhow::Result<Ending> {
     };
     // Also without an answer: an old one in the file would look like a new one.
     let written = file::replace(path, exposition(families(&answer)).as_bytes());
+    let written =
+        written.map_err(|error| Failure::refused(&format!("write {}", path.display()), &error));
+    if asked.is_err()
+        && let Err(failure) = &written
+    {
+        common.log.warning(failure);
+    }
     asked?;
-    written.map_err(|error| Failure::refused(&format!("write {}", path.display()), &error))?;
+    written?;
     Ok(Ending::Code(0))
 }
 

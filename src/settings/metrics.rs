@@ -32,7 +32,7 @@ pub fn read(command_line: CommandLine) -> Result<(Metrics, Common), Failure> {
         let output = output.map(Given::path);
         Ok((
             output,
-            own(sources, &cli::metrics::LIMIT, value::limit_of_runs)?,
+            own(sources, &cli::metrics::LIMIT, value::limit_of_entries)?,
         ))
     };
     let ((output, limit), common) = with_common(command_line.settings, read)?;

@@ -272,7 +272,7 @@ pub fn history(command_line: CommandLine) -> Result<(Filter, Common), Failure> {
 /// As [`run()`].
 pub fn audit(command_line: CommandLine) -> Result<(Option<usize>, Common), Failure> {
     with_common(command_line.settings, |sources| {
-        own(sources, &cli::audit::LIMIT, value::limit_of_runs)
+        own(sources, &cli::audit::LIMIT, value::limit_of_entries)
     })
 }
 

@@ -186,6 +186,11 @@ pub fn limit_of_runs(text: &str) -> Result<Option<usize>, String> {
     limit(text, "runs")
 }
 
+/// The most entries to show; `None`: all.
+pub fn limit_of_entries(text: &str) -> Result<Option<usize>, String> {
+    limit(text, "entries")
+}
+
 /// The most `things` to show; `None`: all.
 pub fn limit(text: &str, things: &str) -> Result<Option<usize>, String> {
     match text.parse::<u32>() {

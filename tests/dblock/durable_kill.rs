@@ -234,7 +234,7 @@ all_servers_with_tables! {
         let account = other_account(server);
         let stopped = Frozen::new(dblock.keeper(Some(command)));
         let told = kill(server, &name).user(&account).arg("--force").output();
-        expect_told(&told, &["; its session, which this account may not end, keeps others out until then; now it is held by"]);
+        expect_told(&told, &["; its session, which is not ended by that, keeps others out until then; now it is held by"]);
         assert_eq!(server.owner(&name, 0), None);
         drop(stopped);
         dblock.wait_within(SOON).expect_code(74);

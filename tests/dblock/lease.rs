@@ -483,22 +483,23 @@ each_lock! {
     }
 }
 
-#[test]
-fn a_command_that_takes_no_notice_of_ctrl_z_keeps_its_lock() {
-    let server = Server::shared(Kind::MariaDb);
-    let mut shell = Shell::start(server);
-    shell.dblock("--ttl 6 sh -c 'trap \"\" TSTP; trap \"exit 5\" USR1; echo shell $$; while :; do sleep 0.1; done'");
-    let command = shell.wait_pid("shell");
-    let held = server.holder(&shell.name);
-    shell.enter(SUSPEND);
-    shell.wait_for("Stopped");
-    assert!(!is_stopped(command));
-    let lost = within(Duration::from_secs(8), || {
-        server.holder(&shell.name) != held
-    });
-    assert!(!lost, "the command runs on without its lock");
-    shell.enter("fg");
-    send(command, Signal::SIGUSR1);
-    shell.expect_code(5);
-    assert!(!shell.all().contains("lost"), "{}", shell.all());
+each_lock! {
+    fn a_command_that_takes_no_notice_of_ctrl_z_keeps_its_lock(server) {
+        let mut shell = Shell::start(server);
+        let durable = if server.durable { "--durable" } else { "" };
+        let command = "sh -c 'trap \"\" TSTP; trap \"exit 5\" USR1; echo shell $$; while :; do sleep 0.1; done'";
+        shell.dblock(&format!("{durable} --ttl 6 {command}"));
+        let command = shell.wait_pid("shell");
+        let held = server.holder(&shell.name);
+        shell.enter(SUSPEND);
+        shell.wait_for("Stopped");
+        assert!(!is_stopped(command));
+        let lost = within(Duration::from_secs(8), || server.holder(&shell.name) != held);
+        assert!(!lost, "the command runs on without its lock");
+        Dblock::run(server, &shell.name).command(["true"]).output().expect_code(75);
+        shell.enter("fg");
+        send(command, Signal::SIGUSR1);
+        shell.expect_code(5);
+        assert!(!shell.all().contains("lost"), "{}", shell.all());
+    }
 }

@@ -375,6 +375,14 @@ fn what_cannot_be_replaced_is_left_alone() {
         .arg(folder.path().join("dblock.prom"));
     let large = metrics.under(limited).output();
     large.expect_code(71).expect_one_line("File too large");
+    // Where there is no answer either, an old file would look like a new one.
+    let unwritten = Dblock::at(server, "metrics")
+        .args(["--port", "1", "--connect-timeout", "1", "--output"])
+        .arg(folder.path().join("none").join("dblock.prom"))
+        .output();
+    unwritten
+        .expect_code(69)
+        .expect_said(["cannot write", "no server could be reached"]);
     assert_eq!(fs::read_to_string(&target).unwrap(), "mine");
     assert_eq!(names(folder.path()), ["link", "target"]);
 }

@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::harness::{
-    Dblock, Kind, Running, SOON, Server, Unkillable, all_servers, allow_files, both_servers,
+    Dblock, Kind, Proxy, Running, SOON, Server, Unkillable, all_servers, allow_files, both_servers,
     copy_program, each_lock, each_way, eventually, eventually_gone, eventually_unkillable,
     group_of, in_time, processes_with, quoted, runs, send, slack, stat_field, unique, waiters,
     within,
@@ -170,6 +170,19 @@ each_way! {
             run.children().first().is_some_and(|pid| *pid != keeper) && server.waiters(&name).len() == 1
         });
         drop(holder);
+        run.wait().expect_code(0).expect_stdout("ran\n").expect_silence();
+    }
+
+    fn a_keeper_that_is_killed_while_it_connects_is_replaced(server) {
+        let (name, proxy) = (unique("keeper-connects"), Proxy::to(server));
+        proxy.freeze();
+        let run = Dblock::run_at(&proxy.url(), &name).args(server.durable.then_some("--durable"));
+        let run = run.args(["--connect-timeout", "60"]).command(["echo", "ran"]).spawn();
+        eventually("it connects", SOON, || proxy.connections() > 0);
+        let keeper = run.keeper(None);
+        send(keeper, Signal::SIGKILL);
+        eventually("another one connects", SOON, || run.children().first().is_some_and(|pid| *pid != keeper));
+        proxy.thaw();
         run.wait().expect_code(0).expect_stdout("ran\n").expect_silence();
     }
 

@@ -61,6 +61,11 @@ impl Options {
             _ => return Err(usage("--tls-cert and --tls-key need one another")),
         };
         let host_names = given.text("host-name")?.to_lowercase();
+        // As a browser sends it, without the port.
+        let is_of_name = |c: char| c.is_alphanumeric() || "-_.:[],".contains(c);
+        if !host_names.chars().all(is_of_name) {
+            return Err(usage(format!("{host_names:?} is not the name of a host")));
+        }
         let mut options = Self {
             listen,
             allow_actions: given.has("allow-actions"),

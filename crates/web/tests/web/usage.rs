@@ -50,6 +50,7 @@ fn what_does_not_go_together_is_refused() {
         (&["--refresh", "0s"], "1s to 1h"),
         (&["--refresh", "soon"], "duration"),
         (&["--listenn", "x"], "--listen"),
+        (&["--host-name", "a b"], "not the name of a host"),
         // What may be a password is not repeated.
         (&["mysql://user:secret@db"], "see dblock web --help"),
     ] {
