@@ -54,9 +54,10 @@ impl Lease {
         over + ttl / 40
     }
 
-    /// How long a server has for an answer that must arrive by then. Zero would be no limit.
+    /// The limit on a socket for an answer that must arrive by then. Zero would be no limit. The kernel counts long times in large steps,
+    /// and rounds up: it may wait for an eighth longer than it was asked to (see the test).
     pub fn time_until(until: Moment) -> Duration {
-        until.since(Moment::now()).max(SHORTEST_CAP)
+        (until.since(Moment::now()) * 7 / 8).max(SHORTEST_CAP)
     }
 
     /// When dblock must begin to end the command, so that `kill_after` fits in.
@@ -95,6 +96,35 @@ mod tests {
                 assert!(killed <= lease.over() && lease.over() < proved + ttl);
                 // Two renewals may fail before the command is ended.
                 assert!(lease.next_renewal() + ttl / 4 < lease.end_command(asked));
+            }
+        }
+    }
+
+    /// When the kernel ends a wait on a socket that begins at `now` and is limited to so many ticks: `__calc_index` of its
+    /// `kernel/time/timer.c`. From 63 ticks on it counts in steps of 8, from 504 on in steps of 64, and so on.
+    fn end_of_wait(now: u128, ticks: u128) -> u128 {
+        let mut step = 1;
+        while ticks >= 63 * step {
+            step *= 8;
+        }
+        (now + ticks) / step * step + step
+    }
+
+    #[test]
+    fn a_wait_for_an_answer_is_over_in_time_whatever_the_kernel_rounds() {
+        for ticks_a_second in [100, 250, 300, 1000] {
+            let tick = Duration::from_secs(1) / ticks_a_second;
+            for seconds in [2, 3, 5, 14, 16, 17, 40, 130, 200, 1000, 3600] {
+                let left = Duration::from_secs(seconds);
+                let limit = Lease::time_until(Moment::now() + left);
+                let in_ticks = |span: Duration| span.as_nanos().div_ceil(tick.as_nanos());
+                for begun in (0..100_000).step_by(77) {
+                    let waited = end_of_wait(begun, in_ticks(limit)) - begun;
+                    assert!(
+                        waited <= in_ticks(left),
+                        "{seconds} s at {ticks_a_second} Hz"
+                    );
+                }
             }
         }
     }

@@ -2,6 +2,7 @@
 //! longer than the lease: it goes on with the lock, or it is ended, and never runs on as if nothing had happened.
 
 use std::process::Stdio;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
@@ -733,16 +734,32 @@ fn a_command_that_the_keeper_ends_is_ended_for_the_lost_lock_however_late_it_die
     }
 }
 
+/// The kernel counts a wait of 16 s in steps of up to two seconds. So many waits that begin one after another find out about all of a step.
+const STARTS: u32 = 12;
+const BETWEEN_STARTS: Duration = Duration::from_millis(170);
+
 #[test]
 fn a_stopped_dblock_whose_server_falls_silent_has_ended_its_command_before_another_holds_the_lock()
 {
     let server = Server::shared(Kind::MySql);
+    thread::scope(|scope| {
+        for start in 0..STARTS {
+            scope.spawn(move || {
+                thread::sleep(start * BETWEEN_STARTS);
+                is_alone_after_a_stopped_one(server);
+            });
+        }
+    });
+}
+
+/// Another run finds nothing of the command of a dblock that is stopped and whose server has fallen silent.
+fn is_alone_after_a_stopped_one(server: &Server) {
     let folder = tempfile::tempdir().unwrap();
     let (name, proxy) = (unique("stopped-and-silent"), Proxy::to(server));
     let sign = folder.path().join(&name);
     let script = with_sign_of_life(
         &sign,
-        "trap '' TERM; echo shell $$; while :; do sleep 0.1; done",
+        "trap '' TERM; echo shell $$; while :; do sleep 1; done",
     );
     // The keeper may be late by less than a tenth of it.
     let run = Dblock::run_at(&proxy.url(), &name).args(["--ttl", "24"]);

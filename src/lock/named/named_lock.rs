@@ -280,16 +280,21 @@ impl Backend for NamedLock {
             return Renewal::Lost(NOT_HELD.to_owned());
         };
         let sent = Moment::now();
-        let cap = until.map(Lease::time_until);
-        let cap = cap.filter(|cap| limit.is_none_or(|limit| *cap < limit));
-        // If this fails, the session has ended, and its next statement fails.
-        if let Some(cap) = cap {
-            let _ = session.answer_within(cap);
-        }
+        let mut is_capped = false;
+        let mut cap_answer = |session: &Session| {
+            let cap = until.map(Lease::time_until);
+            if let Some(cap) = cap.filter(|cap| limit.is_none_or(|limit| *cap < limit)) {
+                is_capped = true;
+                // If this fails, the session has ended, and its next statement fails.
+                let _ = session.answer_within(cap);
+            }
+        };
+        cap_answer(session);
         let woken = self.request.wake_next(session);
+        cap_answer(session);
         let cause = match woken.and_then(|()| self.request.renew(self.grant.slot, session)) {
             Ok(true) => {
-                if cap.is_some() {
+                if is_capped {
                     let _ = session.answer_within(limit.unwrap_or_default());
                 }
                 return Renewal::Confirmed(sent);
