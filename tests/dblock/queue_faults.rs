@@ -1251,11 +1251,12 @@ both_servers! {
     }
 
     fn a_worker_keeps_its_lease_while_it_rescues_the_jobs_of_many(server) {
-        let jobs = short(server, &[]);
+        // Each rescue takes two answers, so all of them take longer than the lease.
+        let jobs = Jobs::new(server, &["--ttl", "20s"]);
         let proxy = Proxy::to(server);
         let worker = jobs.work(&[]).env("DBLOCK_URL", proxy.url()).sh("true").spawn();
         jobs.eventually_idle(1);
-        proxy.delay(Duration::from_millis(50));
+        proxy.delay(Duration::from_millis(150));
         let dead = "INSERT INTO dblock_workers (run, queue, host, slots, ttl_seconds, started_at, renewed_at, expires_at) \
             SELECT REPLACE(UUID(), '-', ''), queue, 'dead', 1, 4, started_at, started_at, '2020-01-01' FROM dblock_workers WHERE host <> 'dead'";
         for _ in 0..45 {

@@ -21,13 +21,14 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub const FORM: (&str, &str) = ("Content-Type", "application/x-www-form-urlencoded");
 
 /// Answers by files, and writes down what it is asked: a line for each call, with a unit separator behind each argument. It is written in
-/// one piece, as several may be at it at once.
+/// one piece, as several may be at it at once. One that hangs does so until the folder is gone.
 const DBLOCK: &str = r#"#!/bin/sh
 folder=$(dirname "$0")
 printf '%s\n' "$(printf '%s\037' "VIA=$DBLOCK_VIA" "$@")" >>"$folder/calls"
 if [ "$1" = config ]; then if [ -e "$folder/unfit" ]; then cat "$folder/unfit" >&2; exit 78; fi; exit 0; fi
-if [ -e "$folder/hang" ]; then echo $$ >>"$folder/hanging"; exec sleep 1000; fi
-if [ -e "$folder/hang-$1" ]; then exec sleep 1000; fi
+hang() { while [ -e "$0" ]; do sleep 0.1; done; exit 1; }
+if [ -e "$folder/hang" ]; then echo $$ >>"$folder/hanging"; hang; fi
+if [ -e "$folder/hang-$1" ]; then hang; fi
 if [ -e "$folder/away" ]; then cat "$folder/away" >&2; exit 69; fi
 case $1 in
 status) answer=status ;;
