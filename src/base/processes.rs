@@ -1,10 +1,14 @@
 //! The processes that get the command's signals: its whole group, or, with a controlling terminal, only the command itself.
 
 use std::fs;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::Path;
 
 use nix::errno::Errno;
 use nix::unistd::getpid;
+
+/// `PIDFD_SIGNAL_PROCESS_GROUP` of `pidfd_send_signal(2)`, which the libc crate does not have.
+const PROCESS_GROUP: libc::c_uint = 1 << 2;
 
 /// The command's processes, for signals from the supervisor and the keeper. After the reap the pid may belong to another program. So the
 /// supervisor signals them only before it reaps the command, and takes them off the keeper's board before that, too.
@@ -20,6 +24,26 @@ impl Processes {
     /// Sends a signal. `false` if this user may not signal any of them.
     pub fn signal(self, signal: i32) -> bool {
         kill(self.target(), signal) != Err(Errno::EPERM)
+    }
+
+    /// Kills them; `opened` is a descriptor of the command's own process. That means no other process, also after the reap, where Linux
+    /// signals a whole group by it: 6.9 and newer.
+    pub fn kill_opened(self, opened: BorrowedFd) {
+        let flags = if self.own_group { PROCESS_GROUP } else { 0 };
+        let nothing_more = std::ptr::null::<libc::siginfo_t>();
+        // SAFETY: this call reads no memory if it is told nothing more.
+        let sent = Errno::result(unsafe {
+            libc::syscall(
+                libc::SYS_pidfd_send_signal,
+                opened.as_raw_fd(),
+                libc::SIGKILL,
+                nothing_more,
+                flags,
+            )
+        });
+        if !matches!(sent, Ok(_) | Err(Errno::ESRCH)) {
+            self.signal(libc::SIGKILL);
+        }
     }
 
     /// Whether any of them still runs. A zombie does not, as its parent may never reap it. But if `/proc` does not show all processes,
@@ -51,20 +75,6 @@ impl Processes {
     pub fn is_stopped(self) -> bool {
         Stat::of(self.pid).is_some_and(|state| state.letter == Some('T'))
     }
-
-    /// Whether its own process was sent SIGSTOP, and has not got that yet: it may have to wait for a processor.
-    pub fn is_about_to_stop(self) -> bool {
-        let status = fs::read(format!("/proc/{}/status", self.pid)).unwrap_or_default();
-        is_sent_stop(&String::from_utf8_lossy(&status))
-    }
-}
-
-/// Reads what is pending for the whole process, as in proc(5).
-fn is_sent_stop(status: &str) -> bool {
-    let mut lines = status.lines();
-    let pending = lines.find_map(|line| line.strip_prefix("ShdPnd:"));
-    let pending = pending.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
-    pending.is_some_and(|set| set & (1 << (libc::SIGSTOP - 1)) != 0)
 }
 
 fn kill(target: i32, signal: i32) -> nix::Result<()> {
@@ -113,9 +123,12 @@ fn all() -> impl Iterator<Item = (i32, Stat)> {
 
 /// A process's `stat` file, as in proc(5).
 struct Stat {
+    /// The state of its first thread, which may have ended before the others.
     letter: Option<char>,
     parent: Option<i32>,
     group: Option<i32>,
+    /// How many threads it has. The first one counts until all have ended.
+    threads: u32,
 }
 
 impl Stat {
@@ -135,26 +148,25 @@ impl Stat {
             letter: fields.next().and_then(|letter| letter.chars().next()),
             parent: fields.next().and_then(|parent| parent.parse().ok()),
             group: fields.next().and_then(|group| group.parse().ok()),
+            threads: fields
+                .nth(14)
+                .and_then(|threads| threads.parse().ok())
+                .unwrap_or(1),
         }
     }
 
     fn runs(&self) -> bool {
-        !matches!(self.letter, None | Some('Z' | 'X'))
+        match self.letter {
+            None | Some('X') => false,
+            Some('Z') => self.threads > 1,
+            Some(_) => true,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Processes, Stat, is_sent_stop, shows_everybody};
-
-    #[test]
-    fn a_signal_that_is_pending_is_seen() {
-        let status = |set: &str| format!("Name:\tx\nSigPnd:\t0000000000040000\nShdPnd:\t{set}\n");
-        assert!(is_sent_stop(&status("0000000000040000")));
-        assert!(is_sent_stop(&status("0000000000044001")));
-        assert!(!is_sent_stop(&status("0000000000020000")));
-        assert!(!is_sent_stop("Name:\tx\n") && !is_sent_stop("ShdPnd:\tx\n"));
-    }
+    use super::{Processes, Stat, shows_everybody};
 
     #[test]
     fn a_program_whose_name_is_cut_in_the_middle_of_a_character_is_alive() {
@@ -199,8 +211,18 @@ mod tests {
             letter,
             parent,
             group,
+            ..
         } = state;
         assert_eq!((letter, parent, group), (Some('S'), Some(1), Some(77)));
         assert!(state.runs() && !Stat::parse("12 (a) Z 1 77 0").runs() && !Stat::parse("").runs());
+    }
+
+    #[test]
+    fn a_process_runs_until_the_last_of_its_threads_has_ended() {
+        let of = |threads: u32| {
+            let rest = "0 -1 4194560 1 0 0 0 7 8 0 0 20 0";
+            Stat::parse(&format!("12 (a) Z 1 77 77 {rest} {threads} 0 99 4096 5"))
+        };
+        assert!(of(2).runs() && !of(1).runs());
     }
 }

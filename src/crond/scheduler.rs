@@ -46,7 +46,7 @@ use crate::history::{Outcome, PendingOutputs};
 use crate::isolated::client;
 use crate::isolated::link::Link;
 use crate::isolated::process::fork_isolated;
-use crate::keeper::{Board, Connection, Duty, Lost, Over, Parent};
+use crate::keeper::{Board, Connection, Duty, Lateness, Lost, Over, Parent};
 use crate::lock::{Grant, Introduction, Lease};
 use crate::schema::Tables;
 
@@ -226,7 +226,7 @@ impl<'a> Duty<'a> for Scheduler<'a> {
             self.coordinator.say(FromScheduler::Left);
             return Err(Over::Done);
         }
-        Ok(Some(until))
+        Ok(Some(self.own.looks().fold(until, Moment::min)))
     }
 
     fn on_message(&mut self, message: ToScheduler) -> Result<(), Over> {
@@ -251,27 +251,27 @@ impl<'a> Duty<'a> for Scheduler<'a> {
     /// The next turn opens another one.
     fn on_session_end(&mut self) {}
 
-    /// Kills the commands that must be gone by now, if the coordinator is stopped. When a command is gone that somebody has ended, so is its
-    /// tick.
+    /// Kills the commands that must be gone by now, if the coordinator is stopped or hangs. When a command is gone that somebody has ended,
+    /// so is its tick.
     fn end_late_commands(&mut self) {
-        let now = Moment::now();
-        let over = self.own.by_run.values().filter(|mine| {
-            let until = mine.command_until();
-            until.is_some_and(|until| until <= now)
-        });
-        let over: Vec<u64> = over.map(|mine| mine.attempt.lease_number()).collect();
+        let all = self.own.by_run.values_mut();
+        let all = all.map(|mine| (mine.attempt.lease_number(), mine.lateness()));
+        let late: HashMap<u64, Lateness> = all
+            .filter(|(_, lateness)| *lateness > Lateness::InTime)
+            .collect();
+        let lateness = |lease: u64| late.get(&lease).copied().unwrap_or(Lateness::InTime);
         let (process, board) = (self.coordinator.process, self.coordinator.board);
-        if !process.kill_if_stopped(board, |lease| over.contains(&lease)) {
+        let Some(least) = process.kill_late(board, lateness) else {
             return;
-        }
+        };
         let killed = self
             .own
             .by_run
             .values()
             .filter_map(|mine| match &mine.state {
-                TickLock::Killed(who, until) if *until <= now => {
-                    let lease = mine.attempt.lease_number();
-                    let is_gone = !board.is_alive(|other| other == lease);
+                TickLock::Killed(who, _) if lateness(mine.attempt.lease_number()) >= least => {
+                    let own = mine.attempt.lease_number();
+                    let is_gone = !board.is_alive(|other| other == own);
                     let line = format!(
                         "{} was lost, and the command was ended for it: ended by {who}",
                         mine.job.name
@@ -295,8 +295,8 @@ impl<'a> Duty<'a> for Scheduler<'a> {
         Ok(())
     }
 
-    fn give_back(&mut self) {
-        self.give_ticks_back();
+    fn return_all(&mut self) {
+        self.return_ticks();
     }
 }
 

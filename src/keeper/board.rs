@@ -1,12 +1,16 @@
 //! The running commands, in memory that this process shares with the one that has the session. This one ends commands when a lease is over.
-//! If it is stopped or dead, the other one kills them. That finds them here, because a stopped process sends no messages.
+//! If it is stopped or dead, or hangs, the other one kills them. That finds them here, because a stopped process sends no messages.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::SeqCst};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::SeqCst};
+
+use nix::unistd::Pid;
 
 use crate::base::processes::Processes;
 use crate::base::shared_memory::share;
 use crate::db::LatestTimeline;
+use crate::isolated::process::open_process;
 
 /// The place of one command.
 #[derive(Debug, Default)]
@@ -15,8 +19,8 @@ struct Entry {
     lease: AtomicU64,
     /// Its process, as for `kill(2)`: negative if it leads a group; 0: it has not started.
     target: AtomicI32,
-    /// Whether the process with the session has killed it.
-    was_killed: AtomicBool,
+    /// The process, written likewise, that the process with the session has killed.
+    killed: AtomicI32,
 }
 
 /// All places, and what a process that replaces the other one must know. The memory lives as long as either process.
@@ -43,7 +47,7 @@ impl Board {
     /// Takes a place for a command under the lease with this number, which is not 0. `None`: all are taken.
     pub fn take(self, lease: u64) -> Option<Place> {
         let entry = self.entries.iter().find(|entry| entry.is_free())?;
-        entry.was_killed.store(false, SeqCst);
+        entry.killed.store(0, SeqCst);
         entry.target.store(0, SeqCst);
         entry.lease.store(lease, SeqCst);
         Some(Place(entry))
@@ -65,7 +69,12 @@ impl Board {
     /// Whether any command runs, or is about to, that the process with the session has not killed.
     pub fn has_living(self) -> bool {
         let mut all = self.under(|_| true);
-        all.any(|entry| !entry.was_killed.load(SeqCst))
+        all.any(|entry| !entry.was_killed())
+    }
+
+    /// Whether there are commands, and the process with the session has killed them all.
+    pub fn were_all_killed(self) -> bool {
+        self.has(|_| true) && !self.has_living()
     }
 
     /// Whether all commands are stopped, as by Ctrl-Z.
@@ -74,14 +83,30 @@ impl Board {
         all.all(Processes::is_stopped)
     }
 
-    /// Kills the commands under such leases. Only call this while the process that reaps them is stopped.
-    pub fn kill(self, is_meant: impl Fn(u64) -> bool) {
-        for entry in self.under(is_meant) {
-            if let Some(processes) = entry.processes() {
-                entry.was_killed.store(true, SeqCst);
-                processes.signal(libc::SIGKILL);
+    /// Kills the commands under such leases. The process that reaps them may run. Returns whether there are any.
+    pub fn kill(self, is_meant: impl Fn(u64) -> bool) -> bool {
+        let mut any = false;
+        for entry in self.under(&is_meant) {
+            any = true;
+            let target = entry.target.load(SeqCst);
+            let Some(processes) = processes(target) else {
+                continue;
+            };
+            // A command leaves its place before it is reaped. So if it is still there, what was opened is its own process.
+            let opened = open_process(Pid::from_raw(processes.pid));
+            let is_there = !entry.is_free()
+                && is_meant(entry.lease.load(SeqCst))
+                && entry.target.load(SeqCst) == target;
+            if is_there {
+                entry.killed.store(target, SeqCst);
+                if let Some(opened) = opened {
+                    processes.kill_opened(opened.as_fd());
+                } else {
+                    processes.signal(libc::SIGKILL);
+                }
             }
         }
+        any
     }
 
     /// Kills all commands, and returns whether any of them still runs. Only call this once the process that reaps them is dead.
@@ -117,12 +142,22 @@ impl Entry {
 
     /// `None`: it has not started.
     fn processes(&self) -> Option<Processes> {
-        let target = self.target.load(SeqCst);
-        (target != 0).then_some(Processes {
-            pid: target.abs(),
-            own_group: target < 0,
-        })
+        processes(self.target.load(SeqCst))
     }
+
+    /// Whether the process with the session has killed it.
+    fn was_killed(&self) -> bool {
+        let target = self.target.load(SeqCst);
+        target != 0 && self.killed.load(SeqCst) == target
+    }
+}
+
+/// The processes of a target. `None`: it has not started.
+fn processes(target: i32) -> Option<Processes> {
+    (target != 0).then_some(Processes {
+        pid: target.abs(),
+        own_group: target < 0,
+    })
 }
 
 /// The place of one command, from before its start until just before it is reaped. Until then no other process has its pid.
@@ -142,7 +177,7 @@ impl Place {
 
     /// Whether the process with the session has killed the command.
     pub fn was_killed(&self) -> bool {
-        self.0.was_killed.load(SeqCst)
+        self.0.was_killed()
     }
 }
 
@@ -181,5 +216,31 @@ mod tests {
         children[1].wait().unwrap();
         drop(places);
         assert!(!board.has(|_| true) && board.take(9).is_some());
+    }
+
+    #[test]
+    fn the_whole_group_of_a_command_is_killed() {
+        use std::io::{BufRead, BufReader};
+        use std::os::unix::process::CommandExt;
+        use std::process::{Command, Stdio};
+
+        let board = Board::new(1).unwrap();
+        let place = board.take(7).unwrap();
+        let mut shell = Command::new("sh")
+            .args(["-c", "sleep 60 & echo $!; wait"])
+            .process_group(0)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        place.announce()(shell.id().cast_signed(), true).unwrap();
+        let mut other = String::new();
+        let stdout = shell.stdout.take().unwrap();
+        let mut stdout = BufReader::new(stdout);
+        stdout.read_line(&mut other).unwrap();
+        board.kill(|lease| lease == 7);
+        shell.wait().unwrap();
+        // Its end closes the pipe.
+        assert_eq!(stdout.read_line(&mut other).unwrap(), 0);
+        assert!(place.was_killed());
     }
 }

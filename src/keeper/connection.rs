@@ -113,6 +113,11 @@ impl<'a> Connection<'a> {
         }
     }
 
+    /// A statement has set a limit of its own: that is not the limit of the next one.
+    pub fn forget_limit(&mut self) {
+        self.answer_limit = None;
+    }
+
     /// Runs a statement on the session.
     ///
     /// # Errors

@@ -7,13 +7,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::parent::{Event, Parent};
+use super::pause::{SHORTEST_PAUSE, sleep_longer};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
+use crate::isolated::link::cut;
 
 /// What is special to a run, a worker or a daemon. The last methods are the same for all.
 pub trait Duty<'a> {
     /// What the other process is told.
-    type Sent: Serialize;
+    type Sent: Serialize + From<Failure>;
     /// What the other process says.
     type Received: DeserializeOwned;
 
@@ -43,7 +45,7 @@ pub trait Duty<'a> {
     /// It does not go on: nothing is renewed any more.
     fn on_over(&mut self) {}
 
-    /// Ends the commands that must be gone by now, if the other process is stopped.
+    /// Ends the commands that must be gone by now, if the other process is stopped or hangs.
     fn end_late_commands(&mut self);
 
     /// Renews what is kept, if that is due, while the commands of the dead are being killed.
@@ -52,8 +54,8 @@ pub trait Duty<'a> {
     /// It is lost.
     fn hold_on(&mut self) -> Result<(), Lost>;
 
-    /// Gives back what the dead had: its commands are gone.
-    fn give_back(&mut self);
+    /// Returns what the dead had: its commands are gone.
+    fn return_all(&mut self);
 
     /// The other process.
     fn parent(&mut self) -> &mut Parent<'a, Self::Sent, Self::Received> {
@@ -76,19 +78,39 @@ pub trait Duty<'a> {
         };
         let ended = match over {
             Over::Done => Ok(()),
-            Over::Failed(failure) => Err(failure),
+            Over::Failed(failure) => {
+                let told = Failure {
+                    line: cut(&failure.line),
+                    ..failure.clone()
+                };
+                self.parent().say(told.into());
+                Err(failure)
+            }
             Over::Orphaned => {
                 self.outlive_parent();
                 Ok(())
             }
         };
         self.on_over();
-        process.guard_while_stopped(board, || self.end_late_commands());
-        // Nobody reads what is said to the dead, though others may keep its end of the link open.
-        if !process.is_dead() {
-            self.parent().send_all();
-        }
+        self.guard();
         ended
+    }
+
+    /// This process ends, which the end of the link says. A process that runs ends this one at once for that. One that is stopped or hangs
+    /// does not see it, and while its commands run somebody must be there to end them in time.
+    fn guard(&mut self) {
+        let (process, board) = (self.parent().process, self.parent().board);
+        let mut pause = SHORTEST_PAUSE;
+        while !process.is_dead() {
+            if self.parent().send_last() && !board.has(|_| true) {
+                return;
+            }
+            self.end_late_commands();
+            pause = sleep_longer(pause);
+        }
+        // Nobody reads what is said to the dead, though others may keep its end of the link open.
+        self.parent().link.close_for_sending();
+        let _ = process.kill_all(board, || Ok::<_, Failure>(()));
     }
 
     /// Waits until the next turn is due, and acts on all messages that are there.
@@ -113,11 +135,11 @@ pub trait Duty<'a> {
         }
     }
 
-    /// The other process has died: kills its commands, keeps what they work on until they are gone, and then gives it back at once.
+    /// The other process has died: kills its commands, keeps what they work on until they are gone, and then returns it at once.
     fn outlive_parent(&mut self) {
         let (process, board) = (self.parent().process, self.parent().board);
         if process.kill_all(board, || self.hold_on()).is_ok() {
-            self.give_back();
+            self.return_all();
         }
     }
 }

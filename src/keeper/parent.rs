@@ -16,6 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::board::Board;
+use super::lateness::Lateness;
 use super::pause::{SHORTEST_PAUSE, sleep_longer};
 use crate::base::clock::{Alarm, Moment};
 use crate::base::exit::Failure;
@@ -123,11 +124,21 @@ impl<'a, Sent: Serialize, Received: DeserializeOwned> Parent<'a, Sent, Received>
         true
     }
 
-    /// Sends what is left before this process ends, and waits for room.
+    /// Sends what there was no room for, and waits for room.
     pub fn send_all(&mut self) {
         for (message, _) in self.outbox.drain(..) {
             let _ = self.link.send(&message);
         }
+    }
+
+    /// This process ends: sends what is left, without the session, and behind that closes the link. Waits for nothing; returns whether all is
+    /// done.
+    pub fn send_last(&mut self) -> bool {
+        let is_sent = self.send_rest_with(None);
+        if is_sent {
+            self.link.close_for_sending();
+        }
+        is_sent
     }
 
     /// Sends a message that may be dropped where it is not read.
@@ -290,42 +301,26 @@ impl ParentProcess {
 
     /// Whether it is stopped, as by Ctrl-Z.
     pub fn is_stopped(self) -> bool {
-        self.processes().is_stopped()
-    }
-
-    /// Whether it acts on nothing that it is sent now: it is stopped, or about to be.
-    fn is_deaf(self) -> bool {
-        // In this order: what is pending now may have stopped it a moment later.
-        self.processes().is_about_to_stop() || self.is_stopped()
-    }
-
-    fn processes(self) -> Processes {
-        Processes {
+        let process = Processes {
             pid: self.0.as_raw(),
             own_group: false,
-        }
+        };
+        process.is_stopped()
     }
 
-    /// Kills the commands under such leases if the parent is stopped, and returns whether it did. A parent that runs ends them itself, and
-    /// may reap them at any moment.
-    pub fn kill_if_stopped(self, board: Board, is_over: impl Fn(u64) -> bool) -> bool {
-        let kills = board.has(&is_over) && self.is_stopped();
-        if kills {
-            board.kill(is_over);
+    /// Kills the commands under leases that are over where the parent does not: at once if that is stopped, and a little later in any case,
+    /// as it may hang. Returns how late those were at least that had to be killed; `None`: there was none.
+    pub fn kill_late(self, board: Board, lateness: impl Fn(u64) -> Lateness) -> Option<Lateness> {
+        if !board.has(|lease| lateness(lease) >= Lateness::Over) {
+            return None;
         }
-        kills
-    }
-
-    /// This process ends. A parent that is stopped does not see that: while it is, `end_late` ends the commands that must be gone.
-    pub fn guard_while_stopped(self, board: Board, mut end_late: impl FnMut()) {
-        let mut pause = SHORTEST_PAUSE;
-        while board.has(|_| true) && self.is_deaf() {
-            end_late();
-            pause = sleep_longer(pause);
-        }
-        if self.is_dead() {
-            let _ = self.kill_all(board, || Ok::<_, Failure>(()));
-        }
+        let least = if self.is_stopped() {
+            Lateness::Over
+        } else {
+            Lateness::LongOver
+        };
+        let kills = board.kill(|lease| lateness(lease) >= least);
+        kills.then_some(least)
     }
 
     /// The parent has died: kills its commands until they are gone. A command of another user may not be killed, so `hold_on` keeps what they

@@ -77,7 +77,12 @@ impl Lease {
 
     /// A supervisor that wakes after the end of the lease waits this long for a renewal that was confirmed meanwhile.
     pub fn grace(self) -> Duration {
-        (self.ttl / 8).min(Duration::from_secs(2))
+        Self::grace_of(self.ttl)
+    }
+
+    /// The same at this TTL.
+    pub fn grace_of(ttl: Duration) -> Duration {
+        (ttl / 8).min(Duration::from_secs(2))
     }
 }
 

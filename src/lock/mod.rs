@@ -4,6 +4,7 @@
 mod backend;
 #[cfg(test)]
 pub mod explorer;
+mod grace;
 mod held_row;
 mod holder;
 mod introduction;
@@ -20,6 +21,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use backend::{Attempt, Backend, Caller, Nobody, Reattempt, Refusal, Release, Renewal};
+pub use grace::Grace;
 pub use held_row::{Durable, HeldRow, HolderKind};
 pub use holder::{Holder, Holders, MOST_NAMED};
 pub use introduction::{Introduction, own_host};

@@ -22,7 +22,7 @@ use crate::db::{Connector, LatestTimeline, may_pass};
 use crate::isolated::client;
 use crate::isolated::link::{Link, cannot_pass_on, cut};
 use crate::isolated::process::fork_isolated;
-use crate::keeper::{Board, Duty, Lost, Over, Parent, SHORTEST_PAUSE, has_ended};
+use crate::keeper::{Board, Duty, Lateness, Lost, Over, Parent, SHORTEST_PAUSE, Vigil, has_ended};
 use crate::lock::named::{NamedLock, Verbosity};
 use crate::lock::rows::{RowLock, RowSpec, Token};
 use crate::lock::{
@@ -122,6 +122,7 @@ fn keep(work: Work, link: &Rc<Link>, supervisor: Pid, board: Board) -> Result<()
         renews_now: lives_on.is_some(),
         retry: None,
         silent_since: None,
+        vigil: Vigil::default(),
         look_again: None,
         next_turn: None,
     }
@@ -151,6 +152,8 @@ struct Keeper<'a> {
     retry: Option<Moment>,
     /// Since when no server has confirmed the lock, and at which level that was reported.
     silent_since: Option<(Moment, Option<Level>)>,
+    /// Watches the end of the lease.
+    vigil: Vigil,
     /// When to look again at the processes of a command that was killed, and the pause before that.
     look_again: Option<(Moment, Duration)>,
     /// When the next turn is due; `None`: not before something happens.
@@ -171,33 +174,8 @@ impl<'a> Duty<'a> for Keeper<'a> {
     }
 
     fn take_turn(&mut self) -> Result<Option<Moment>, Over> {
-        let due = match self.lock.state {
-            // Whether to release what the keeper before may have been granted comes before asking for the lock.
-            State::Acquiring if self.supervisor.has_message() => None,
-            State::Acquiring => return self.acquire(),
-            _ if self.rests() => Some(Moment::now() + LOOK_AGAIN_AT_MOST),
-            // A requested release comes before another attempt to hold the lock.
-            _ if self.command_has_ended && self.supervisor.has_message() => None,
-            State::Lost => return self.reacquire(),
-            // After the command has ended: reacquire silently, without limit.
-            State::Abandoned if self.command_has_ended => return self.reacquire(),
-            State::Held(lease) => {
-                let due = self.retry.unwrap_or(lease.next_renewal());
-                if std::mem::take(&mut self.renews_now) || due <= Moment::now() {
-                    self.end_late_commands();
-                    self.renew();
-                    return Ok(Some(Moment::START));
-                }
-                Some(due)
-            }
-            State::Abandoned | State::Killed => None,
-        };
-        self.end_late_commands();
-        let runs = self.supervisor.board.has_living();
-        let over = self.lock.command_deadline().filter(|_| runs);
-        let look = over.map(|over| over.max(Moment::now() + LOOK_AGAIN_AT_MOST));
-        let look_again = self.look_again.map(|(at, _)| at);
-        Ok(due.or(look).into_iter().chain(look_again).min())
+        let next = self.act()?;
+        Ok(next.into_iter().chain(self.next_look()).min())
     }
 
     fn on_message(&mut self, message: ToKeeper) -> Result<(), Over> {
@@ -240,14 +218,29 @@ impl<'a> Duty<'a> for Keeper<'a> {
         self.lock.leave();
     }
 
-    /// When the command is gone that somebody ends, that is acknowledged.
+    /// When the command is gone, its killer is told, and nobody needs the lock any more.
     fn end_late_commands(&mut self) {
-        let deadline = self.lock.command_deadline();
-        let is_over = deadline.is_some_and(|deadline| deadline <= Moment::now());
+        if self.rests() {
+            self.look_again = None;
+            self.vigil = Vigil::default();
+            return;
+        }
+        let (deadline, ttl) = (self.lock.command_deadline(), self.lock.ttl());
+        let of_lock = self.vigil.lateness(deadline, ttl);
         let (process, board) = (self.supervisor.process, self.supervisor.board);
+        let is_under_lock = |lease: u64| lease == UNDER_LOCK;
         // A command without the lock needs none.
-        let is_under_lock = |lease| lease == UNDER_LOCK;
-        if !is_over || self.rests() || !process.kill_if_stopped(board, is_under_lock) {
+        let lateness = |lease| {
+            if is_under_lock(lease) {
+                of_lock
+            } else {
+                Lateness::InTime
+            }
+        };
+        let kills = process.kill_late(board, lateness).is_some();
+        // Once it was killed, a renewal that is confirmed after all comes too late.
+        let is_ended = kills || board.were_all_killed();
+        if !is_ended {
             self.look_again = None;
         } else if board.is_alive(is_under_lock) {
             let pause = self
@@ -258,6 +251,7 @@ impl<'a> Duty<'a> for Keeper<'a> {
         } else {
             self.look_again = None;
             self.lock.ack_kill(&mut self.supervisor);
+            self.lock.let_go();
         }
     }
 
@@ -277,13 +271,40 @@ impl<'a> Duty<'a> for Keeper<'a> {
         Ok(())
     }
 
-    fn give_back(&mut self) {
+    fn return_all(&mut self) {
         self.lock.ack_kill(&mut self.supervisor);
         self.lock.release_for_the_dead();
     }
 }
 
 impl Keeper<'_> {
+    /// Does what is due for the lock. Returns when more is.
+    fn act(&mut self) -> Result<Option<Moment>, Over> {
+        self.end_late_commands();
+        let due = match self.lock.state {
+            // Whether to release what the keeper before may have been granted comes before asking for the lock.
+            State::Acquiring if self.supervisor.has_message() => None,
+            State::Acquiring => return self.acquire(),
+            _ if self.rests() => Some(Moment::now() + LOOK_AGAIN_AT_MOST),
+            // A requested release comes before another attempt to hold the lock.
+            _ if self.command_has_ended && self.supervisor.has_message() => None,
+            State::Lost => return self.reacquire(),
+            // After the command has ended: reacquire silently, without limit.
+            State::Abandoned if self.command_has_ended => return self.reacquire(),
+            State::Held(lease) => {
+                let due = self.retry.unwrap_or(lease.next_renewal());
+                if std::mem::take(&mut self.renews_now) || due <= Moment::now() {
+                    self.renew();
+                    return Ok(Some(Moment::START));
+                }
+                Some(due)
+            }
+            State::Abandoned | State::Killed => None,
+        };
+        let look_again = self.look_again.map(|(at, _)| at);
+        Ok(due.into_iter().chain(look_again).min())
+    }
+
     fn acquire(&mut self) -> Result<Option<Moment>, Over> {
         // What the backend says to the supervisor comes after that.
         self.supervisor.send_all();
@@ -344,8 +365,8 @@ impl Keeper<'_> {
         told.map_err(|error| cannot_pass_on(&error))
     }
 
-    /// Reports that the lock is held again. Nothing waits for a supervisor that is stopped. `false`: the session is not good, and the lock is
-    /// not held.
+    /// Reports that the lock is held again. Nothing waits for a supervisor that is stopped, or dead. `false`: the session is not good, and the
+    /// lock is not held.
     fn report_regained(&mut self, grant: Grant, lease: Lease) -> bool {
         let backend = &mut self.lock.backend;
         if backend.answer_within(lease.ttl).is_err() {
@@ -362,24 +383,22 @@ impl Keeper<'_> {
 
     /// Makes one attempt to reacquire the slot. Returns when the next one is due.
     fn reacquire(&mut self) -> Result<Option<Moment>, Over> {
-        let process = self.supervisor.process;
-        let is_orphaned = process.is_dead();
+        let (process, board) = (self.supervisor.process, self.supervisor.board);
         // No session has to outlive the command now, and connecting may take a while: let the kernel end the keeper with its supervisor.
-        if !is_orphaned && process.die_with().is_err() {
+        if !process.is_dead() && process.die_with().is_err() {
             return Err(Over::Orphaned);
         }
-        self.end_late_commands();
         let until = self.last_answer();
+        let is_gone = board.were_all_killed() && !board.is_alive(|_| true);
         let lock = &mut self.lock;
-        let take = self.command_has_ended || lock.spec.on_lost == OnLockLost::Reacquire;
+        let is_wanted = lock.spec.on_lost == OnLockLost::Reacquire && !is_gone;
+        let take = self.command_has_ended || is_wanted;
         let attempt = lock.backend.try_reacquire(take, until);
         let mut pause = lock.backend.pause().min(LONGEST_PAUSE);
         match attempt {
             Reattempt::Acquired(grant, lease) => {
                 self.outlive_supervisor();
-                if is_orphaned {
-                    self.lock.state = State::Held(lease);
-                } else if !self.report_regained(grant, lease) {
+                if !self.report_regained(grant, lease) {
                     return Ok(Some(Moment::now() + pause));
                 }
                 pause = Duration::ZERO;
@@ -476,12 +495,25 @@ impl Keeper<'_> {
         self.paused && self.supervisor.board.are_stopped()
     }
 
-    /// Until when a server may answer: if the supervisor is stopped, this process must be there to end the command in time. `None`: there is
-    /// no such moment, or it is over, and then the command of a stopped supervisor was ended before.
+    /// By when the command must be gone that runs, and that this process has not killed; `None`: there is none, or it may run on.
+    fn living_until(&self) -> Option<Moment> {
+        let until = self.lock.command_deadline();
+        until.filter(|_| self.supervisor.board.has_living())
+    }
+
+    /// Until when a server may answer: if the supervisor is stopped or hangs, this process must be there to end the command in time.
+    /// `None`: there is no such moment, or it is over, and then the command was ended before.
     fn last_answer(&self) -> Option<Moment> {
-        let runs = self.supervisor.board.has_living();
-        let until = runs.then(|| self.lock.last_answer()).flatten();
-        until.filter(|until| *until > Moment::now())
+        let over = self.living_until()?;
+        let until = self.vigil.last_answer(over, self.lock.ttl());
+        Some(until).filter(|until| *until > Moment::now())
+    }
+
+    /// When to look next whether the command must be killed; `None`: it need not be by the clock.
+    fn next_look(&self) -> Option<Moment> {
+        let over = self.living_until()?;
+        let next = self.vigil.looks(over, self.lock.ttl()).min();
+        Some(next.unwrap_or_else(|| Moment::now() + LOOK_AGAIN_AT_MOST))
     }
 }
 

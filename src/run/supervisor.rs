@@ -67,7 +67,7 @@ pub fn supervise(
         record,
         runner: Runner::new(log, poller, board, "the keeper", keeper),
         phase: Phase::acquire(job),
-        standing: Standing::default(),
+        keeper: KeeperState::default(),
         lock: LockState::None,
         grant: None,
         fallback,
@@ -86,7 +86,7 @@ struct Supervisor<'a> {
     /// Its command, and its keeper.
     runner: RunnerOf<Self>,
     phase: Phase,
-    standing: Standing,
+    keeper: KeeperState,
     lock: LockState,
     /// The latest grant of the lock that the command was started for; `None` without a lock.
     grant: Option<Grant>,
@@ -110,7 +110,7 @@ struct OutputState {
 
 /// What the keeper may have done without having reported it.
 #[derive(Default)]
-struct Standing {
+struct KeeperState {
     /// Whether it, or one that has died, may hold the lock without having reported that.
     claims: bool,
     /// Whether the command runs without the lock. Then the keeper only releases what it may be granted.
@@ -135,8 +135,7 @@ impl Plan for Supervisor<'_> {
             let before = discriminant(&self.phase);
             self.step(|this, phase| match phase {
                 Phase::Acquiring(acquiring) if this.runner.has_passed(acquiring.deadline) => {
-                    let decision = this.too_late(&acquiring);
-                    this.end_acquiring(decision)
+                    this.on_deadline_acquiring(acquiring)
                 }
                 Phase::Running(running) => {
                     this.check_command();
@@ -304,22 +303,22 @@ impl Supervisor<'_> {
 
     /// Notes what the keeper reports. `None`: it does not concern the run.
     fn note(&mut self, message: FromKeeper, descriptor: Option<OwnedFd>) -> Option<FromKeeper> {
-        let standing = &mut self.standing;
+        let keeper = &mut self.keeper;
         match message {
             FromKeeper::Held(..) => {
                 // A command that runs without the lock does not keep it alive.
-                self.runner.peer.session = descriptor.filter(|_| !standing.is_dismissed);
-                standing.claims = standing.is_dismissed;
+                self.runner.peer.session = descriptor.filter(|_| !keeper.is_dismissed);
+                keeper.claims = keeper.is_dismissed;
             }
             FromKeeper::Lost(_) => {
                 self.runner.peer.session = None;
-                standing.claims = false;
+                keeper.claims = false;
             }
-            FromKeeper::Released => standing.claims = false,
-            FromKeeper::Claiming(may_be_held) => standing.claims = may_be_held,
+            FromKeeper::Released => keeper.claims = false,
+            FromKeeper::Claiming(may_be_held) => keeper.claims = may_be_held,
             _ => {}
         }
-        if standing.is_dismissed {
+        if keeper.is_dismissed {
             return None;
         }
         self.record_message(&message);
@@ -364,7 +363,7 @@ impl Supervisor<'_> {
 
     /// Whether the keeper may hold the lock without having reported that. Then it must not be killed before it has released the lock.
     fn keeper_claims(&self) -> bool {
-        self.standing.claims && !self.runner.peer.is_closed()
+        self.keeper.claims && !self.runner.peer.is_closed()
     }
 
     /// Whether the lock outlives its session and its keeper.

@@ -8,7 +8,7 @@ mod child;
 mod command;
 mod copies;
 mod environment;
-mod grace;
+mod folder;
 mod hook;
 mod inherited;
 mod leash;
@@ -26,7 +26,7 @@ mod termination;
 
 pub use aside::Aside;
 pub use asides::Asides;
-pub use child::{Child, Surroundings, check_program, program_of};
+pub use child::{CannotRun, Child, Surroundings, check_program, program_of};
 pub use command::{Cause, Command};
 pub use environment::{Change, change, of_grant};
 pub use hook::{Hook, wanted};

@@ -9,7 +9,6 @@ use serde::de::DeserializeOwned;
 
 use super::asides::Asides;
 use super::command::Cause;
-use super::grace::Grace;
 use super::output::Outlet;
 use super::outputs::Outputs;
 use super::poller::Poller;
@@ -22,7 +21,7 @@ use crate::base::text::{counted, shown};
 use crate::isolated::link::Link;
 use crate::isolated::peer::Peer;
 use crate::keeper::Board;
-use crate::lock::Lease;
+use crate::lock::{Grace, Lease};
 
 /// The commands, and all that watches them. A command is started for a `Purpose`; the `Rest` matters when its output is over; the process
 /// with the session gets what is `Sent`, and what it says is `Received`.
@@ -109,17 +108,22 @@ where
         None
     }
 
-    /// Ends the commands that have reached their timeouts, which `say` reports, and all when the process ends.
+    /// Ends the commands that have reached their timeouts, which `say` reports, and all when the process ends. All are ended before anything
+    /// is said, as a file system can keep this process in a write for ever.
     pub fn end_late(&mut self, say: impl Fn(&mut Started<Purpose>, &mut [Outlet; 2])) {
         let is_ending = self.shutdown.ends_commands();
-        for command in &mut self.commands {
+        let mut late = Vec::new();
+        for (at, command) in self.commands.iter_mut().enumerate() {
             if command.running.is_late() {
-                say(command, &mut self.outputs.outlets);
                 command.running.end(Cause::TimedOut, None);
+                late.push(at);
             }
             if is_ending {
                 command.running.end(Cause::Stopped, None);
             }
+        }
+        for at in late {
+            say(&mut self.commands[at], &mut self.outputs.outlets);
         }
     }
 

@@ -25,7 +25,7 @@ use session::Refusals;
 
 use super::message::{FromClaimer, ToClaimer, Trouble};
 use super::{SESSION_LIMIT, Spec, Until};
-use crate::base::clock::Moment;
+use crate::base::clock::{Moment, is_over};
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::base::progress::ProgressLine;
@@ -33,7 +33,7 @@ use crate::history::PendingOutputs;
 use crate::isolated::client;
 use crate::isolated::link::Link;
 use crate::isolated::process::fork_isolated;
-use crate::keeper::{Board, Connection, Duty, LONGEST_PAUSE, Lost, Over, Parent};
+use crate::keeper::{Board, Connection, Duty, LONGEST_PAUSE, Lateness, Lost, Over, Parent, Vigil};
 use crate::lock::{Introduction, Lease};
 use crate::queue::{self, Opened, Queue, WorkerFacts, wake_lock};
 use crate::schema::Tables;
@@ -80,6 +80,8 @@ pub fn fork_off(
             refusals: Refusals::new(resumed.is_some()),
             no_room: LONGEST_PAUSE,
             worker: resumed.map(Worker::resumed),
+            vigil: Vigil::default(),
+            lost_until: Moment::START,
             outcomes: Outcomes::new(),
             outputs: PendingOutputs::new(),
             claiming: Claiming::new(),
@@ -122,6 +124,10 @@ struct Claimer<'a> {
     /// The next pause when the server has no room.
     no_room: Duration,
     worker: Option<Worker>,
+    /// Watches the end of its lease.
+    vigil: Vigil,
+    /// By when the coordinator must have killed the commands of workers that were lost.
+    lost_until: Moment,
     outcomes: Outcomes,
     outputs: PendingOutputs<u64>,
     claiming: Claiming,
@@ -165,6 +171,7 @@ impl<'a> Duty<'a> for Claimer<'a> {
 
     /// Renews the lease. What a message asks for is done as it comes.
     fn take_turn(&mut self) -> Result<Option<Moment>, Over> {
+        self.end_late_commands();
         let mut kept = self.ensure_lease();
         let is_due = self.renewal_due().is_some_and(|due| due <= Moment::now());
         if kept.is_ok() && (is_due || self.connection.session().is_none()) {
@@ -172,7 +179,9 @@ impl<'a> Duty<'a> for Claimer<'a> {
         }
         self.settle(kept)?;
         // A worker that was lost registers again at once.
-        Ok(self.renewal_due().or(Some(Moment::START)))
+        let due = self.renewal_due().unwrap_or(Moment::START);
+        let look = Some(self.lost_until).filter(|until| !is_over(Some(*until)));
+        Ok(look.into_iter().chain([due]).min())
     }
 
     fn on_message(&mut self, message: ToClaimer) -> Result<(), Over> {
@@ -219,13 +228,19 @@ impl<'a> Duty<'a> for Claimer<'a> {
         }
     }
 
-    /// Kills the commands whose jobs others may have, if the coordinator is stopped.
+    /// Kills the commands whose jobs others may have, if the coordinator is stopped or hangs.
     fn end_late_commands(&mut self) {
-        let held = |worker: &&Worker| worker.held_until > Moment::now();
-        let held = self.worker.as_ref().filter(held);
-        let held = held.map(|worker| worker.number);
+        let own = self.worker.as_ref();
+        let own = own.map(|worker| (worker.number, worker.held_until, worker.queue.ttl));
+        let own = own.map(|(own, until, ttl)| (own, self.vigil.lateness(Some(until), ttl)));
+        let lateness = |worker: u64| match own {
+            Some((own, lateness)) if own == worker => lateness,
+            // That worker was lost.
+            _ if is_over(Some(self.lost_until)) => Lateness::LongOver,
+            _ => Lateness::Over,
+        };
         let (process, board) = (self.coordinator.process, self.coordinator.board);
-        process.kill_if_stopped(board, |worker| Some(worker) != held);
+        process.kill_late(board, lateness);
     }
 
     /// A lease that is not renewed in time is not lost for that. First the commands must go.
@@ -238,7 +253,7 @@ impl<'a> Duty<'a> for Claimer<'a> {
     }
 
     /// If the server cannot be told, the others find out when the lease is over.
-    fn give_back(&mut self) {
+    fn return_all(&mut self) {
         self.asks_until = Some(Moment::now() + LONGEST_WAIT);
         let _ = self.deregister();
     }

@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 
 use crate::harness::crontab::{commands_of, end, job, lose_power, scheduler_of};
 use crate::harness::{
-    Crontab, Frozen, Proxy, Running, SOON, Server, Tables, Watcher, all_servers, allow_files,
+    Crontab, Frozen, Hung, Proxy, Running, SOON, Server, Tables, Watcher, all_servers, allow_files,
     both_servers, children_of, eventually, send, stat_field, within,
 };
 
@@ -252,6 +252,48 @@ all_servers! {
         drop(frozen);
         end(second);
         end(first);
+    }
+}
+
+both_servers! {
+    fn a_command_is_ended_when_its_daemon_hangs_and_its_scheduler_has_no_server(server on mysql) {
+        let crontab = Crontab::new(server, &job("--ttl 6s --kill-after 1s", STAYS));
+        let proxy = Proxy::to(server);
+        let daemon = crontab.start_through(&proxy, &["--grace", "0s"]);
+        crontab.due("job");
+        let command: i32 = crontab.eventually_lines(1)[0].parse().unwrap();
+        let hung = Hung::new(daemon.pid());
+        proxy.freeze();
+        eventually("the command is ended", SOON, || !runs(command));
+        assert!(hung.hangs());
+        proxy.thaw();
+        drop(hung);
+        end(daemon);
+    }
+
+    fn a_daemon_that_loses_one_lock_waits_for_a_locked_row_as_long_as_before(server on mariadb) {
+        // The one that is not renewed meanwhile has time enough, and the shortest TTL says how often all are renewed.
+        let line = |(name, ttl): (&str, &str)| format!("#: {name} --ttl {ttl}\n0 0 1 1 * {STAYS}\n");
+        let crontab = Crontab::new(server, &[("lost", "1m"), ("locked", "1m"), ("other", "20s")].map(line).concat());
+        // So the limit on its answers is always the same.
+        let daemon = crontab.start(&["--grace", "0s", "--connect-timeout", "5s"]);
+        for (number, name) in ["lost", "locked", "other"].into_iter().enumerate() {
+            crontab.due(name);
+            crontab.eventually_lines(number + 1);
+        }
+        let named = |name: &str| format!("name = '{}'", crontab.name(name));
+        let locker = crontab.tables.lock(&format!("dblock_locks WHERE {}", named("locked")));
+        let renewed = || crontab.rows::<Option<String>>(&format!("SELECT renewed_at FROM dblock_locks WHERE {}", named("other")));
+        let (before, session) = (renewed(), crontab.sessions());
+        // From now on the locked row is renewed last.
+        eventually("the other one is renewed", SOON, || renewed() > before);
+        crontab.tables.sql(&format!("UPDATE dblock_locks SET owner = NULL WHERE {}", named("lost")));
+        eventually("one is lost", SOON, || daemon.stderr().contains("was lost while the command runs"));
+        // The server has it wait for the locked row for two seconds, and counts whole ones.
+        let is_given_up = within(Duration::from_secs(4), || crontab.sessions() != session);
+        assert!(!is_given_up, "{}", daemon.stderr());
+        drop(locker);
+        end(daemon);
     }
 }
 

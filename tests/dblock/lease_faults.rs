@@ -1,6 +1,7 @@
 //! While a command runs its session is killed, its keeper is killed, and dblock or the server are stopped for shorter and
 //! longer than the lease: it goes on with the lock, or it is ended, and never runs on as if nothing had happened.
 
+use std::io::Write;
 use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,13 +9,17 @@ use std::time::{Duration, Instant};
 use mysql::prelude::Queryable;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tempfile::TempPath;
 
 use crate::harness::{
-    Dblock, Kind, Output, PASSWORD, Packet, Proxy, Running, SOON, Server, Watcher, all_servers,
-    each_way, eventually, eventually_gone, in_time, is_stopped, runs, send, slack, unique, within,
+    Dblock, Hangs, Hung, Kind, Output, PASSWORD, Packet, Proxy, Running, SOON, Server, Watcher,
+    all_servers, children_of, each_lock, each_way, error, eventually, eventually_gone, framed,
+    in_time, is_stopped, runs, send, slack, unique, until_closed, within,
 };
+use crate::hostile::serve;
 use crate::pools::slot_on_server;
 use crate::sigkill::{looks_for_life, out_of_reach, with_sign_of_life};
+use crate::tls::with_hosts;
 
 /// The shortest lease.
 const TTL: Duration = Duration::from_secs(4);
@@ -801,6 +806,134 @@ fn a_stopped_dblock_whose_keeper_was_replaced_and_found_no_server_ends_its_comma
     run.wait_within(SOON).expect_code(74);
 }
 
+/// A holder that reaches its server through a proxy.
+fn holder_through(server: &Server, proxy: &Proxy, name: &str, ttl: &str) -> Running {
+    let run = Dblock::run_at(&proxy.url(), name).args(server.durable.then_some("--durable"));
+    holder(run.args(["--ttl", ttl]), TELLS_ITS_END).spawn()
+}
+
+each_way! {
+    fn a_dblock_that_hangs_and_whose_server_falls_silent_has_its_command_ended(server) {
+        let (name, proxy) = (unique("hangs"), Proxy::to(server));
+        let mut run = holder_through(server, &proxy, &name, "4s");
+        let command = run.wait_pid("shell");
+        let begun = Instant::now();
+        let hung = Hung::new(run.pid());
+        proxy.freeze();
+        eventually_gone(command, SOON);
+        // It was not killed before its time either.
+        assert!(begun.elapsed() > TTL / 2, "{:?}", begun.elapsed());
+        proxy.thaw();
+        // The lock is not kept for who hangs.
+        let next = Dblock::run(server, &name).args(server.durable.then_some("--durable"));
+        next.args(["--wait", "30"]).command(["true"]).output().expect_code(0);
+        assert!(hung.hangs());
+        drop(hung);
+        run.wait_within(SOON).expect_code(74).expect_said(["the command was ended for it"]);
+    }
+}
+
+#[test]
+fn a_dblock_that_hangs_loses_nothing_while_its_server_answers() {
+    let server = Server::shared(Kind::MySql);
+    let (name, proxy) = (unique("hangs-on"), Proxy::to(server));
+    // Its keeper may be held up for seconds.
+    let mut run = holder_through(server, &proxy, &name, "8s");
+    let command = run.wait_pid("shell");
+    let session = server.holder(&name);
+    let hung = Hung::new(run.pid());
+    let begun = Instant::now();
+    eventually("longer than the lease", SOON, || {
+        begun.elapsed() > 2 * TTL + Duration::from_secs(2)
+    });
+    assert!(hung.hangs() && runs(command));
+    assert_eq!(server.holder(&name), session, "its keeper has gone on");
+    drop(hung);
+    drop(run.take_stdin());
+    run.wait_within(SOON).expect_code(6).expect_silence();
+}
+
+#[test]
+fn a_keeper_that_wakes_before_its_dblock_after_the_end_of_the_lease_asks_no_server_first() {
+    let server = Server::shared(Kind::MySql);
+    let (name, proxy) = (unique("wakes-first"), Proxy::to(server));
+    let mut run = holder_through(server, &proxy, &name, "10s");
+    let command = run.wait_pid("shell");
+    let keeper = run.keeper(Some(command));
+    let both = [run.pid(), keeper];
+    for pid in both {
+        send(pid, Signal::SIGSTOP);
+    }
+    eventually("both are stopped", SOON, || {
+        both.into_iter().all(is_stopped)
+    });
+    proxy.freeze();
+    let stopped = Instant::now();
+    eventually("the lease is over", SOON, || {
+        stopped.elapsed() > Duration::from_secs(10)
+    });
+    assert!(runs(command), "nobody ends it meanwhile");
+    send(keeper, Signal::SIGCONT);
+    // A server that does not answer is waited for as long as the lease lasts.
+    let gone = in_time(Duration::from_secs(5), || !runs(command));
+    assert!(gone && is_stopped(run.pid()));
+    proxy.thaw();
+    run.signal(Signal::SIGCONT);
+    run.wait_within(SOON).expect_code(74);
+}
+
+/// A holder that reaches its server through a proxy by a name; and the file by which that is resolved.
+fn holder_by_name(server: &Server, name: &str, ttl: &str) -> (Running, Proxy, TempPath) {
+    let proxy = Proxy::to(server);
+    let url = proxy.url().replace("127.0.0.1", "db.example");
+    let run = Dblock::run(server, name).env("DBLOCK_URL", url);
+    let (run, hosts) = with_hosts(run.args(["--ttl", ttl]), "127.0.0.1 db.example\n");
+    let run = holder(run, TELLS_ITS_END).spawn();
+    // Nobody makes it hang who has it open.
+    (run, proxy, hosts.into_temp_path())
+}
+
+each_lock! {
+    fn a_stopped_dblock_whose_resolver_hangs_ends_its_command(server) {
+        let name = unique("resolver-hangs");
+        let (mut run, proxy, hosts) = holder_by_name(server, &name, "6");
+        let command = run.wait_pid("shell");
+        run.signal(Signal::SIGSTOP);
+        eventually("it is stopped", SOON, || is_stopped(run.pid()));
+        let hangs = Hangs::new(&hosts);
+        proxy.cut();
+        eventually("the name is being resolved", SOON, || hangs.is_waited_for());
+        // The system lets it hang for 45 s.
+        eventually_gone(command, SOON);
+        drop(hangs);
+        run.signal(Signal::SIGCONT);
+        run.wait_within(SOON).expect_code(74);
+    }
+}
+
+#[test]
+fn a_resolver_that_hangs_goes_with_its_keeper_and_costs_nothing_once_it_answers() {
+    let server = Server::shared(Kind::MySql);
+    let name = unique("resolver-goes");
+    let (mut run, proxy, hosts) = holder_by_name(server, &name, "60");
+    let command = run.wait_pid("shell");
+    let keeper = run.keeper(Some(command));
+    let hangs = Hangs::new(&hosts);
+    proxy.cut();
+    let mut resolvers = Vec::new();
+    eventually("the keeper's child resolves the name", SOON, || {
+        resolvers = children_of(keeper);
+        hangs.is_waited_for() && !resolvers.is_empty()
+    });
+    send(keeper, Signal::SIGKILL);
+    eventually_gone(resolvers[0], SOON);
+    drop(hangs);
+    run.wait_stderr("reacquired after", SOON);
+    assert!(runs(command), "{}", run.stderr());
+    drop(run.take_stdin());
+    run.wait_within(SOON).expect_code(6);
+}
+
 #[test]
 fn a_holder_whose_account_is_refused_for_a_moment_has_its_lock_again() {
     let server = Server::shared(Kind::MariaDb);
@@ -828,4 +961,28 @@ fn a_holder_whose_account_is_refused_for_a_moment_has_its_lock_again() {
         .admin()
         .query_drop(format!("DROP USER '{account}'@'%'"))
         .unwrap();
+}
+
+#[test]
+fn a_holder_whose_host_is_blocked_for_a_moment_has_its_lock_again() {
+    let server = Server::shared(Kind::MariaDb);
+    let (name, proxy) = (unique("blocked"), Proxy::to(server));
+    // While the other server is away, this one alone answers.
+    let blocking = serve(|stream| {
+        let _ = stream.write_all(&framed(0, &error(1129, "the host is blocked")));
+        until_closed(stream);
+    });
+    let hosts = format!("127.0.0.1:{},127.0.0.1:{blocking}", proxy.port);
+    let run = Dblock::run_at(&format!("mysql://dblock@{hosts}/"), &name);
+    let mut run = holder(run.args(["--ttl", "60"]), TELLS_ITS_END).spawn();
+    let command = run.wait_pid("shell");
+    proxy.refuse(true);
+    proxy.cut();
+    run.wait_stderr(" is not reacquired yet: ", SOON);
+    proxy.refuse(false);
+    run.wait_stderr("reacquired after", SOON);
+    assert!(run.is_running() && runs(command), "{}", run.stderr());
+    drop(run.take_stdin());
+    let end = run.wait_within(SOON);
+    end.expect_code(6).expect_said(["the host is blocked"]);
 }

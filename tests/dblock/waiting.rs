@@ -9,7 +9,7 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::harness::{
     Client, Dblock, Kind, Proxy, Running, SOON, Server, Watcher, all_locks, both_locks, each_lock,
-    eventually, holder, in_time, is_stopped, slack, unique, waiters, within,
+    each_way, eventually, holder, in_time, is_stopped, slack, unique, waiters, within,
 };
 
 /// How much longer or shorter than asked a wait may be.
@@ -277,6 +277,20 @@ each_lock! {
         drop(frozen);
         output.expect_code(69).expect_stdout("").expect_one_line("");
         output.expect_took(Duration::from_secs(4), Duration::from_millis(8200) + slack());
+    }
+}
+
+each_way! {
+    fn a_server_that_falls_silent_under_a_waiter_is_not_out_of_reach(server) {
+        let (name, proxy) = (unique("silent"), Proxy::to(server));
+        let _client = server.hold(&name);
+        let dblock = Dblock::run_at(&proxy.url(), &name).args(server.durable.then_some("--durable"));
+        let dblock = dblock.args(["--wait", "4", "--connect-timeout", "4", "--if-unreachable", "run"]);
+        let dblock = dblock.sh("echo ran").spawn();
+        the_waiter(&mut server.watcher(), &name);
+        proxy.freeze();
+        // Others held the lock when it answered last.
+        dblock.wait().expect_code(69).expect_stdout("").expect_one_line("");
     }
 }
 

@@ -69,13 +69,15 @@ impl Coordinator<'_> {
             "{name}: starting the tick {}, attempt {}",
             attempt.shown, attempt.number
         ));
+        let mut others = self.runner.commands.iter();
+        let others_hang = others.any(|other| other.running.child.hangs_at_start());
         let started = start(
             Rc::clone(&job),
             (attempt.clone(), grant, lease),
             streams,
             &mut self.runner.outputs.outlets,
             &self.spec.scrubbed,
-            (place, &self.runner.poller.signals),
+            (place, &self.runner.poller.signals, others_hang),
         );
         match started {
             Ok(command) => self.runner.commands.push(command),
@@ -128,7 +130,7 @@ impl Coordinator<'_> {
         self.runner.asides.add(hooks, signals, log);
     }
 
-    /// The host of an attempt has died. This one tells what is to be run then, as it was the first to record it.
+    /// The host of an attempt has died. This one starts what is to be run then, as it was the first to record it.
     pub(super) fn on_died(&mut self, attempt: &Attempt, will_retry: bool) {
         if let Some(job) = self.jobs.get(attempt.job).cloned() {
             let report = report_of_the_dead(&job, attempt, will_retry);
@@ -163,14 +165,18 @@ impl Coordinator<'_> {
         if !is_due {
             return;
         }
-        for command in &mut self.runner.commands {
+        // All are ended before anything is said, as a file system can keep this process in a write for ever.
+        let mut lines = Vec::new();
+        for (at, command) in self.runner.commands.iter_mut().enumerate() {
             if over(command).is_some()
                 && let Some(lease) = command.lease
             {
-                let line = command.abandon(lease);
-                self.runner.log.error(&line);
-                command.say(&mut self.runner.outputs.outlets, &line);
+                lines.push((at, command.abandon(lease)));
             }
+        }
+        for (at, line) in lines {
+            self.runner.log.error(&line);
+            self.runner.commands[at].say_by_mail(&mut self.runner.outputs.outlets, &line);
         }
     }
 
@@ -198,7 +204,7 @@ impl Coordinator<'_> {
         if let Some(command) = running.find(|command| command.attempt.run == run) {
             let line = end(command);
             self.runner.log.error(&line);
-            command.say(&mut self.runner.outputs.outlets, &line);
+            command.say_by_mail(&mut self.runner.outputs.outlets, &line);
         }
     }
 

@@ -11,6 +11,7 @@ use super::{Kept, Scheduler};
 use crate::base::clock::Moment;
 use crate::cron::{Job, Overlap, TickRow, confirm, search_limit};
 use crate::history::{Journal, RunFacts};
+use crate::keeper::Vigil;
 use crate::lock::rows::{RowLock, RowSpec};
 use crate::lock::{HolderKind, Lease, LockSpec, OnLockLost, Wait};
 
@@ -52,7 +53,8 @@ impl Scheduler<'_> {
                 proved: Moment::now(),
             }),
             (Some(lease), None) => TickLock::Held(lease),
-            (None, None) => TickLock::Lost(Moment::now()),
+            // The coordinator ends its command.
+            (None, None) => TickLock::Lost(Moment::now() + kept.job.options.kill_after),
         };
         self.add(kept.job, kept.attempt, (state, kept.started), |lock| {
             lock.resumed(kept.grant)
@@ -126,6 +128,7 @@ impl Scheduler<'_> {
             lock: prepare(lock),
             journal,
             state,
+            vigil: Vigil::default(),
             started,
         };
         self.own.by_run.insert(run, mine);

@@ -14,8 +14,8 @@ use crate::history::Outcome;
 const LONGEST_END: Duration = Duration::from_secs(30);
 
 impl Scheduler<'_> {
-    /// The coordinator has died, and its commands are gone: gives all of its ticks to the other daemons.
-    pub(super) fn give_ticks_back(&mut self) {
+    /// The coordinator has died, and its commands are gone: returns all of its ticks.
+    pub(super) fn return_ticks(&mut self) {
         for run in self.own.by_run.keys().cloned().collect::<Vec<_>>() {
             if !self.own.has_ended(&run) {
                 self.end_of_the_dead(&run);

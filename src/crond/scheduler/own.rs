@@ -10,6 +10,7 @@ use crate::base::clock::Moment;
 use crate::cron::{AttemptEnd, Job};
 use crate::db::Client;
 use crate::history::{Journal, Outcome, RunEnd};
+use crate::keeper::{Lateness, Vigil};
 use crate::lock::Lease;
 use crate::lock::named::HOLD_BACK;
 use crate::lock::rows::RowLock;
@@ -27,6 +28,8 @@ pub(super) struct OwnTick {
     pub lock: RowLock,
     pub journal: Journal,
     pub state: TickLock,
+    /// Watches by when its command must be gone.
+    pub vigil: Vigil,
     /// When the coordinator was told to start its command, or has started it.
     pub started: Option<Moment>,
 }
@@ -102,6 +105,22 @@ impl OwnTick {
             TickLock::Killed(_, until) | TickLock::Lost(until) => Some(*until),
             TickLock::Sought(_) | TickLock::Released => None,
         }
+    }
+
+    /// How late its command is, if it has one.
+    pub fn lateness(&mut self) -> Lateness {
+        let until = self.command_until();
+        self.vigil.lateness(until, self.job.options.ttl)
+    }
+
+    /// When to look whether its command must be killed, as far as that is still to come.
+    fn looks(&self) -> impl Iterator<Item = Moment> + use<> {
+        let (vigil, ttl) = (self.vigil, self.job.options.ttl);
+        let until = self.command_until();
+        until
+            .map(|until| vigil.looks(until, ttl))
+            .into_iter()
+            .flatten()
     }
 
     /// The search for its lock, while it is sought.
@@ -189,9 +208,9 @@ impl OwnTicks {
         self.by_run.len().saturating_sub(self.ended.len())
     }
 
-    /// By when each command must be gone.
-    pub fn commands_until(&self) -> impl Iterator<Item = Moment> {
-        self.by_run.values().filter_map(OwnTick::command_until)
+    /// When to look whether a command must be killed, as far as that is still to come.
+    pub fn looks(&self) -> impl Iterator<Item = Moment> {
+        self.by_run.values().flat_map(OwnTick::looks)
     }
 
     /// The end of an attempt is to be recorded.

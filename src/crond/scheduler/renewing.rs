@@ -205,10 +205,12 @@ impl Scheduler<'_> {
         let until = Moment::now() + mine.job.options.kill_after;
         mine.state = TickLock::Lost(until.min(lease.over()));
         let ask = ask_run(self.tables, &mine.job.name.to_string(), &run);
+        let limit = WHO_ENDED.min(self.answer_limit());
         let state = self.ask(|session| {
-            session.answer_within(WHO_ENDED)?;
+            session.answer_within(limit)?;
             session.run(&ask)
         });
+        self.connection.forget_limit();
         let is_killed = matches!(state, Ok(Some(RunState::Ended(AttemptEnd::Over))));
         let lost = FromScheduler::Lost(run, cut(cause), is_killed);
         self.coordinator.say(lost);

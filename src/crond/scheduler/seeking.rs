@@ -31,7 +31,7 @@ impl Scheduler<'_> {
         let due: Vec<String> = due.map(|(.., run)| run).collect();
         if self.is_stopped {
             for run in &due {
-                self.give_back(run);
+                self.return_sought(run);
             }
         } else {
             for part in due.chunks(LOCKS_AT_ONCE) {
@@ -47,8 +47,8 @@ impl Scheduler<'_> {
         Ok(nexts.min().map(|next| next.max(Moment::now())))
     }
 
-    /// Hands a tick whose lock is sought to other daemons.
-    fn give_back(&mut self, run: &str) {
+    /// Returns a tick whose lock is sought.
+    fn return_sought(&mut self, run: &str) {
         if let Some(mine) = self.own.by_run.get_mut(run) {
             let ended = mine.ended(AttemptEnd::Returned, "its host takes no more ticks", None);
             mine.suppose_held();

@@ -99,7 +99,7 @@ impl Scheduler<'_> {
     /// How long a server may take for an answer.
     pub(super) fn answer_limit(&self) -> Duration {
         let limit = self.connection.connector.attempt_limit().min(ANSWER);
-        capped(limit.max(SHORTEST_ANSWER), self.own.commands_until())
+        capped(limit.max(SHORTEST_ANSWER), self.own.looks())
     }
 
     /// The server has answered.

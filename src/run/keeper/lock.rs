@@ -1,20 +1,21 @@
 //! The keeper's lock: held, lost, abandoned, or killed. This module decides whether a lost lock is reacquired, and by when its command
 //! must be gone; the supervisor ends the command.
 
+use std::thread::sleep;
 use std::time::Duration;
 
 use super::super::message::{Answer, FromKeeper, ToKeeper};
 use super::super::task::Task;
 use super::recorder::Recorder;
 use crate::base::clock::Moment;
-use crate::base::exit::Failure;
+use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::db::{Client, Fault};
 use crate::history::{KeptOutput, OutputPart, RunEnd};
 use crate::isolated::link::cut;
 use crate::keeper::Parent;
 use crate::lock::{
-    Backend, Grant, Holders, LONGEST_TTL, Lease, LockSpec, OnLockLost, Refusal, Release,
+    Backend, Grant, Holders, LONGEST_TTL, Lease, LockSpec, OnLockLost, Refusal, Release, Renewal,
 };
 use crate::schema;
 
@@ -49,6 +50,8 @@ pub struct Lock<'a> {
     pub state: State,
     /// By when the command must be gone unless the lock is reacquired.
     pub over: Moment,
+    /// The TTL of the lease that was lost.
+    lost_ttl: Duration,
     /// Whether it was reported since the loss that a server refuses the login for now.
     pub was_refused: bool,
     /// Whether the session is prepared for the tables. Only a row lock prepares its sessions itself.
@@ -75,6 +78,7 @@ impl<'a> Lock<'a> {
             kill_after: task.job.kill_after,
             state,
             over,
+            lost_ttl: lease.map_or(task.lock.ttl, |lease| lease.ttl),
             was_refused: false,
             is_prepared: false,
             output: None,
@@ -103,42 +107,40 @@ impl<'a> Lock<'a> {
 
     /// By when the command must be gone; `None`: it may run on.
     pub fn command_deadline(&self) -> Option<Moment> {
-        let must_end = match self.state {
-            State::Killed => true,
-            // No server reports the loss of such a lock: the lease expires.
-            State::Held(lease) if self.backend.outlives_session() => {
-                let ends = self.spec.on_lost != OnLockLost::Ignore;
-                return ends.then(|| lease.over());
-            }
-            State::Acquiring | State::Held(_) => false,
-            State::Lost | State::Abandoned => self.spec.on_lost != OnLockLost::Ignore,
-        };
-        must_end.then_some(self.over)
+        let ends = self.spec.on_lost != OnLockLost::Ignore;
+        match self.state {
+            State::Killed => Some(self.over),
+            // The server may not report the loss: it may be out of reach.
+            State::Held(lease) => ends.then(|| lease.over()),
+            State::Acquiring => None,
+            State::Lost | State::Abandoned => ends.then_some(self.over),
+        }
     }
 
-    /// Until when a server may answer while the command runs; `None`: the command may run on without the lock.
-    pub fn last_answer(&self) -> Option<Moment> {
-        if self.spec.on_lost == OnLockLost::Ignore {
-            return None;
+    /// The TTL of the latest lease.
+    pub fn ttl(&self) -> Duration {
+        match self.state {
+            State::Held(lease) => lease.ttl,
+            _ => self.lost_ttl,
         }
-        let over = match self.state {
-            State::Held(lease) => lease.over(),
-            _ => self.over,
-        };
-        Some(Lease::last_answer(over, self.spec.ttl))
     }
 
     /// The supervisor ends the command now, so it must be gone within `kill_after`.
     pub fn shorten_deadline(&mut self) {
-        self.over = self.over.min(Moment::now() + self.kill_after);
+        let gone = Moment::now() + self.kill_after;
+        // Where a loss is ignored, the lease may have been over long ago.
+        self.over = match self.spec.on_lost {
+            OnLockLost::Ignore => gone,
+            OnLockLost::Reacquire | OnLockLost::Terminate => self.over.min(gone),
+        };
     }
 
     /// Notes a loss, and tells the supervisor.
     pub fn lose(&mut self, cause: &str, supervisor: &mut Supervisor) {
         self.backend.drop_held();
         self.is_prepared = false;
-        if let State::Held(lease) = self.state {
-            self.over = lease.over();
+        if matches!(self.state, State::Held(_)) {
+            self.leave();
             if self.spec.on_lost == OnLockLost::Terminate {
                 self.shorten_deadline();
             }
@@ -150,7 +152,22 @@ impl<'a> Lock<'a> {
     /// It is not renewed any more.
     pub fn leave(&mut self) {
         if let State::Held(lease) = self.state {
-            (self.state, self.over) = (State::Lost, lease.over());
+            (self.state, self.over, self.lost_ttl) = (State::Lost, lease.over(), lease.ttl);
+        }
+    }
+
+    /// The keeper has killed the command, and the lock is not kept for a supervisor that hangs. The end of the session frees a named lock; a
+    /// row is free when its time is over.
+    pub fn let_go(&mut self) {
+        if !matches!(self.state, State::Held(_)) {
+            return;
+        }
+        self.backend.drop_held();
+        self.is_prepared = false;
+        self.leave();
+        // Who kills the holder of a named lock may wait for an answer on another session.
+        if self.backend.outlives_session() {
+            self.state = State::Abandoned;
         }
     }
 
@@ -204,14 +221,19 @@ impl<'a> Lock<'a> {
                 Ok(false)
             }
             Err(fault) => {
+                let killer = killer_of_row(&mut *self.backend, &fault, self.spec.ttl);
                 // Without a row, the next grant overwrites the leftover record.
                 let has_row = self.backend.outlives_session();
                 let record = || has_row.then(|| recorder.withdrawal()).into_iter().collect();
                 self.backend.release(&record, Duration::ZERO);
                 self.backend.drop_held();
-                match fault {
-                    Fault::Final(failure) => Err(Some(failure)),
-                    fault => {
+                match (fault, killer) {
+                    (Fault::Final(failure), _) => Err(Some(failure)),
+                    (_, Some(killer)) => {
+                        let line = format!("{} was ended by {killer}", self.spec.name);
+                        Err(Some(Failure::new(Reason::LockLost, line)))
+                    }
+                    (fault, None) => {
                         let why = format!("cannot look into the history: {fault}");
                         supervisor.say_if_heard(&FromKeeper::Note(Level::Info, cut(&why)));
                         Err(None)
@@ -263,6 +285,7 @@ impl<'a> Lock<'a> {
 
     /// Notes that this client kills the holder.
     pub fn be_killed(&mut self, killer: Client, supervisor: &mut Supervisor) {
+        self.leave();
         self.state = State::Killed;
         supervisor.say(FromKeeper::Killed(Box::new(killer)));
     }
@@ -355,5 +378,24 @@ impl<'a> Lock<'a> {
         self.ack_kill(supervisor);
         let last = cause.map_or(FromKeeper::Released, |cause| FromKeeper::Lost(cut(&cause)));
         self.keep_output(last, supervisor)
+    }
+}
+
+/// Who kills the holder of a row whose command has not begun, and cannot for this fault. The release of the row tells the killer that there
+/// is no command, so none may start after it. `None`: nobody, or no server has said so within this patience.
+fn killer_of_row(backend: &mut dyn Backend, fault: &Fault, patience: Duration) -> Option<Client> {
+    if !backend.outlives_session() || matches!(fault, Fault::Final(_)) {
+        return None;
+    }
+    if matches!(fault, Fault::Gone(_)) {
+        backend.drop_held();
+    }
+    let begun = Moment::now();
+    loop {
+        match backend.renew(None) {
+            Renewal::Killed(killer) => return Some(*killer),
+            Renewal::Unanswered(_) if begun.elapsed() < patience => sleep(backend.pause()),
+            _ => return None,
+        }
     }
 }

@@ -14,6 +14,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::text::shown;
 use crate::cron::AlreadyRan;
+use crate::lock::rows::CLAIM_LIMIT;
 use crate::lock::{Grant, Holders, LockSpec, Wait};
 use crate::supervise::{Received, RunOutcome};
 
@@ -56,7 +57,7 @@ impl Supervisor<'_> {
         }
         let again = if was_killed { ", again and again," } else { "" };
         let name = &self.job.lock.name;
-        let besides = if self.standing.claims {
+        let besides = if self.keeper.claims {
             format!("; if {name} was granted, it is free when the TTL is over")
         } else {
             String::new()
@@ -85,7 +86,7 @@ impl Supervisor<'_> {
             )
         };
         // The one before may have been granted the lock.
-        let may_hold = self.standing.claims;
+        let may_hold = self.keeper.claims;
         let work = Work::AcquireAgain(task, self.record.requested, may_hold);
         match keeper::fork_off(work, self.runner.board) {
             Ok(keeper) => {
@@ -155,7 +156,7 @@ impl Supervisor<'_> {
         let line = format!("{failure}; running without the lock{besides}");
         self.runner.log.error(&line);
         self.record.message = Some(line);
-        self.standing.is_dismissed = true;
+        self.keeper.is_dismissed = true;
         self.runner.peer.send(ToKeeper::Release(None));
         self.schedule_withdrawal();
         self.start_command(None)
@@ -186,7 +187,11 @@ impl Supervisor<'_> {
             FromKeeper::Failed(failure) => return Some(Err(failure.into())),
             FromKeeper::Waiting(holders) => self.begin_wait(acquiring, &holders),
             FromKeeper::Note(level, text) => self.runner.note(level, text),
-            FromKeeper::AreYouThere | FromKeeper::Claiming(true) => {
+            FromKeeper::AreYouThere => {
+                self.runner.peer.send(ToKeeper::Here);
+            }
+            FromKeeper::Claiming(true) => {
+                acquiring.claimed = Some(Moment::now());
                 self.runner.peer.send(ToKeeper::Here);
             }
             FromKeeper::Answered(answer) => {
@@ -262,8 +267,24 @@ impl Supervisor<'_> {
         Phase::Acquiring(acquiring)
     }
 
+    /// The deadline has passed. A command does not run without the lock as long as the server may say that the row is only locked.
+    pub(super) fn on_deadline_acquiring(&mut self, mut acquiring: Acquiring) -> Phase {
+        let decision = self.too_late(&acquiring);
+        let would_run =
+            matches!(decision, Ok(Acquisition::Unreachable(_))) && self.fallback.run_if_unreachable;
+        let claimed = acquiring.claimed.filter(|_| self.keeper_claims());
+        // A wait on a socket may take an eighth longer.
+        let answered = claimed.map(|claimed| claimed + CLAIM_LIMIT * 6 / 5);
+        let may_put_off = would_run && !acquiring.is_put_off;
+        if may_put_off && answered.is_some() && !self.runner.has_passed(answered) {
+            (acquiring.deadline, acquiring.is_put_off) = (answered, true);
+            return Phase::Acquiring(acquiring);
+        }
+        self.end_acquiring(decision)
+    }
+
     /// What to conclude when the deadline has passed.
-    pub(super) fn too_late(&self, acquiring: &Acquiring) -> anyhow::Result<Acquisition> {
+    fn too_late(&self, acquiring: &Acquiring) -> anyhow::Result<Acquisition> {
         let last_note = &self.runner.last_note;
         if acquiring.grant.is_some() {
             let line = format!(
@@ -298,9 +319,12 @@ impl Supervisor<'_> {
             }
             None => {}
         }
-        let line = if acquiring.waiting {
-            format!("the server did not answer when the wait was over: {last_note}")
-        } else if let Some(read_only) = &acquiring.only_read_only {
+        // Nor here: the last that the server has said is that others hold it.
+        if acquiring.waiting {
+            let line = format!("the server did not answer when the wait was over: {last_note}");
+            return Err(Failure::new(Reason::Unreachable, line).into());
+        }
+        if let Some(read_only) = &acquiring.only_read_only {
             let is_row = self.job.tables.as_ref().is_some_and(TableUse::is_row);
             let besides = if is_row {
                 ""
@@ -309,10 +333,9 @@ impl Supervisor<'_> {
             };
             let line = format!("{read_only}{besides}");
             return Err(Failure::new(Reason::Configuration, line).into());
-        } else {
-            let limit = shown(self.job.connection.connect_timeout);
-            format!("no server could be reached within {limit}: {last_note}")
-        };
+        }
+        let limit = shown(self.job.connection.connect_timeout);
+        let line = format!("no server could be reached within {limit}: {last_note}");
         let failure = Failure::new(Reason::Unreachable, line);
         Ok(Acquisition::Unreachable(failure))
     }

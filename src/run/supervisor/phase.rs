@@ -33,6 +33,8 @@ impl Phase {
             waiting: false,
             only_read_only: None,
             row_is_locked: false,
+            claimed: None,
+            is_put_off: false,
             answer: None,
             grant: None,
         })
@@ -67,6 +69,10 @@ pub struct Acquiring {
     pub only_read_only: Option<String>,
     /// Whether the server answers, and another session keeps the lock's row locked.
     pub row_is_locked: bool,
+    /// When the keeper has last begun to claim a row.
+    pub claimed: Option<Moment>,
+    /// Whether the deadline was put off for the answer to that. Once only, as the keeper may claim again and again.
+    pub is_put_off: bool,
     /// What a server has answered, while the history is still read or written.
     pub answer: Option<Answer>,
     pub grant: Option<Grant>,

@@ -35,7 +35,7 @@ impl Supervisor<'_> {
         let awaits_output = self.send_output() && end.is_some();
         let peer = &mut self.runner.peer;
         peer.send(ToKeeper::Release(end));
-        if self.standing.is_dismissed {
+        if self.keeper.is_dismissed {
             limit = limit.min(LAST_CHANCE);
         }
         Phase::Releasing(Releasing {
@@ -85,6 +85,9 @@ impl Supervisor<'_> {
         let is_finished = releasing.is_released && !releasing.awaits_output;
         if holds_nothing && releasing.awaits_output {
             self.warn_of_output("the lock is not held any more");
+        }
+        if holds_nothing && self.may_leave_row() {
+            self.leave_row("the keeper is gone");
         }
         let is_over = is_finished
             || holds_nothing
@@ -180,7 +183,7 @@ impl Supervisor<'_> {
                 releasing.awaits_output = false;
             }
             // The row is nobody's or another's: what a keeper asked for before it died was carried out.
-            FromKeeper::Lost(_) if self.standing.may_be_released && self.lock.is_held() => {
+            FromKeeper::Lost(_) if self.keeper.may_be_released && self.lock.is_held() => {
                 self.lock.lose();
                 log.info(format_args!("released {name}"));
             }
@@ -236,7 +239,7 @@ impl Supervisor<'_> {
             peer.restarts.start_now();
             return true;
         }
-        self.standing.may_be_released = true;
+        self.keeper.may_be_released = true;
         let end = peer.how_it_ended();
         peer.restarts.replace(&end, self.runner.log).is_ok()
     }

@@ -52,20 +52,36 @@ impl Supervisor<'_> {
         let work = Work::Resume(task, grant, self.lock.lease());
         let keeper = keeper::fork_off(work, self.runner.board)?;
         self.runner.peer.replace(keeper);
-        self.standing.claims = false;
+        self.keeper.claims = false;
         Ok(())
     }
 
     /// The command runs without the lock, and the keeper has ended. If that may have left a row behind, another one releases it, as it would
     /// keep others out for the TTL.
     pub(super) fn schedule_withdrawal(&mut self) {
+        let leaves_row = self.may_leave_row();
+        let peer = &mut self.runner.peer;
+        if leaves_row && !peer.is_there() && !peer.restarts.on_death() {
+            let end = peer.how_it_ended();
+            self.leave_row(&format!("{end}, again and again"));
+        }
+    }
+
+    /// Whether a keeper may have been granted a row for a command that runs without the lock, and has not released it.
+    pub(super) fn may_leave_row(&self) -> bool {
         let tables = self.job.tables.as_ref();
         // The row of a token is the script's.
         let is_own_row = tables.is_some_and(|tables| tables.durable && tables.token.is_none());
-        let peer = &mut self.runner.peer;
-        if self.standing.claims && is_own_row && !peer.is_there() {
-            peer.restarts.on_death();
-        }
+        self.keeper.is_dismissed && self.keeper.claims && is_own_row
+    }
+
+    /// No keeper releases that row any more, which is said once.
+    pub(super) fn leave_row(&mut self, cause: &str) {
+        self.keeper.claims = false;
+        let name = &self.job.lock.name;
+        self.runner.log.warning(format_args!(
+            "{cause}; if {name} was granted, it is free when the TTL is over"
+        ));
     }
 
     /// Starts a keeper that only releases what the one before may have been granted.

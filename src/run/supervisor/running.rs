@@ -14,7 +14,7 @@ use super::phase::{Conclusion, Phase, Running};
 use crate::base::clock::{Moment, is_over};
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::text::shown;
-use crate::lock::{Grant, Lease, OnLockLost};
+use crate::lock::{Grace, Grant, Lease, OnLockLost};
 use crate::supervise::{
     Cause, Change, Child, Command, LockEventKind, Output, Received, RunOutcome, Started,
     Surroundings, change, of_grant,
@@ -53,9 +53,9 @@ impl Supervisor<'_> {
         let announce = place.announce();
         let child = match Child::spawn(command, environment, signals, surroundings, announce) {
             Ok(child) => child,
-            Err(failure) => {
+            Err(error) => {
                 drop(place);
-                return self.begin_release(self.job.release_within, Err(failure.into()));
+                return self.begin_release(self.job.release_within, Err(error.failure.into()));
             }
         };
         self.record.started = Some(SystemTime::now());
@@ -92,11 +92,12 @@ impl Supervisor<'_> {
             return;
         }
         if self.runner.commands.iter().any(|one| one.running.is_late()) {
-            self.runner.log.warning(format_args!(
-                "the command has run for {}; ending it",
-                shown(self.job.timeout.unwrap_or_default())
-            ));
-            return self.end_command(Cause::TimedOut);
+            return self.end_command(Cause::TimedOut, |this| {
+                this.runner.log.warning(format_args!(
+                    "the command has run for {}; ending it",
+                    shown(this.job.timeout.unwrap_or_default())
+                ));
+            });
         }
         let (over, lease) = (self.lease_over(), self.lock.lease());
         let peer = &mut self.runner.peer;
@@ -105,56 +106,60 @@ impl Supervisor<'_> {
             lease.map(Lease::grace).unwrap_or_default()
         });
         if is_over {
-            self.abandon_lock();
-            self.end_command(Cause::LeaseOver);
+            self.end_command(Cause::LeaseOver, Self::abandon_lock);
         }
     }
 
-    /// Begins to end the command. One that ignores SIGTERM must be gone before another host may get the lock.
-    fn end_command(&mut self, cause: Cause) {
+    /// Begins to end the command. One that ignores SIGTERM must be gone before another host may get the lock. Only then it `says` why: a
+    /// file system can keep this process in a write for ever.
+    fn end_command(&mut self, cause: Cause, says: impl FnOnce(&mut Self)) {
         let lease = self.lock.lease();
         let lease = lease.filter(|_| self.job.lock.on_lost != OnLockLost::Ignore);
+        let mut may_signal = true;
         for command in &mut self.runner.commands {
-            if !command.running.end(cause, lease) {
-                self.runner.log.warning(
-                    "cannot end the command: it runs as another user; waiting for its end",
-                );
-            }
+            may_signal &= command.running.end(cause, lease);
+        }
+        says(self);
+        if !may_signal {
+            let line = "cannot end the command: it runs as another user; waiting for its end";
+            self.runner.log.warning(line);
         }
     }
 
     /// Handles a signal while there is a command. SIGCHLD is dblock's own; the others are forwarded to the command once.
     pub(super) fn on_signal_running(&mut self, received: Received) {
-        let Received {
-            signal,
-            from_terminal,
-            ..
-        } = received;
+        let signal = received.signal;
         if signal == Signal::SIGCHLD {
             return;
         }
         let signals = &mut self.runner.poller.signals;
         self.asked_to_end |= signals.asks_to_end(signal);
-        if signal == Signal::SIGTSTP && from_terminal {
-            // The keeper stops renewing meanwhile: a stop for longer than the TTL gives the lock away.
-            self.runner.peer.send(ToKeeper::Pause);
-            signals.stop();
-            self.runner.peer.send(ToKeeper::Check);
-        }
+        let mut shares_group = false;
         for command in &self.runner.commands {
             let child = &command.running.child;
+            shares_group |= !child.processes.own_group;
             if received.is_for(child.processes) && !child.signal(signal as i32) {
                 self.runner.log.warning(format_args!(
                     "cannot forward {signal} to the command: it runs as another user"
                 ));
             }
         }
+        // The shell waits until dblock is stopped, whoever has sent this: Ctrl-Z in an editor has the editor send it to its group. It was
+        // forwarded before, for SIGCONT cancels it where it comes too late.
+        if signal == Signal::SIGTSTP && shares_group {
+            // The keeper stops renewing meanwhile: a stop for longer than the TTL gives the lock away.
+            self.runner.peer.send(ToKeeper::Pause);
+            signals.stop();
+            // The lease may have been over before, and is renewed only now.
+            self.runner.grace = Grace::default();
+            self.runner.peer.send(ToKeeper::Check);
+        }
     }
 
     /// Handles a message of the keeper while there is a command.
     pub(super) fn on_message_running(&mut self, message: FromKeeper) {
         if self.must_end_for(message) {
-            self.end_command(Cause::LockLost);
+            self.end_command(Cause::LockLost, |_| {});
         }
     }
 
@@ -210,7 +215,7 @@ impl Supervisor<'_> {
 
     /// The keeper has died while the command runs. Another one reacquires the slot where the policy says so.
     pub(super) fn on_keeper_gone_running(&mut self) {
-        if self.standing.is_dismissed {
+        if self.keeper.is_dismissed {
             return self.schedule_withdrawal();
         }
         // Without a lock there is nothing to lose. If the command has ended, too, the end of the run reports it.
@@ -231,11 +236,11 @@ impl Supervisor<'_> {
             self.lock.lose();
             self.record.lose(&cause);
             if self.report_loss(&cause) {
-                return self.end_command(Cause::LockLost);
+                return self.end_command(Cause::LockLost, |_| {});
             }
         }
         if self.replaces_keepers() && !self.schedule_keeper() && !outlives {
-            self.end_command(Cause::LockLost);
+            self.end_command(Cause::LockLost, |_| {});
         }
     }
 
@@ -295,7 +300,7 @@ impl Supervisor<'_> {
         cause: io::Result<Option<Cause>>,
     ) -> Phase {
         let (ending, timed_out) = (command.child.ended(), command.timed_out());
-        let late_failure = command.child.late_failure();
+        let late_failure = command.child.late_failure().map(|error| error.failure);
         if late_failure.is_some() {
             self.record.started = None;
         } else if let Some(ending) = ending {

@@ -71,7 +71,7 @@ impl Claimer<'_> {
         // Before a worker that drains the queue ends, it looks once more: a claim skips what others have locked.
         if !waits && claimed == 0 && want > 0 && self.spec.until != Until::Stopped && self.look()? {
             self.claiming.fruitless_pause = sleep_longer(self.claiming.fruitless_pause);
-            return self.send_in_time(&FromClaimer::TurnOver { nothing_due: false }, None);
+            return self.send_in_time(&FromClaimer::TurnEnded { nothing_due: false }, None);
         }
         while waits && claimed == 0 && !self.claiming.is_stuck {
             if self.coordinator.has_message() {
@@ -96,7 +96,7 @@ impl Claimer<'_> {
         if is_last && nothing_due && claimed == 0 && self.spec.until == Until::Drained {
             self.pay_debt()?;
         }
-        self.send_in_time(&FromClaimer::TurnOver { nothing_due }, None)?;
+        self.send_in_time(&FromClaimer::TurnEnded { nothing_due }, None)?;
         self.keep_pace()
     }
 

@@ -43,7 +43,9 @@ impl Worker {
 
 impl Claimer<'_> {
     pub(super) fn lose(&mut self) {
-        self.worker = None;
+        if let Some(lost) = self.worker.take() {
+            self.lost_until = Lease::last_answer(Moment::now(), lost.queue.ttl);
+        }
         self.outcomes.ended.clear();
         self.outputs.clear();
         self.coordinator.say(FromClaimer::Lost(
@@ -180,7 +182,7 @@ impl Claimer<'_> {
         loop {
             let sent = Moment::now();
             let Some(standing) = self.ask(|session| session.run_batch(&renew))? else {
-                pause = sleep_longer(pause);
+                pause = sleep_longer(self.capped(pause));
                 continue;
             };
             let Some(turn) = standing.turn else {

@@ -100,11 +100,12 @@ impl Claimer<'_> {
         self.capped(self.connection.connector.attempt_limit() + LONGEST_WAIT)
     }
 
-    /// Shortens a limit to the moment when the running commands must have ended, since the coordinator may be stopped by then.
-    fn capped(&self, limit: Duration) -> Duration {
+    /// Shortens a limit to the moment when the running commands must have ended, since the coordinator may be stopped by then, or hang.
+    pub(super) fn capped(&self, limit: Duration) -> Duration {
         let runs = self.coordinator.board.has(|_| true);
         let worker = self.worker.as_ref().filter(|_| runs);
-        capped(limit, worker.map(|worker| worker.held_until))
+        let looks = worker.map(|worker| self.vigil.looks(worker.held_until, worker.queue.ttl));
+        capped(limit, looks.into_iter().flatten())
     }
 
     /// Tells the coordinator whether a round of all servers came to nothing because they are read-only.

@@ -92,7 +92,7 @@ impl Plan for Coordinator<'_> {
         match message {
             FromClaimer::Note(level, text) => self.runner.note(level, text),
             FromClaimer::Fault(fault) => self.fault = fault,
-            FromClaimer::Rescued(rescued) => self.tell_of_the_dead(&rescued),
+            FromClaimer::Rescued(rescued) => self.on_rescued(&rescued),
             FromClaimer::Session => {
                 self.runner.peer.session = descriptor;
                 self.fault = None;
@@ -127,7 +127,7 @@ impl Plan for Coordinator<'_> {
             }
             FromClaimer::Left(left) => self.progress.left = Some(left),
             FromClaimer::Gone(claims) => self.drop_claims(&claims),
-            FromClaimer::TurnOver { nothing_due } => {
+            FromClaimer::TurnEnded { nothing_due } => {
                 self.claims.handed.clear();
                 self.runner.peer.restarts.on_success();
                 self.turns.claimer = ClaimerState::Ready;
@@ -202,10 +202,6 @@ impl Plan for Coordinator<'_> {
 impl Coordinator<'_> {
     /// The worker is lost: ends all commands, since others have the jobs.
     pub(super) fn lose(&mut self, why: &str) {
-        let running = counted(self.runner.commands.len(), "command");
-        self.runner
-            .log
-            .error(format_args!("the worker was lost: {why}; ending {running}"));
         self.claims.clear();
         self.registered = None;
         self.lease = None;
@@ -215,20 +211,28 @@ impl Coordinator<'_> {
             command.tasks.clear();
             command.running.end_now(Cause::LeaseOver);
         }
+        // Only now: a file system can keep this process in a write for ever.
+        let running = counted(self.runner.commands.len(), "command");
+        self.runner
+            .log
+            .error(format_args!("the worker was lost: {why}; ending {running}"));
     }
 
     /// The server has lost these claims, and others may have the jobs. Ends their commands, and drops their outcomes.
     fn drop_claims(&mut self, claims: &[(u64, u64)]) {
         let is_of = self.claims.remove(claims);
+        let mut lost = Vec::new();
         for command in &mut self.runner.commands {
             if command.tasks.iter().any(&is_of) {
-                self.runner.log.error(format_args!(
-                    "the server has lost that job {} is this worker's; ending its command",
-                    command.jobs()
-                ));
+                lost.push(command.jobs());
                 command.running.end_now(Cause::LeaseOver);
                 command.tasks.retain(|task| !is_of(task));
             }
+        }
+        for jobs in lost {
+            self.runner.log.error(format_args!(
+                "the server has lost that job {jobs} is this worker's; ending its command"
+            ));
         }
     }
 }

@@ -45,7 +45,7 @@ pub use jobs::Jobs;
 pub use pair::Pair;
 pub use pgbouncer::PgBouncer;
 pub use process::{
-    Frozen, Hangs, PAIR, allow_files, copy_program, eventually_forked, group_of, has_begun,
+    Frozen, Hangs, Hung, PAIR, allow_files, copy_program, eventually_forked, group_of, has_begun,
     is_stopped, kill_both, link_program, polls, quoted, runs, send, stat_field, write_program,
 };
 pub use proxy::{Packet, Proxy};

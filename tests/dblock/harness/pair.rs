@@ -85,6 +85,20 @@ impl Server {
             .query_drop(format!("SET GLOBAL read_only = {value}"))
             .expect("the admin may set it");
     }
+
+    /// A new account that may write there also while the server is read-only.
+    pub fn account_above_read_only(&self) -> String {
+        let account = self.account();
+        let privilege = match self.kind {
+            Kind::MariaDb => "READ_ONLY ADMIN",
+            Kind::MySql => "CONNECTION_ADMIN",
+            Kind::Postgres => unreachable!("a test of MySQL"),
+        };
+        self.admin()
+            .query_drop(format!("GRANT {privilege} ON *.* TO '{account}'@'%'"))
+            .expect("the admin may do that");
+        account
+    }
 }
 
 /// Does two things at once.

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -156,7 +157,7 @@ pub fn link_program(from: impl AsRef<Path>, to: &Path) {
 }
 
 /// Whoever opens this file, as to execute it, waits until the value is dropped.
-pub struct Hangs(#[expect(dead_code, reason = "the lease lives as long as it is open")] File);
+pub struct Hangs(File);
 
 impl Hangs {
     /// Until it is dropped.
@@ -174,6 +175,13 @@ impl Hangs {
         };
         assert_eq!(leased, 0, "{}", std::io::Error::last_os_error());
         Self(file)
+    }
+
+    /// Whether somebody waits to read it.
+    pub fn is_waited_for(&self) -> bool {
+        // SAFETY: takes numbers.
+        let becomes = unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_GETLEASE) };
+        becomes == libc::F_RDLCK
     }
 }
 
@@ -225,4 +233,56 @@ impl Drop for Frozen {
     fn drop(&mut self) {
         let _ = kill(self.0, Signal::SIGCONT);
     }
+}
+
+/// A process that hangs until this is dropped, and is not stopped: it does not see what happens, and nothing shows that but its state, `t`.
+/// Meanwhile nobody may ask whether it has ended.
+#[derive(Debug)]
+pub struct Hung {
+    pid: i32,
+    /// Only the thread that holds it can let it go.
+    _of_thread: PhantomData<*const ()>,
+}
+
+impl Hung {
+    #[track_caller]
+    pub fn new(pid: i32) -> Self {
+        assert!(
+            trace(libc::PTRACE_SEIZE, pid) && trace(libc::PTRACE_INTERRUPT, pid),
+            "{}",
+            std::io::Error::last_os_error()
+        );
+        // It is told as an end would be, once.
+        let mut status = 0;
+        eventually("it hangs", SOON, || {
+            // SAFETY: writes a number.
+            let told = unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG | libc::__WALL) };
+            told == pid
+        });
+        assert!(libc::WIFSTOPPED(status), "{status}");
+        let hung = Self {
+            pid,
+            _of_thread: PhantomData,
+        };
+        assert!(hung.hangs());
+        hung
+    }
+
+    /// Whether it hangs all the while.
+    pub fn hangs(&self) -> bool {
+        stat_field(self.pid, 0).as_deref() == Some("t")
+    }
+}
+
+impl Drop for Hung {
+    fn drop(&mut self) {
+        trace(libc::PTRACE_DETACH, self.pid);
+    }
+}
+
+/// Whether the system has done that for this thread.
+fn trace(request: libc::c_uint, pid: i32) -> bool {
+    let nothing = std::ptr::null_mut::<libc::c_void>();
+    // SAFETY: these requests touch no memory.
+    unsafe { libc::ptrace(request, pid, nothing, nothing) == 0 }
 }

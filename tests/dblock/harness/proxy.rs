@@ -42,6 +42,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     frozen: bool,
+    /// Freezes before a client's statements with this in them.
+    freezes_at: Option<String>,
     refusing: bool,
     delay: Duration,
     stalls: Option<Stalls>,
@@ -194,6 +196,16 @@ impl Proxy {
         self.shared.lock().frozen = true;
     }
 
+    /// The same before the next statements of a client with this in them, which the server does not get.
+    pub fn freeze_at(&self, part: String) {
+        self.shared.lock().freezes_at = Some(part);
+    }
+
+    /// Whether it carries nothing on.
+    pub fn is_frozen(&self) -> bool {
+        self.shared.lock().frozen
+    }
+
     /// Carries on, what came meanwhile first.
     pub fn thaw(&self) {
         self.shared.lock().frozen = false;
@@ -293,7 +305,7 @@ impl Shared {
                             payload,
                             kind,
                         };
-                        shared.lock().packets.push(packet);
+                        shared.lock().note(packet);
                     } else if !from_client && payload.starts_with(good) {
                         *through = true;
                     }
@@ -340,6 +352,13 @@ impl Shared {
 }
 
 impl State {
+    fn note(&mut self, packet: Packet) {
+        let sent = packet.sent();
+        let is_it = |part: &mut String| sent.is_some_and(|sent| sent.contains(part.as_str()));
+        self.frozen |= self.freezes_at.take_if(is_it).is_some();
+        self.packets.push(packet);
+    }
+
     /// What the next piece is held back for.
     fn pause(&mut self) -> Duration {
         let stalls = self.stalls.as_mut().map_or(Duration::ZERO, |stalls| {
