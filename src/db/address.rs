@@ -1,10 +1,10 @@
 //! The addresses of a target.
 
-use std::io;
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use crate::db::fault::Fault;
+use crate::db::resolver::Found;
 use crate::db::target::Target;
 
 /// The local socket's usual places, in distributions and in MySQL's own builds.
@@ -33,28 +33,22 @@ impl Address {
         }
     }
 
-    /// The addresses of a target: all those of a name, in the resolver's order.
+    /// The addresses of a target: all those of a name, as `resolve` finds them.
     ///
     /// # Errors
     /// [`Fault::Gone`] where there is none.
-    pub fn all_of(target: &Target, log: &dyn Fn(&str)) -> Result<Vec<Self>, Fault> {
+    pub fn all_of(
+        target: &Target,
+        resolve: impl FnOnce(&str) -> Found,
+    ) -> Result<Vec<Self>, Fault> {
         match target {
             Target::Tcp(host, port) => {
                 if let Ok(ip) = host.parse() {
                     return Ok(vec![Self::Tcp(ip, *port)]);
                 }
-                // The resolver has its own time limit. If that is too long, the supervisor ends this process.
-                log(&format!("resolving the name {host}"));
-                let found = (host.as_str(), *port).to_socket_addrs();
-                let found = found.map_err(|error| {
-                    Fault::Gone(format!("cannot resolve the name: {}", resolver(&error)))
-                })?;
-                let mut addresses: Vec<IpAddr> = found.map(|address| address.ip()).collect();
-                addresses.dedup();
-                Ok(addresses
-                    .into_iter()
-                    .map(|ip| Self::Tcp(ip, *port))
-                    .collect())
+                let found = resolve(host)
+                    .map_err(|cause| Fault::Gone(format!("cannot resolve the name: {cause}")))?;
+                Ok(found.into_iter().map(|ip| Self::Tcp(ip, *port)).collect())
             }
             Target::Socket(path) => Ok(vec![Self::Socket(path.clone())]),
             Target::UsualSocket => {
@@ -71,12 +65,4 @@ impl Address {
             }
         }
     }
-}
-
-/// The resolver's message, without the standard library's prefix.
-fn resolver(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.strip_prefix("failed to lookup address information: ")
-        .unwrap_or(&text)
-        .to_owned()
 }

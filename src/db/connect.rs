@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use super::address::Address;
 use super::fault::Fault;
+use super::resolver::{Found, Resolvers, resolve};
 use super::session::Session;
 use super::target::{ConnectOptions, Kind, Target};
 use super::wire::LogIn;
 use super::{mysql, postgres};
-use crate::base::clock::by_chance;
+use crate::base::clock::{Moment, by_chance};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
 use crate::base::text::shown;
@@ -30,6 +31,9 @@ pub struct Connector {
     account: Box<dyn LogIn>,
     listener: Listener,
     attempt_limit: Cell<Duration>,
+    /// Whether this process must not hang in the resolver, as it may have to end a command: then others resolve the names.
+    resolves_apart: Cell<bool>,
+    resolvers: RefCell<Resolvers>,
     /// Whether a server has been reached.
     has_connected: Cell<bool>,
     /// How many rounds in a row have found a full server.
@@ -83,6 +87,8 @@ impl Connector {
             listener,
             // A little less than its share, so that there is time to report the cause of a failure.
             attempt_limit: Cell::new(settings.connect_timeout.mul_f64(0.95) / servers),
+            resolves_apart: Cell::new(false),
+            resolvers: RefCell::default(),
             has_connected: Cell::new(false),
             full_rounds: Cell::new(0),
             said: RefCell::default(),
@@ -121,6 +127,7 @@ impl Connector {
                     }
                     self.has_connected.set(true);
                     self.failed.take();
+                    self.resolvers.borrow_mut().end();
                     self.said.borrow_mut().clear();
                     return Ok(opened);
                 }
@@ -198,7 +205,8 @@ impl Connector {
         }
     }
 
-    /// As [`Connector::connect`], with a limit on a round of all servers, except for resolving names.
+    /// As [`Connector::connect`], with a limit on a round of all servers, also where the resolver hangs. A name that it has not found by
+    /// then is waited for again in the next round.
     ///
     /// # Errors
     /// Likewise.
@@ -210,7 +218,9 @@ impl Connector {
         let servers = u32::try_from(self.targets.len()).unwrap_or(u32::MAX);
         let before = self.attempt_limit.get();
         self.cap_attempts(limit / servers.max(1));
+        self.resolves_apart.set(true);
         let connected = self.connect(open);
+        self.resolves_apart.set(false);
         self.attempt_limit.set(before);
         connected
     }
@@ -321,9 +331,10 @@ impl Connector {
         target: &Target,
         open: &mut impl FnMut(&mut Session) -> Result<T, Fault>,
     ) -> Result<(Session, T), Fault> {
-        let addresses = Address::all_of(target, &|line| self.tell_once(Level::Info, line))?;
-        let limit =
-            self.attempt_limit.get() / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
+        let (share, begun) = (self.attempt_limit.get(), Moment::now());
+        let addresses = Address::all_of(target, |host| self.resolve_in(share / 2, host))?;
+        let left = share.saturating_sub(begun.elapsed()).max(share / 2);
+        let limit = left / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
         let mut outcome: Option<Fault> = None;
         for address in addresses {
             let opened = self
@@ -340,6 +351,18 @@ impl Connector {
             }
         }
         Err(outcome.unwrap_or_else(|| Fault::Gone("the name has no address".to_owned())))
+    }
+
+    /// The addresses of a name, within this limit if the round has one. If not, the resolver has its own, and if that is too long, the
+    /// supervisor ends this process.
+    fn resolve_in(&self, limit: Duration, host: &str) -> Found {
+        self.tell_once(Level::Info, &format!("resolving the name {host}"));
+        let mut resolvers = self.resolvers.borrow_mut();
+        if self.resolves_apart.get() {
+            return resolvers.resolve_within(host, limit);
+        }
+        resolvers.end();
+        resolve(host)
     }
 
     /// Opens a session with the server at this address, with this limit for each answer.

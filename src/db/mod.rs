@@ -13,6 +13,7 @@ mod mysql;
 mod password;
 mod peer;
 mod postgres;
+mod resolver;
 mod row;
 pub mod server_facts;
 mod session;
