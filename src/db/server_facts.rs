@@ -263,9 +263,9 @@ fn ask_role(kind: Kind) -> Ask<'static, Role> {
     role.up_to(LIST)
 }
 
-/// Whether the value of a switch is that it is on.
-fn is_on(value: &str) -> bool {
-    matches!(&*value.to_ascii_uppercase(), "ON" | "1")
+/// Whether the value of a switch is that it is on. It is a number or a word; `read_only` on MariaDB from 12 on has several for that.
+pub fn is_on(value: &str) -> bool {
+    !matches!(&*value.to_ascii_uppercase(), "" | "0" | "OFF")
 }
 
 /// Whether a PostgreSQL takes no writes.
@@ -438,7 +438,17 @@ pub fn median(
 
 #[cfg(test)]
 mod tests {
-    use super::Login;
+    use super::{Login, is_on};
+
+    #[test]
+    fn a_switch_is_on_whatever_the_word_for_that_is() {
+        for on in ["1", "ON", "on", "NO_LOCK", "NO_LOCK_NO_ADMIN"] {
+            assert!(is_on(on), "{on}");
+        }
+        for off in ["0", "OFF", "off", ""] {
+            assert!(!is_on(off), "{off}");
+        }
+    }
 
     #[test]
     fn a_plugin_is_told_apart_from_the_hash_beside_it() {

@@ -1,5 +1,6 @@
 //! A session with a server: statements go out, rows and faults come back.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
@@ -16,6 +17,9 @@ use crate::base::log::{Level, Listener};
 use crate::base::random;
 use crate::base::text::in_words;
 
+/// How long the wait for the next answer may be.
+type LimitOfEach = Box<dyn Fn() -> Duration>;
+
 /// A session. Its locks live as long as it does. Dropping it logs out from the server.
 pub struct Session {
     kind: Kind,
@@ -26,6 +30,8 @@ pub struct Session {
     listener: Listener,
     /// Whether each statement of a batch is sent in its own packet.
     is_one_by_one: bool,
+    /// How long the wait for an answer may be, asked before each statement; `None`: as it was set last.
+    limit_of_each: RefCell<Option<LimitOfEach>>,
     /// Why it has ended. Afterwards the connection may be out of step: a late answer to one statement would be read as that to the next.
     ended: Option<String>,
 }
@@ -48,6 +54,7 @@ impl Session {
             opened_in,
             listener,
             is_one_by_one: false,
+            limit_of_each: RefCell::default(),
             ended: None,
         };
         session.answer_within(Duration::ZERO)?;
@@ -79,6 +86,8 @@ impl Session {
         if let Some(cause) = &self.ended {
             return Err(Fault::Gone(cause.clone()));
         }
+        let limit = self.limit_of_each.borrow().as_ref().map(|limit| limit());
+        limit.map_or(Ok(()), |limit| self.limit_next(limit))?;
         (self.listener)(Level::Statement, sql);
         Ok(())
     }
@@ -172,6 +181,17 @@ impl Session {
     /// # Errors
     /// [`Fault::Gone`] with the error of `setsockopt(2)`.
     pub fn answer_within(&self, limit: Duration) -> Result<(), Fault> {
+        self.limit_of_each.take();
+        self.limit_next(limit)
+    }
+
+    /// As [`Session::answer_within`], but the limit is asked for before each statement: for several whose answers must all be there by the
+    /// same moment.
+    pub fn answer_each_within(&self, limit: impl Fn() -> Duration + 'static) {
+        self.limit_of_each.replace(Some(Box::new(limit)));
+    }
+
+    fn limit_next(&self, limit: Duration) -> Result<(), Fault> {
         limit_reading(self.as_fd(), limit).map_err(|error| Fault::Gone(in_words(&error)))
     }
 
@@ -305,5 +325,141 @@ impl fmt::Display for Session {
     /// Which server this is.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str(&self.server)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::os::unix::net::UnixStream;
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::db::wire::reading_limit;
+    use crate::db::{Row, batch, command};
+
+    /// A connection that is over, and counts how often it is asked.
+    struct Over {
+        socket: UnixStream,
+        asked: Rc<Cell<u32>>,
+        /// The error with which the server has said so; `None`: it has said nothing.
+        code: Option<Code>,
+    }
+
+    impl Over {
+        fn fail(&self) -> Failed {
+            self.asked.set(self.asked.get() + 1);
+            Failed {
+                fault: Fault::Gone("it is over".to_owned()),
+                code: self.code,
+            }
+        }
+    }
+
+    impl AsFd for Over {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            self.socket.as_fd()
+        }
+    }
+
+    impl Wire for Over {
+        fn send(&mut self, _: &[&str], _: usize, _: &mut Vec<Reply>) -> Result<(), Failed> {
+            Err(self.fail())
+        }
+
+        fn send_both(&mut self, _: &str) -> Result<Option<Row>, Failed> {
+            Err(self.fail())
+        }
+
+        fn id(&self) -> u64 {
+            7
+        }
+
+        fn await_notification(&mut self, _: Duration) -> Result<bool, Fault> {
+            Err(self.fail().fault)
+        }
+
+        fn encryption(&self) -> Option<&str> {
+            None
+        }
+    }
+
+    /// A session on such a connection, and how often that was asked.
+    fn session(code: Option<Code>) -> (Session, Rc<Cell<u32>>) {
+        let (socket, _) = UnixStream::pair().unwrap();
+        let asked = Rc::new(Cell::new(0));
+        let wire = Box::new(Over {
+            socket,
+            asked: Rc::clone(&asked),
+            code,
+        });
+        let names = ("db1".to_owned(), "db1:3306".to_owned());
+        let silent = Rc::new(|_, _: &str| {});
+        let session = Session::new(Kind::MySql, wire, names, Duration::ZERO, silent);
+        (session.unwrap(), asked)
+    }
+
+    fn one() -> Ask<'static, ()> {
+        command("one", "SELECT 1")
+    }
+
+    fn two() -> Batch<'static, ()> {
+        batch("two", vec!["SELECT 1".to_owned(); 2])
+    }
+
+    type Way = fn(&mut Session) -> Result<(), Fault>;
+
+    /// Every way to ask.
+    const WAYS: [Way; 7] = [
+        |session| session.run(&one()),
+        |session| session.change(&one()).map(drop),
+        |session| session.try_run(&one()).map(drop),
+        |session| session.run_both(&one(), &one()),
+        |session| session.run_batch(&two()),
+        |session| {
+            session.send_one_by_one();
+            session.run_batch(&two())
+        },
+        |session| session.await_notification(Duration::ZERO).map(drop),
+    ];
+
+    fn is_gone(answer: &Result<(), Fault>) -> bool {
+        matches!(answer, Err(Fault::Gone(cause)) if cause == "it is over")
+    }
+
+    #[test]
+    fn a_limit_of_each_answer_is_asked_for_before_each_statement_until_another_is_set() {
+        for way in &WAYS[..4] {
+            let (mut session, asked) = (session(None).0, Rc::new(Cell::new(0)));
+            let limits = Rc::clone(&asked);
+            session.answer_each_within(move || {
+                limits.set(limits.get() + 1);
+                Duration::from_secs(limits.get())
+            });
+            let limit = |session: &Session| reading_limit(session.as_fd()).unwrap();
+            let _ = way(&mut session);
+            assert_eq!((asked.get(), limit(&session)), (1, Duration::from_secs(1)));
+            session.ended = None;
+            let _ = way(&mut session);
+            assert_eq!((asked.get(), limit(&session)), (2, Duration::from_secs(2)));
+            session.ended = None;
+            session.answer_within(Duration::from_secs(9)).unwrap();
+            let _ = way(&mut session);
+            assert_eq!((asked.get(), limit(&session)), (2, Duration::from_secs(9)));
+        }
+    }
+
+    #[test]
+    fn nothing_is_sent_on_a_session_that_has_ended() {
+        for code in [None, Some(Code::Number(1053))] {
+            for (first, end) in WAYS.into_iter().enumerate() {
+                let (mut session, asked) = session(code);
+                assert!(is_gone(&end(&mut session)), "{first}");
+                for (then, ask) in WAYS.into_iter().enumerate() {
+                    assert!(is_gone(&ask(&mut session)), "{first}, {then}");
+                }
+                assert_eq!(asked.get(), 1, "{first}");
+            }
+        }
     }
 }

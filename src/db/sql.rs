@@ -71,6 +71,19 @@ pub fn numbers(numbers: impl IntoIterator<Item = u64>) -> String {
     })
 }
 
+/// The condition that a server takes no writes, as its variables say. An account with some privileges may write to it all the same.
+pub fn is_read_only() -> String {
+    any_is_on(["@@global.read_only", "@@global.innodb_read_only"])
+}
+
+/// The condition that one of these switches is on. Its value is a number or, as that of `read_only` on MariaDB from 12 on, a word, which as
+/// a condition would be false; NULL: it is off.
+pub fn any_is_on(switches: [&str; 2]) -> String {
+    let is_on = |switch: &str| format!("COALESCE(CONCAT({switch}) NOT IN ('0', 'OFF'), FALSE)");
+    let [one, other] = switches.map(is_on);
+    format!("({one} OR {other})")
+}
+
 fn null() -> String {
     "NULL".to_owned()
 }

@@ -119,6 +119,14 @@ impl Kind {
         }
     }
 
+    /// A moment that is computed once, so that rows are found by a key: PostgreSQL would read its clock anew for each row.
+    pub fn once(self, moment: String) -> String {
+        match self {
+            Self::MySql => moment,
+            Self::Postgres => format!("(SELECT {moment})"),
+        }
+    }
+
     /// The condition that two values are the same, or both NULL.
     pub fn is_same(self, one: &str, other: &str) -> String {
         match self {
@@ -140,6 +148,15 @@ impl Kind {
         match self {
             Self::MySql => format!("VALUES({column})"),
             Self::Postgres => format!("excluded.{column}"),
+        }
+    }
+
+    /// A further condition of a write: that the server takes writes. PostgreSQL itself refuses it otherwise; the others do not refuse every
+    /// account.
+    pub fn and_takes_writes(self) -> String {
+        match self {
+            Self::MySql => format!(" AND NOT {}", sql::is_read_only()),
+            Self::Postgres => String::new(),
         }
     }
 

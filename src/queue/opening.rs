@@ -4,6 +4,7 @@ use super::{Queue, find_queue, missing_queue};
 use crate::base::exit::{Failure, Reason};
 use crate::db::cluster::ask_multi_primary;
 use crate::db::server_facts::{Product, is_mariadb};
+use crate::db::sql::is_read_only;
 use crate::db::{Ask, Fault, Session, ask, command, quoted_identifier};
 use crate::schema::{self, Node, Tables};
 
@@ -67,8 +68,11 @@ struct ServerAnswer {
 }
 
 fn ask_server() -> Ask<'static, ServerAnswer> {
-    let sql = "SELECT @@global.read_only OR @@global.innodb_read_only AS is_read_only, VERSION() AS version, \
-         @@version_comment AS comment, @@log_bin AND @@binlog_format = 'STATEMENT' AS logs_statements";
+    let sql = format!(
+        "SELECT {} AS is_read_only, VERSION() AS version, @@version_comment AS comment, \
+         @@log_bin AND @@binlog_format = 'STATEMENT' AS logs_statements",
+        is_read_only()
+    );
     ask("queue server", sql, |rows| {
         let row = rows.one()?;
         let (version, comment): (String, String) = (row.get("version")?, row.get("comment")?);

@@ -21,7 +21,8 @@ use super::Queue;
 use super::marks::above;
 use super::narrow::{block_of, by_key, carried, insert_into, running, running_by_turn};
 use super::payloads::{Stored, bytes_of_parts};
-use crate::db::sql::{after_seconds, id_literal, numbers};
+use crate::db::server_facts::READ_ONLY;
+use crate::db::sql::{after_seconds, id_literal, is_read_only, numbers};
 use crate::db::{Ask, Batch, Fault, LIST, Row, Rows, ask, batch, named, no_answer};
 use crate::schema::{DUE, JOBS, QUEUE_MINUTES, QUEUES, RUNNING, Tables, WORKERS};
 
@@ -228,11 +229,12 @@ pub(super) fn own_row(worker: u64, run: &str) -> String {
     format!("worker = {worker} AND run = {}", id_literal(run))
 }
 
-/// Asks for the state of a worker's row.
+/// Asks for the state of a worker's row, and whether the server takes no writes.
 pub(super) fn standing(tables: &Tables, worker: u64, run: &str) -> String {
     format!(
-        "SELECT w.turn, w.expires_at IS NOT NULL AS lives, q.paused_at IS NOT NULL AS is_paused, q.id IS NOT NULL AND q.deleted_at IS NULL AS has_queue \
-         FROM {} w LEFT JOIN {} q ON q.id = w.queue WHERE {}",
+        "SELECT w.turn, w.expires_at IS NOT NULL AS lives, q.paused_at IS NOT NULL AS is_paused, q.id IS NOT NULL AND q.deleted_at IS NULL AS has_queue, \
+         {} AS is_read_only FROM {} w LEFT JOIN {} q ON q.id = w.queue WHERE {}",
+        is_read_only(),
         tables.of(&WORKERS),
         tables.of(&QUEUES),
         own_row(worker, run)
@@ -240,9 +242,13 @@ pub(super) fn standing(tables: &Tables, worker: u64, run: &str) -> String {
 }
 
 impl WorkerStatus {
-    /// Reads the answer.
+    /// Reads the answer. A read-only server may not refuse what this account writes, and that counts for nothing on the one that takes
+    /// writes.
     pub(super) fn read(rows: Rows) -> Result<Self, Fault> {
         let status = rows.optional(|row| {
+            if row.get("is_read_only")? {
+                return Err(Fault::ReadOnly(READ_ONLY.to_owned()));
+            }
             let lives: bool = row.get("lives")?;
             let turn: u64 = row.get("turn")?;
             Ok(Self {

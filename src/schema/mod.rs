@@ -14,7 +14,9 @@ mod versions;
 pub use fixture::Fixture;
 pub use install::{Installed, Installer, Keep};
 pub use postgres::{end_when_idle as postgres_end_when_idle, prepare as postgres_prepare};
-pub use statements::{CATCH_UP_IN_GROUP, LONGEST_LOCK_WAIT, Node, prepare as prepare_sql};
+pub use statements::{
+    CATCH_UP_IN_GROUP, LONGEST_LOCK_WAIT, LONGEST_ROW_WAIT, Node, prepare as prepare_sql,
+};
 pub use tables::{
     AUDIT, CRON_DAEMONS, CRON_JOBS, CRON_TICKS, DEAD, DELAYED, DONE, DUE, JOB_KEYS, JOB_PARTS,
     JOBS, LOCKS, OLDER_FENCE, OUTPUTS, PUTS, QUEUE_MINUTES, QUEUES, RUNNING, RUNS, SUCCESSES,

@@ -20,9 +20,9 @@ pub fn prepare(catches_up: bool) -> String {
         ""
     };
     let sql = format!(
-        "SET NAMES utf8mb4, SESSION autocommit=1 /*M!100300 , SESSION idle_transaction_timeout=10 */, \
+        "SET NAMES utf8mb4, SESSION autocommit=1, SESSION completion_type='NO_CHAIN' /*M!100300 , SESSION idle_transaction_timeout=10 */, \
          SESSION sql_mode='STRICT_ALL_TABLES', SESSION sql_safe_updates=0, SESSION sql_big_selects=1, \
-         SESSION sql_select_limit=18446744073709551615, SESSION innodb_lock_wait_timeout=2, \
+         SESSION sql_select_limit=18446744073709551615, SESSION innodb_lock_wait_timeout={LONGEST_ROW_WAIT}, \
          SESSION lock_wait_timeout={LONGEST_LOCK_WAIT}{catch_up}"
     );
     named("prepare", sql)
@@ -30,6 +30,9 @@ pub fn prepare(catches_up: bool) -> String {
 
 /// How long a statement waits for a locked table, in seconds.
 pub const LONGEST_LOCK_WAIT: u64 = 5;
+
+/// How long a statement waits for a locked row, in seconds. MySQL looks once a second, so it may be one more.
+pub const LONGEST_ROW_WAIT: u64 = 2;
 
 /// Added to [`prepare`] if the session holds no lock. MySQL has no timeout for idle transactions, so it ends the whole idle session when
 /// the host vanishes within one. Otherwise it would keep the rows locked until TCP gives up.

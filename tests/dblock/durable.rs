@@ -4,7 +4,9 @@ use std::io::Write;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
+use mysql::prelude::Queryable;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::harness::{
     Answer, Client, Dblock, Fake, Frozen, Kind, PASSWORD, Proxy, Records, Running, SOON, Server,
@@ -231,11 +233,13 @@ fn granted_unheard(
     (within(Duration::from_secs(5), is_granted) && run.is_running()).then_some((name, proxy, run))
 }
 
+/// What has the command run without the lock when nobody hears that it is granted.
+const WITHOUT_LOCK: [&str; 4] = ["--connect-timeout", "6", "--if-unreachable", "run"];
+
 /// The keeper that may have been granted the row is killed when the command runs without it. `false`: it was not granted.
 fn withdraws_while_the_command_runs(server: &Server) -> bool {
-    let arguments = ["--connect-timeout", "6", "--if-unreachable", "run"];
     let script = "echo fence ${DBLOCK_FENCE-none}; echo began $$; cat; exit 5";
-    let Some((name, proxy, mut run)) = granted_unheard(server, &arguments, script) else {
+    let Some((name, proxy, mut run)) = granted_unheard(server, &WITHOUT_LOCK, script) else {
         return false;
     };
     let command = run.wait_pid("began");
@@ -254,6 +258,54 @@ fn withdraws_while_the_command_runs(server: &Server) -> bool {
     let end = run.wait_within(SOON);
     end.expect_code(5)
         .expect_one_line("running without the lock");
+    true
+}
+
+/// The line that the row may stay, behind its cause.
+fn may_stay(name: &str) -> String {
+    format!("; if {name} was granted, it is free when the TTL is over")
+}
+
+/// Each keeper is killed that is to release the row while the command runs without it, until there is no other. `false`: it was not granted.
+fn gives_up_while_the_command_runs(server: &Server) -> bool {
+    let script = "echo began $$; cat; exit 5";
+    let Some((name, _proxy, mut run)) = granted_unheard(server, &WITHOUT_LOCK, script) else {
+        return false;
+    };
+    let command = run.wait_pid("began");
+    let line = may_stay(&name);
+    eventually("there is no other", SOON, || {
+        let children = run.children().into_iter();
+        for keeper in children.filter(|child| *child != command) {
+            // It may be gone by now.
+            let _ = kill(Pid::from_raw(keeper), Signal::SIGKILL);
+        }
+        run.stderr().contains(&format!(", again and again{line}"))
+    });
+    drop(run.take_stdin());
+    let end = run.wait_within(SOON);
+    end.expect_code(5).expect_said(["running without the lock"]);
+    assert_eq!(end.stderr.matches(&line).count(), 1, "{end:#?}");
+    true
+}
+
+/// The keeper that may have been granted the row is killed while the command ends that runs without it. `false`: it was not granted.
+fn leaves_the_row_when_the_command_ends(server: &Server) -> bool {
+    let script = "echo began $$; cat; exit 5";
+    let Some((name, _proxy, mut run)) = granted_unheard(server, &WITHOUT_LOCK, script) else {
+        return false;
+    };
+    let command = run.wait_pid("began");
+    let keeper = run.keeper(Some(command));
+    // dblock finds both ends at once.
+    let stopped = Frozen::new(run.pid());
+    send(keeper, Signal::SIGKILL);
+    drop(run.take_stdin());
+    eventually("the command has ended", SOON, || !runs(command));
+    drop(stopped);
+    let end = run.wait_within(SOON);
+    let line = format!("the keeper is gone{}", may_stay(&name));
+    end.expect_code(5).expect_said([line]);
     true
 }
 
@@ -279,8 +331,8 @@ fn withdraws_after_dblock(server: &Server) -> bool {
     true
 }
 
-/// What a server is asked that answers the first questions of a durable run, and no more.
-fn asked(kind: Kind, comment: &'static str, knows_catch_up: bool) -> Vec<String> {
+/// What a server without this variable is asked that answers the first questions of a durable run, and no more.
+fn asked(kind: Kind, comment: &'static str, lacks: &'static str) -> Vec<String> {
     let row = |values: &[&str]| {
         let values = values.iter().map(|value| Some((*value).to_owned()));
         Answer::Row(values.collect())
@@ -293,8 +345,11 @@ fn asked(kind: Kind, comment: &'static str, knows_catch_up: bool) -> Vec<String>
         Kind::MySql => "SET SESSION wsrep_sync_wait",
     };
     let fake = Fake::start(kind, move |statement| match statement {
-        set if set.contains(sets) && !knows_catch_up => {
+        set if set.contains(sets) && lacks == "wsrep_sync_wait" => {
             Answer::error(1193, "Unknown system variable 'wsrep_sync_wait'")
+        }
+        version if version.contains("binlog_format") && lacks == "binlog_format" => {
+            Answer::error(1193, "Unknown system variable 'binlog_format'")
         }
         set if set.starts_with("SET @dblock") => Answer::error(
             1193,
@@ -329,20 +384,20 @@ fn a_node_of_mysql_and_galera_is_asked_for_its_tables_after_it_has_caught_up() {
         "Percona XtraDB Cluster (GPL), Release rel29, Revision 1",
         "MySQL Wsrep Server (GPL), wsrep_26.20",
     ] {
-        let statements = asked(Kind::MySql, comment, true);
+        let statements = asked(Kind::MySql, comment, "nothing");
         let told = places(&statements, "SET SESSION wsrep_sync_wait=7");
         let versions = places(&statements, "SELECT version");
         assert_eq!((told.len(), versions.len()), (1, 2), "{statements:#?}");
         assert!(versions[0] < told[0] && told[0] < versions[1]);
         // One that does not know it after all is no node.
-        let statements = asked(Kind::MySql, comment, false);
+        let statements = asked(Kind::MySql, comment, "wsrep_sync_wait");
         assert_eq!(places(&statements, "SELECT version").len(), 1);
     }
 }
 
 #[test]
 fn a_server_that_is_no_node_is_not_asked_to_catch_up() {
-    let statements = asked(Kind::MySql, "MySQL Community Server - GPL", true);
+    let statements = asked(Kind::MySql, "MySQL Community Server - GPL", "nothing");
     let waits = places(&statements, "SET SESSION wsrep_sync_wait");
     assert!(waits.is_empty(), "{statements:#?}");
     assert_eq!(places(&statements, "SELECT version").len(), 1);
@@ -350,12 +405,23 @@ fn a_server_that_is_no_node_is_not_asked_to_catch_up() {
 
 #[test]
 fn a_mariadb_that_is_built_without_galera_has_its_sessions_made_fit() {
-    let statements = asked(Kind::MariaDb, "mariadb.org binary distribution", false);
+    let comment = "mariadb.org binary distribution";
+    let statements = asked(Kind::MariaDb, comment, "wsrep_sync_wait");
     let settings = places(&statements, "SET NAMES utf8mb4");
     let waits = places(&statements, "wsrep_sync_wait");
     assert_eq!((settings, waits), (vec![0, 1], vec![0]), "{statements:#?}");
-    let statements = asked(Kind::MariaDb, "mariadb.org binary distribution", true);
+    let statements = asked(Kind::MariaDb, comment, "nothing");
     assert_eq!(places(&statements, "SET NAMES utf8mb4"), [0]);
+}
+
+#[test]
+fn a_server_without_a_format_of_its_binary_log_is_asked_without_that() {
+    let comment = "MySQL Community Server - GPL";
+    let statements = asked(Kind::MySql, comment, "binlog_format");
+    let formats = places(&statements, "binlog_format");
+    let versions = places(&statements, "SELECT version");
+    assert_eq!(versions.len(), formats.len() + 1, "{statements:#?}");
+    assert!(versions.last() > formats.last());
 }
 
 all_servers! {
@@ -556,6 +622,14 @@ all_servers! {
 
     fn what_a_killed_keeper_may_have_been_granted_is_released_while_the_command_does_without_it(shared) {
         assert!((0..3).any(|_| withdraws_while_the_command_runs(Server::durable(shared.kind))), "granted in time");
+    }
+
+    fn what_no_keeper_releases_is_told_while_the_command_does_without_it(shared on mariadb) {
+        assert!((0..3).any(|_| gives_up_while_the_command_runs(Server::durable(shared.kind))), "granted in time");
+    }
+
+    fn what_no_keeper_releases_is_told_when_the_command_ends_that_did_without_it(shared on mariadb) {
+        assert!((0..3).any(|_| leaves_the_row_when_the_command_ends(Server::durable(shared.kind))), "granted in time");
     }
 
     fn what_a_killed_keeper_may_have_been_granted_is_released_by_the_next_when_dblock_is_killed_too(shared on mariadb) {
@@ -898,6 +972,25 @@ all_servers! {
         output.expect_code(78).expect_one_line("behind that of a server that has written rows there");
     }
 
+    fn a_server_whose_row_is_locked_is_not_out_of_reach_also_where_there_is_little_time(shared) {
+        let server = Server::durable(shared.kind);
+        // With so short a TTL a server gets a second for an answer.
+        for options in [&["--connect-timeout", "2"][..], &["--connect-timeout", "4", "--ttl", "4"]] {
+            let name = unique("little-time");
+            Dblock::run(server, &name).sh("true").output().expect_code(0);
+            let mut admin = server.watcher();
+            admin.lock(&row_by_name(&name));
+            let is_told = || {
+                let run = Dblock::run(server, &name).args(options).args(["--if-unreachable", "run"]);
+                let output = run.sh("echo ran").output();
+                output.code == Some(69) && output.stdout.is_empty() && output.stderr.contains("another session keeps the row of")
+            };
+            // A busy machine may not get as far as the row in time.
+            assert!((0..3).any(|_| is_told()), "{options:?}");
+            admin.query_drop("ROLLBACK").unwrap();
+        }
+    }
+
     fn a_statement_that_waited_is_no_sign_of_a_clock_that_is_behind(shared) {
         let tables = Tables::new(shared);
         let name = unique("waited");
@@ -910,7 +1003,7 @@ all_servers! {
             Kind::MariaDb | Kind::MySql => ["LOCK TABLES dblock_locks WRITE", "UNLOCK TABLES"],
         };
         let reading = format!("look at rows%{}", tables.database);
-        // It gives up on an answer after 1 s.
+        // The server gives up on the table after 1 s.
         let ended = (0..10).find_map(|_| {
             admin.query_drop(lock).unwrap();
             // Past the queue: on another slot nobody waits.
@@ -1086,6 +1179,68 @@ all_servers! {
 }
 
 both_servers! {
+    fn a_holder_that_may_write_to_a_read_only_server_leaves_it_all_the_same(shared) {
+        let server = private(shared.kind);
+        let (name, account) = (unique("above"), server.account_above_read_only());
+        server.grant("SELECT, INSERT, UPDATE, DELETE", "dblock", "*", &account);
+        let run = job(&server, &name).user(&account);
+        let mut run = begin(run.args(["--ttl", "16", "--kill-after", "1", "-v"]));
+        server.set_read_only(true);
+        let mut client = server.connect(&account, PASSWORD).unwrap();
+        client.query_drop("UPDATE dblock.dblock_meta SET version = version").expect("the server does not refuse it");
+        run.wait_stderr(&format!("no server renews {name}: 127.0.0.1:{} is read-only", server.port), SOON);
+        server.set_read_only(false);
+        run.wait_stderr("on a new session", SOON);
+        drop(run.take_stdin());
+        run.wait_within(SOON).expect_code(5);
+    }
+
+    fn where_the_binary_log_has_statements_a_renewal_asks_for_nothing_that_differs_on_a_replica(shared) {
+        let options = ["--log-bin=binlog", "--server-id=1", "--binlog-format=STATEMENT"];
+        let server = Server::private_with(shared.kind, &options).with_durable_runs();
+        let proxy = Proxy::to(&server);
+        let name = unique("statements");
+        let run = Dblock::run_at(&proxy.url(), &name).args(["--durable", "--ttl", "8"]).stdin(Stdio::piped());
+        let run = begin(run.sh("echo began; cat; exit 5"));
+        let renewal = || {
+            let mut sent = proxy.packets().into_iter().filter_map(|packet| packet.sent());
+            sent.find(|sent| sent.contains("dblock renew row"))
+        };
+        eventually("it renews", SOON, || renewal().is_some());
+        let renewal = renewal().unwrap();
+        assert!(!renewal.contains("@@"), "{renewal}");
+        ends_in_silence(run);
+    }
+
+    fn a_server_that_says_in_a_word_that_it_is_read_only_is_understood(shared) {
+        let server = Server::durable(shared.kind);
+        let proxy = Proxy::to(server);
+        let run = Dblock::run_at(&proxy.url(), &unique("word")).arg("--durable");
+        run.command(["true"]).output().expect_code(0);
+        let sent = proxy.packets().into_iter().filter_map(|packet| packet.statements()).collect::<Vec<_>>().join(";");
+        let is_asked = |one: &&str| one.trim_start().starts_with("SELECT version, ") && one.contains("@@global.read_only");
+        let asked = sent.split(';').find(is_asked).expect("it asks");
+        let mut admin = server.admin();
+        // The words of MariaDB from 12 on.
+        for (value, is_read_only) in [("0", 0), ("1", 1), ("'OFF'", 0), ("'ON'", 1), ("'NO_LOCK'", 1), ("'NO_LOCK_NO_ADMIN'", 1)] {
+            let row: Option<mysql::Row> = admin.query_first(asked.replace("@@global.read_only", value)).unwrap();
+            assert_eq!(row.unwrap().get::<u8, _>(3), Some(is_read_only), "{value}");
+        }
+    }
+
+    fn a_server_whose_transactions_only_read_is_passed_over(shared) {
+        let server = private(shared.kind);
+        let variable = match shared.kind {
+            Kind::MariaDb => "tx_read_only",
+            Kind::MySql => "transaction_read_only",
+            Kind::Postgres => unreachable!("a test of MySQL"),
+        };
+        server.admin().query_drop(format!("SET GLOBAL {variable} = 1")).unwrap();
+        let url = url_of([&server, Server::durable(shared.kind)]);
+        let output = Dblock::run_at(&url, &unique("only-reads")).args(["--durable", "-v"]).sh("echo ran").output();
+        output.expect_code(0).expect_stdout("ran\n").expect_said(["(error 1792)"]);
+    }
+
     fn a_server_that_is_named_twice_is_not_asked_for_its_clock_again(shared on mariadb) {
         let server = Server::durable(shared.kind);
         let proxy = Proxy::to(server);
@@ -1100,6 +1255,40 @@ both_servers! {
         server.row_of_a_stranger(&expired, 0, -5);
         assert_eq!(connections(&expired), connections(&free));
     }
+}
+
+/// A waiter's session has a clock that stands still since its login. Whether it refuses to take a row over when that has expired. `false`: it
+/// took the row, as when the other server did not say its time soon enough.
+fn refuses_by_the_clock_of_now(standing: &Server, other: &Server) -> bool {
+    let name = unique("stands-still");
+    standing.row_of_a_stranger(&name, 0, 600);
+    let run = Dblock::run_at(&url_of([standing, other]), &name).args(["--durable", "-v"]);
+    let run = run.args(["--ttl", "8", "--wait", "60"]).sh("echo ran");
+    let mut run = run.spawn();
+    run.wait_stderr("; waiting", SOON);
+    let since = Instant::now();
+    eventually("it is behind by more than a tenth of the TTL", SOON, || {
+        since.elapsed() > Duration::from_secs(3)
+    });
+    let expire = "UPDATE dblock.dblock_locks SET expires_at = renewed_at WHERE name = ?";
+    standing.watcher().exec_drop(expire, (&name,)).unwrap();
+    let end = run.wait_within(SOON);
+    if end.stdout == "ran\n" {
+        return false;
+    }
+    end.expect_code(78)
+        .expect_stdout("")
+        .expect_said(["the clocks of "]);
+    true
+}
+
+#[test]
+fn clocks_are_compared_as_they_are_when_a_row_is_taken_over() {
+    let server = private(Kind::MariaDb);
+    let stand_still = "SET GLOBAL init_connect = 'SET timestamp = UNIX_TIMESTAMP(NOW(6))'";
+    server.admin().query_drop(stand_still).unwrap();
+    let other = Server::durable(Kind::MariaDb);
+    assert!((0..3).any(|_| refuses_by_the_clock_of_now(&server, other)));
 }
 
 /// Kills the keepers that are seen now, besides those before.

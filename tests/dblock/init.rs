@@ -798,3 +798,24 @@ fn limits_against_statements_of_people_do_not_stop_dblock() {
     at("queue", &["work", "q", "--drain", "true"]);
     assert!(at("queue", &["list", "q"]).lines().count() <= 1);
 }
+
+#[test]
+fn a_server_that_begins_a_transaction_after_each_commit_does_so_for_others() {
+    let server = Server::private(Kind::MariaDb);
+    let tables = Tables::new(&server);
+    server
+        .admin()
+        .query_drop("SET GLOBAL completion_type = 'CHAIN'")
+        .unwrap();
+    for args in [
+        &["create", "q"][..],
+        &["put", "q", "x"],
+        &["work", "q", "--drain", "true"],
+    ] {
+        tables.at("queue").args(args).output().expect_code(0);
+    }
+    let left = "SELECT COUNT(*) FROM dblock_workers WHERE expires_at IS NOT NULL";
+    assert_eq!(tables.rows::<u64>(left), [0], "it has logged off");
+    let workers = tables.rows::<u64>("SELECT COUNT(*) FROM dblock_workers");
+    assert_eq!(workers, [1]);
+}

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::entry::{CLOCK, DAEMON, JOB, JobRow, Look, TICK, TickRow};
 use super::publish::read_job;
 use super::statements::text;
+use crate::db::server_facts::READ_ONLY;
 use crate::db::{Ask, Fault, LIST, Row, Rows, ask, no_answer};
 
 /// The result of a look.
@@ -38,6 +39,10 @@ impl Seen {
         for row in rows.iter() {
             match row.get("kind")? {
                 CLOCK => {
+                    // It may not refuse what this account writes, and that counts for nothing on the server that takes writes.
+                    if row.get::<Option<bool>>("is_read_only")? == Some(true) {
+                        return Err(Fault::ReadOnly(READ_ONLY.to_owned()));
+                    }
                     seen.now = row.get("now")?;
                     seen.is_registered = row.get("is_registered")?;
                 }

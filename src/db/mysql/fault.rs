@@ -97,7 +97,8 @@ pub fn of_statement(error: mysql::Error, server: &str) -> Fault {
         // The server admits only administrators, as after it was expelled from its group; or it is cut off from its cluster.
         | 3032 | 6400 | 1047 | 3781..=3783 | 3796..=3799 => Fault::Gone(message_of(&error)),
         1021 | 1114 => Fault::NoRoom(message_of(&error)),
-        1290 | 1836 => {
+        // It is read-only, or only the transactions of its new sessions are (1792).
+        1290 | 1792 | 1836 => {
             Fault::ReadOnly(format!("takes no writes: {}", message_of(&error)))
         }
         1007 | 1050 | 1060..=1062 => Fault::Exists(message_of(&error)),
@@ -261,19 +262,19 @@ fn message_of(error: &mysql::MySqlError) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fault, of_statement};
+    use super::{Fault, of_connecting, of_statement};
 
     #[test]
     fn an_error_says_what_may_follow() {
-        let fault = |code| {
+        let error = |code| {
             let (state, message) = ("HY000".to_owned(), String::new());
-            let error = mysql::MySqlError {
+            mysql::Error::MySqlError(mysql::MySqlError {
                 state,
                 message,
                 code,
-            };
-            of_statement(mysql::Error::MySqlError(error), "db1:3306")
+            })
         };
+        let fault = |code| of_statement(error(code), "db1:3306");
         for code in [1317, 3024, 1969] {
             assert!(matches!(fault(code), Fault::Interrupted(_)), "{code}");
         }
@@ -289,8 +290,16 @@ mod tests {
         for code in [1021, 1114] {
             assert!(matches!(fault(code), Fault::NoRoom(_)), "{code}");
         }
-        for code in [1290, 1836] {
+        for code in [1290, 1792, 1836] {
             assert!(matches!(fault(code), Fault::ReadOnly(_)), "{code}");
+        }
+        // Whoever holds something tries again: the account is changed, or the host is blocked, for a moment perhaps.
+        for code in [1045, 1129, 1130] {
+            let at_login = of_connecting(error(code), "db1:3306", "dblock");
+            for fault in [at_login, fault(code)] {
+                let is_final = matches!(fault, Fault::Final(_));
+                assert!(is_final && fault.refuses_for_now(), "{code}");
+            }
         }
     }
 }

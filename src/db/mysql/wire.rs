@@ -1,6 +1,5 @@
 //! A connection of the `mysql` crate.
 
-use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -8,14 +7,13 @@ use std::time::Duration;
 
 use mysql::prelude::{Protocol, Queryable};
 use mysql::{Conn, DriverError, ResultSet};
-use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 
 use super::fault::of_statement;
 use crate::db::ask::Reply;
 use crate::db::row::Row;
-use crate::db::wire::{Code, Failed, Wire, limit_reading};
+use crate::db::wire::{Code, Failed, Wire, limit_reading, reading_limit};
 
-/// How long the answer to the second statement of a packet may come after that to the first.
+/// How long after the answer to the first statement of a packet that to the second one may come, at most.
 const PROMISED: Duration = Duration::from_secs(2);
 
 /// A connection that is logged in.
@@ -92,9 +90,13 @@ impl MySqlWire {
         let descriptor = self.conn.as_raw_fd();
         // SAFETY: the connection is not closed before the end of this function.
         let socket = unsafe { BorrowedFd::borrow_raw(descriptor) };
-        let limit = getsockopt(&socket, sockopt::ReceiveTimeout).map_err(io::Error::from)?;
+        let limit = reading_limit(socket)?;
         let mut results = self.conn.query_iter(statements)?;
-        limit_reading(socket, PROMISED)?;
+        // Zero is no limit.
+        let shortest = [limit, PROMISED]
+            .into_iter()
+            .filter(|limit| !limit.is_zero());
+        limit_reading(socket, shortest.min().unwrap_or(PROMISED))?;
         let mut row = Ok(None);
         while let (Ok(_), Some(result)) = (&row, results.iter()) {
             row = last_row(result);
@@ -102,7 +104,7 @@ impl MySqlWire {
         drop(results);
         // After any other error the session cannot be used, and nothing may wait for it.
         if matches!(row, Ok(_) | Err(mysql::Error::MySqlError(_))) {
-            setsockopt(&socket, sockopt::ReceiveTimeout, &limit).map_err(io::Error::from)?;
+            limit_reading(socket, limit)?;
         }
         row
     }

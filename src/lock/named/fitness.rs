@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use crate::base::exit::{Failure, Reason};
 use crate::db::cluster::is_wsrep;
-use crate::db::{Fault, Kind, LatestTimeline, Session, Timeline, ask_session_info, ask_timeline};
+use crate::db::{
+    Fault, Kind, LatestTimeline, Session, Timeline, ask_session_info, ask_timeline, server_facts,
+};
 
 /// A server must keep an idle session at least this long: whole seconds, with room for a renewal and for the command's end.
 const SHORTEST_IDLE_LIMIT: Duration = Duration::from_secs(4);
@@ -193,9 +195,9 @@ pub struct ServerTraits {
     pub timeline: Option<Timeline>,
 }
 
-/// Whether a variable is on, which is a number on most servers, and `ON` or `OFF` on some.
+/// Whether a variable is on, as far as the server says.
 pub fn is_on(value: Option<String>) -> bool {
-    value.is_some_and(|value| !matches!(&*value.to_ascii_uppercase(), "" | "0" | "OFF"))
+    value.is_some_and(|value| server_facts::is_on(&value))
 }
 
 impl ServerTraits {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::statements::{Prepare, Prepared};
+use super::statements::{BINLOG_FORMAT, Prepare, Prepared};
 use crate::base::exit::Reason;
 use crate::db::server_facts::{is_read_only, why_read_only};
 use crate::db::{Fault, Session};
@@ -26,12 +26,7 @@ pub fn prepare_and_ask(
     first: &First,
     session: &mut Session,
 ) -> (Result<Prepared, Fault>, Result<FirstAnswer, Fault>) {
-    let both = or_without(|catches_up| {
-        let prepare = Prepare {
-            tables,
-            catches_up,
-            limit,
-        };
+    let both = or_with_less(tables, limit, |prepare| {
         session.run_batch(&prepare.batch_with(first))
     });
     match both {
@@ -46,14 +41,29 @@ pub fn prepare_and_ask(
 }
 
 fn ask(tables: &Tables, limit: Duration, session: &mut Session) -> Result<Prepared, Fault> {
-    or_without(|catches_up| {
-        let prepare = Prepare {
-            tables,
-            catches_up,
-            limit,
-        };
-        session.run_batch(&prepare.batch())
-    })
+    or_with_less(tables, limit, |prepare| session.run_batch(&prepare.batch()))
+}
+
+/// As [`or_without`], also for a server without [`BINLOG_FORMAT`].
+fn or_with_less<T>(
+    tables: &Tables,
+    limit: Duration,
+    mut run: impl FnMut(&Prepare) -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    let mut attempt = |has_binlog_format| {
+        or_without(|catches_up| {
+            run(&Prepare {
+                tables,
+                catches_up,
+                has_binlog_format,
+                limit,
+            })
+        })
+    };
+    match attempt(true) {
+        Err(Fault::NoSuchVariable(name)) if name == BINLOG_FORMAT => attempt(false),
+        prepared => prepared,
+    }
 }
 
 /// A node that only now began to catch up may have answered with old data.

@@ -187,6 +187,7 @@ impl RowProbe {
             ttl: Some(DEFAULT_TTL),
             also: &[],
             proof: None,
+            unless_read_only: false,
         };
         let write = self.statements.write(change, write_id, &terms);
         self.insist(session, |session| {

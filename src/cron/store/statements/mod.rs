@@ -670,7 +670,7 @@ fn flag(condition: &str) -> String {
 
 /// The columns of the answer to a [`Look`], besides the kind.
 const COLUMNS_OF_LOOK: &str = "name next settled triggered is_paused schedule zone definition seen now is_registered tick run attempt failures \
-                       daemon start_at started_at unstarted_at is_orphan";
+                       daemon start_at started_at unstarted_at is_orphan is_read_only";
 
 /// The beginning of a SELECT of rows of one kind, which have these columns. `null` writes the NULL of a column.
 fn select(kind: u8, columns: &[(&str, String)], null: impl Fn(&str) -> &'static str) -> String {

@@ -10,7 +10,7 @@ use crate::cron::store::entry::{
     UNRECORDED, settled_until,
 };
 use crate::db::sql::{
-    after_seconds, moment, now_micros, optional_moment, seconds_ago, text_literal,
+    after_seconds, is_read_only, moment, now_micros, optional_moment, seconds_ago, text_literal,
 };
 
 /// SQL for: the daemon `d` of the tick `t` is gone, or has been silent for the tick's TTL. A living daemon renews its lease every few
@@ -114,7 +114,14 @@ impl CronText for MySqlCron {
             "(SELECT COUNT(*) FROM {daemons} WHERE daemon = {})",
             text_literal(look.daemon)
         );
-        let now = select(CLOCK, &[("now", now_micros()), ("is_registered", own_rows)]);
+        let now = select(
+            CLOCK,
+            &[
+                ("now", now_micros()),
+                ("is_registered", own_rows),
+                ("is_read_only", is_read_only()),
+            ],
+        );
         let start_at = "IF(t.daemon IS NULL, t.start_at, COALESCE(r.ended_at, d.gone_at, d.renewed_at + INTERVAL t.ttl_seconds SECOND, \
                         t.started_at, t.tick))";
         let is_orphan = format!(

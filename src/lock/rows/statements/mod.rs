@@ -18,7 +18,7 @@ use crate::db::{
 };
 use crate::lock::{HolderKind, MOST_SLOTS, Name};
 use crate::schema::Tables;
-pub use prepare::{Prepare, Prepared};
+pub use prepare::{BINLOG_FORMAT, Prepare, Prepared};
 pub use text::Only;
 use text::{From, OwnRows, lasting, rows};
 
@@ -71,6 +71,8 @@ pub struct Terms<'a> {
     pub also: &'a [String],
     /// A statement in front, which sets the variable `@dblock` to whether the grant may be made.
     pub proof: Option<&'a str>,
+    /// Whether a renewal changes nothing on a server that takes no writes, although this account may write there.
+    pub unless_read_only: bool,
 }
 
 impl Statements {
@@ -157,12 +159,14 @@ impl Statements {
         })
     }
 
-    /// Renews the rows for which one of these conditions holds, each for as long as before, unless its holder is being killed.
+    /// Renews the rows for which one of these conditions holds, each for as long as before, unless its holder is being killed, or the server
+    /// takes no writes. Its binary log must not have statements, see [`Prepared::logs_statements`].
     pub fn renew_all(tables: &Tables, held: &[String]) -> Ask<'static, ()> {
         let any = any_of(held);
         let lasting = lasting(tables.kind(), "ttl_seconds");
+        let takes_writes = tables.kind().and_takes_writes();
         let update = format!(
-            "UPDATE {} SET write_id = write_id + 1, {lasting} WHERE kill_requested_by IS NULL AND ({any})",
+            "UPDATE {} SET write_id = write_id + 1, {lasting} WHERE kill_requested_by IS NULL AND ({any}){takes_writes}",
             tables.locks()
         );
         command("renew rows", update)

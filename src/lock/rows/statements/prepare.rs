@@ -4,14 +4,18 @@ use std::time::Duration;
 
 use crate::db::cluster::{HAS_NOT_JOINED, IS_MULTI_PRIMARY, NOT_JOINED};
 use crate::db::server_facts::{READ_ONLY, READ_ONLY_BY_DEFAULT};
-use crate::db::{Batch, Fault, Kind, Reply, Row, named, no_answer};
+use crate::db::{Batch, Fault, Kind, Reply, Row, named, no_answer, sql};
 use crate::lock::named::{First, FirstAnswer};
 use crate::schema::{
-    self, CATCH_UP_IN_GROUP, LONGEST_LOCK_WAIT, Node, Tables, Version, prepare_sql,
+    self, CATCH_UP_IN_GROUP, LONGEST_LOCK_WAIT, LONGEST_ROW_WAIT, Node, Tables, Version,
+    prepare_sql,
 };
 
 /// Why a PostgreSQL with one of these extensions is passed over.
 const MERGES_WRITES: &str = "replicates what several servers write (bdr, spock, pgactive): a row that one of them grants, another one grants, too";
+
+/// How a server writes its binary log. It is deprecated on MySQL; a server without it has no statements there.
+pub const BINLOG_FORMAT: &str = "binlog_format";
 
 /// Prepares a session for the tables.
 pub struct Prepare<'a> {
@@ -19,6 +23,8 @@ pub struct Prepare<'a> {
     pub tables: &'a Tables,
     /// As with [`prepare_sql`].
     pub catches_up: bool,
+    /// Whether the server may know [`BINLOG_FORMAT`].
+    pub has_binlog_format: bool,
     /// How long the server may take for an answer to a later statement.
     pub limit: Duration,
 }
@@ -36,6 +42,8 @@ pub struct Prepared {
     pub is_cluster: bool,
     /// Its role in a Galera cluster.
     pub node: Node,
+    /// Whether its binary log has statements, which its replicas carry out with variables of their own.
+    pub logs_statements: bool,
 }
 
 impl Prepare<'_> {
@@ -43,20 +51,27 @@ impl Prepare<'_> {
     /// what those have written, so that a row excludes nobody.
     fn of_all(&self) -> [String; 2] {
         let kind = self.tables.kind();
-        let (prepare, is_read_only, what) = match kind {
+        let (prepare, is_read_only, what, logs_statements) = match kind {
             Kind::MySql => (
                 prepare_sql(self.catches_up) + &self.limit_lock_waits(),
-                "@@global.read_only OR @@global.innodb_read_only",
+                sql::is_read_only(),
                 "@@global.version_comment",
+                if self.has_binlog_format {
+                    format!("COALESCE(@@log_bin AND @@{BINLOG_FORMAT} = 'STATEMENT', 0)")
+                } else {
+                    "0".to_owned()
+                },
             ),
             Kind::Postgres => (
                 schema::postgres_prepare(self.lock_waits()).sql().to_owned(),
-                "CASE WHEN pg_is_in_recovery() THEN 1 WHEN current_setting('default_transaction_read_only') = 'on' THEN 2 END",
+                "CASE WHEN pg_is_in_recovery() THEN 1 WHEN current_setting('default_transaction_read_only') = 'on' THEN 2 END"
+                    .to_owned(),
                 "(SELECT min(extname) FROM pg_extension WHERE extname IN ('bdr', 'spock', 'pgactive'))",
+                "0".to_owned(),
             ),
         };
         let version = format!(
-            "SELECT version, usable_from, {}, {is_read_only}, {what} FROM {} WHERE id = 1",
+            "SELECT version, usable_from, {}, {is_read_only}, {what}, {logs_statements} FROM {} WHERE id = 1",
             kind.micros(kind.now()),
             self.tables.meta()
         );
@@ -68,12 +83,15 @@ impl Prepare<'_> {
         (self.limit / 2).max(Duration::from_secs(1))
     }
 
-    /// A server that only waits for a locked table must say so before dblock gives up on its answer. Otherwise it looks like one that is
-    /// out of reach.
+    /// A server that only waits for a locked row or table must say so before dblock gives up on its answer. Otherwise it looks like one
+    /// that is out of reach.
     fn limit_lock_waits(&self) -> String {
-        let seconds = (self.limit / 2).as_secs().max(1);
+        let seconds = self.lock_waits().as_secs();
         if seconds < LONGEST_LOCK_WAIT {
-            format!(", SESSION lock_wait_timeout={seconds}")
+            let for_row = seconds.min(LONGEST_ROW_WAIT);
+            format!(
+                ", SESSION lock_wait_timeout={seconds}, SESSION innodb_lock_wait_timeout={for_row}"
+            )
         } else {
             String::new()
         }
@@ -146,12 +164,16 @@ impl Prepared {
             _ => {}
         }
         let version = of_all.rows().optional(Version::read)?;
-        let (clock, is_read_only, what): (Option<i64>, Option<i64>, Option<String>) =
-            match of_all.rows().first() {
-                Some(row) => (row.at(2)?, row.at(3)?, row.at(4)?),
-                // The version says that there is no row.
-                None => (None, None, None),
-            };
+        let (clock, is_read_only, what, logs_statements): (
+            Option<i64>,
+            Option<i64>,
+            Option<String>,
+            Option<i64>,
+        ) = match of_all.rows().first() {
+            Some(row) => (row.at(2)?, row.at(3)?, row.at(4)?, row.at(5)?),
+            // The version says that there is no row.
+            None => (None, None, None, None),
+        };
         let group = of_clusters
             .get(1)
             .map(|reply| reply.rows().optional(Row::columns));
@@ -175,6 +197,7 @@ impl Prepared {
             refusal,
             is_cluster: node != Node::Single || is_multi_primary == Some(1),
             node,
+            logs_statements: logs_statements == Some(1),
         })
     }
 }

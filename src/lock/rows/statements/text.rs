@@ -232,8 +232,13 @@ impl OwnRows {
                 format!(" AND (COALESCE(command_run, {run}) = {run} OR command_until <= {now})"),
             ),
         };
+        let takes_writes = if terms.unless_read_only {
+            self.kind.and_takes_writes()
+        } else {
+            String::new()
+        };
         format!(
-            "UPDATE {} SET write_id = {write_id}, {}{command} WHERE {}{is_own_command}",
+            "UPDATE {} SET write_id = {write_id}, {}{command} WHERE {}{is_own_command}{takes_writes}",
             self.tables.locks(),
             lasting(self.kind, &ttl),
             self.is_own(slot, fence)
