@@ -516,6 +516,33 @@ all_servers_with_tables! {
         works(Dblock::run(server, &name));
     }
 
+    fn one_that_is_ended_before_its_command_begins_starts_none(server) {
+        let account = server.account();
+        server.may_end_sessions(&account);
+        let seeing: &dyn Fn(&str) -> Dblock = &|name| kill(server, name);
+        let blind: &dyn Fn(&str) -> Dblock = &|name| kill(server, name).user(&account);
+        // What it asks when it has the named lock: about the history, or for its row.
+        for (options, asked, killer) in [
+            ("--record", "prepare", seeing),
+            ("--durable", "take row", seeing),
+            ("--durable --once-per 1h", "last success", seeing),
+            ("--durable --once-per 1h", "last success", blind),
+        ] {
+            let (name, proxy) = (unique("early"), Proxy::to(server));
+            proxy.freeze_at(format!("/* dblock {asked} */"));
+            let run = Dblock::run_at(&proxy.url(), &name).args(["--connect-timeout", "60"]);
+            let mut run = run.args(options.split(' ')).command(["echo", "ran"]).spawn();
+            eventually("it asks", SOON, || proxy.is_frozen());
+            assert!(server.holder(&name).is_some(), "{options}: it has the lock");
+            let killing = killer(&name).spawn();
+            eventually("its session is ended", SOON, || server.holder(&name).is_none());
+            proxy.thaw();
+            expect_told(&killing.wait(), &["its command has ended"]);
+            run.wait_within(SOON).expect_code(74).expect_stdout("").expect_said(["was ended by "]);
+            assert_eq!(server.owner(&name, 0), None);
+        }
+    }
+
     fn an_account_without_the_tables_ends_a_named_lock_as_ever(server) {
         let name = unique("named");
         let client = server.hold(&name);

@@ -195,6 +195,20 @@ all_servers! {
         eventually("its session is gone", SOON, || !server.has_session(id));
     }
 
+    fn a_plain_client_that_has_just_released_the_lock_keeps_its_session(server) {
+        let (name, proxy) = (unique("kept"), Proxy::to(server));
+        let mut client = server.hold(&name);
+        proxy.freeze_at("/* dblock kill */".to_owned());
+        let killing = kill(server, &name).env("DBLOCK_URL", proxy.url()).spawn();
+        eventually("it is about to end the session", SOON, || proxy.is_frozen());
+        client.unlock(&name);
+        proxy.thaw();
+        let told = killing.wait();
+        told.expect_code(0);
+        expect_told(&told, &["was released meanwhile by", "which is no dblock", "now it is free"]);
+        assert!(client.try_lock(&name), "its session goes on");
+    }
+
     fn a_command_that_takes_longer_to_end_than_is_waited_for_keeps_its_slot_to_itself(server on mariadb) {
         // Whoever ends it gives up waiting, or is interrupted himself.
         for wait in [Some("0"), Some("0.5"), None] {
@@ -275,12 +289,12 @@ all_servers! {
         for policy in ["reacquire", "terminate", "ignore"] {
             let name = unique("far");
             let proxy = Proxy::to(server);
-            let dblock = Dblock::run_at(&proxy.url(), &name).without_terminal().args(["--on-lock-lost", policy]);
+            let dblock = Dblock::run_at(&proxy.url(), &name).without_terminal().args(["-v", "--on-lock-lost", policy]);
             let mut dblock = dblock.sh("echo runs; exec sleep 600").spawn();
             dblock.wait_line("runs", SOON);
             proxy.delay(Duration::from_millis(250));
             let told = kill(server, &name).output();
-            told.expect_code(0);
+            assert_eq!(told.code, Some(0), "{policy}: {told:?}; the holder: {}", dblock.stderr());
             expect_told(&told, &["its command has ended"]);
             dblock.wait().expect_code(74);
         }

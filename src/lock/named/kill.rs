@@ -190,8 +190,13 @@ impl Killing<'_> {
             Ask::Marked => Answer::Owner(self.inspector.owner(&run.markers[0])?),
             Ask::Slot | Ask::AwaitSession(_) => Answer::Owner(self.inspector.owner(&slot_lock)?),
             Ask::Kill(id) => {
-                run.refused = self.kill_session(id, &slot_lock)?.err();
-                Answer::Killed(run.refused.is_none())
+                let killed = self.kill_session(id, &slot_lock)?;
+                run.refused = killed.err();
+                if killed == Ok(false) {
+                    Answer::HadLeft
+                } else {
+                    Answer::Killed(killed.is_ok())
+                }
             }
             Ask::AwaitEnd => {
                 let own = match run.own {
@@ -332,7 +337,8 @@ impl Killing<'_> {
             .run(&set_idle_timeout(self.inspector.session.kind(), IDLE_LIMIT))
     }
 
-    /// Kills a session, which was found to hold this lock; `false`: it had ended by itself. `Err`: the error of a server that refuses.
+    /// Kills a session, which was found to hold this lock; `false`: it had ended, or released the lock, by itself. `Err`: the error of a
+    /// server that refuses.
     pub(in crate::lock) fn kill_session(
         &mut self,
         id: u64,

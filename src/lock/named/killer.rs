@@ -91,8 +91,10 @@ pub enum Answer {
     Marked(bool),
     /// The session that holds the lock.
     Owner(Option<u64>),
-    /// Whether the server has killed the session, or it had ended by itself. If it was lost, its dblock finds the markers on a new one.
+    /// Whether the server has killed the session.
     Killed(bool),
+    /// The session had ended, or released the slot, by itself. If it was lost, its dblock finds the markers on a new one.
+    HadLeft,
     /// What was reported about the command: the session that holds the kill lock, whether its end was announced, and whether its end was
     /// acknowledged.
     Reported {
@@ -176,7 +178,8 @@ impl Killer {
             },
             Answer::Owner(owner) => self.after_owner(owner, patience),
             Answer::Killed(false) => Ask::Over(Outcome::Refused),
-            Answer::Killed(true) if self.is_dblock => Ask::AwaitEnd,
+            Answer::Killed(true) | Answer::HadLeft if self.is_dblock => Ask::AwaitEnd,
+            Answer::HadLeft => self.finish(Outcome::ReleasedMeanwhile),
             Answer::Killed(true) => Ask::AwaitSession(self.victim),
             Answer::Reported {
                 killer,

@@ -28,6 +28,7 @@ pub use fitness::{Unfit, follow, number_of_shared, unpooled_number};
 pub use inspect::{Inspector, reach};
 pub use kill::Killing;
 pub use named_lock::{HOLD_BACK, NamedLock};
+pub use own_killers::OwnKillers;
 pub use probe::{CHECKED, Exclusion, Probe, Reached, await_waiter, end_session, exclusion};
 pub use reacquire::Retake;
 pub use request::{Request, Verbosity};

@@ -9,7 +9,7 @@ use super::fitness::follow;
 use super::line::ANSWER_LIMIT;
 use super::own_killers::OwnKillers;
 use super::reacquire::Retake;
-use super::request::{PAUSE, Request, Verbosity, carry_out};
+use super::request::{PAUSE, Request, Verbosity};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
@@ -49,7 +49,7 @@ pub struct NamedLock {
     session: Option<Session>,
     /// The killer of this holder, and the session on which it was found.
     killed: Option<(Session, Client)>,
-    /// Who has killed this caller while it had no lock.
+    /// Who has killed this caller while it had no command, also after a grant.
     killers: OwnKillers,
     /// The caller's latest notice that every server is read-only.
     only_read_only: Option<String>,
@@ -134,11 +134,10 @@ impl NamedLock {
     fn carry_out_elsewhere(&self, also: &dyn Fn() -> Vec<String>, patience: Duration) -> bool {
         let begun = Moment::now();
         loop {
-            let statements = also();
-            if statements.is_empty() {
+            if also().is_empty() {
                 return true;
             }
-            match self.carry_out_anew(&statements) {
+            match self.carry_out_anew(also) {
                 Ok(()) => return true,
                 Err(fault) if begun.elapsed() < patience && fault.refuses_for_now() => {
                     sleep(REFUSED_PAUSE);
@@ -171,12 +170,12 @@ impl NamedLock {
     ) -> Result<bool, Fault> {
         let begun = Moment::now();
         loop {
-            match carry_out_all(&also(), session) {
+            match carry_out_all(also, session) {
                 Ok(()) => return Ok(true),
                 Err(fault @ Fault::Gone(_)) => return Err(fault),
                 Err(fault) if begun.elapsed() < patience && fault.refuses_for_now() => {
                     sleep(REFUSED_PAUSE);
-                    if matches!(fault, Fault::ReadOnly(_)) && self.carry_out_anew(&also()).is_ok() {
+                    if matches!(fault, Fault::ReadOnly(_)) && self.carry_out_anew(also).is_ok() {
                         return Ok(true);
                     }
                 }
@@ -190,7 +189,7 @@ impl NamedLock {
 
     /// Runs the statements of others on a new session, on a server that takes writes. Some accounts may write to a replica, but nobody
     /// reads those records.
-    fn carry_out_anew(&self, statements: &[String]) -> Result<(), Fault> {
+    fn carry_out_anew(&self, also: &dyn Fn() -> Vec<String>) -> Result<(), Fault> {
         let carried_out = self.connector.connect(|session| {
             let limit = self.answer_limit.unwrap_or_default();
             session.answer_within(limit)?;
@@ -199,7 +198,7 @@ impl NamedLock {
                 return Err(Fault::ReadOnly(why_read_only(session).to_owned()));
             }
             follow(self.request.timeline, session)?;
-            carry_out_all(statements, session)
+            carry_out_all(also, session)
         });
         carried_out.map(drop)
     }
@@ -211,15 +210,19 @@ impl NamedLock {
 
     fn hold(&mut self, session: Session, grant: Grant) {
         self.grant = grant;
-        self.killers = OwnKillers::default();
         self.session = Some(session);
     }
 }
 
-fn carry_out_all(statements: &[String], session: &mut Session) -> Result<(), Fault> {
-    statements
-        .iter()
-        .try_for_each(|statement| carry_out(session, &Ask::written(statement)))
+/// Runs the statements of others, until they are not interrupted and in no conflict. Those that were carried out before may be repeated.
+fn carry_out_all(also: &dyn Fn() -> Vec<String>, session: &mut Session) -> Result<(), Fault> {
+    loop {
+        let mut statements = also().into_iter();
+        match statements.try_for_each(|statement| session.run(&Ask::written(statement))) {
+            Err(Fault::Interrupted(_) | Fault::Conflict(_)) => sleep(PAUSE),
+            done => return done,
+        }
+    }
 }
 
 /// Runs these statements as far as that is possible soon: to free the lock matters more than to record the run.
@@ -325,12 +328,18 @@ impl Backend for NamedLock {
         let (grant, request) = (self.grant, &mut self.request);
         let connector = &self.connector;
         let retake = |session: &mut Session| {
-            let left = until.map(|until| connector.answer_limit(Lease::time_until(until)));
-            session.answer_within(left.unwrap_or_else(|| connector.attempt_limit()))?;
-            if take {
-                return request.retake(grant, false, session).map(Some);
+            match until {
+                // It is asked several things, one after the other.
+                Some(until) => {
+                    let most = connector.answer_limit(Lease::time_until(until));
+                    session.answer_each_within(move || most.min(Lease::time_until(until)));
+                }
+                None => session.answer_within(connector.attempt_limit())?,
             }
-            let killer = request.find_killer(grant, session)?;
+            if take {
+                return request.retake(grant, false, until, session).map(Some);
+            }
+            let killer = request.find_killer(grant, until, session)?;
             Ok(killer.map(Retake::Killed))
         };
         let retaken = match until.map(Lease::time_until) {

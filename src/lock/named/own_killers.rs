@@ -1,4 +1,4 @@
-//! A waiter that somebody kills (`dblock kill`): it ends, and its killer learns that there is no command.
+//! A caller without a command that somebody kills (`dblock kill`): it ends, and its killer learns that there is no command.
 
 use super::acknowledging::LostSessions;
 use super::acquire::Opening;
@@ -7,7 +7,7 @@ use crate::base::exit::{Failure, Reason};
 use crate::db::{Client, Fault, Session};
 use crate::lock::Name;
 
-/// The killers of a caller that has no lock yet.
+/// The killers of a caller whose command has not begun.
 #[derive(Debug, Default)]
 pub struct OwnKillers {
     lost: LostSessions,

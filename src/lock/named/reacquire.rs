@@ -10,7 +10,7 @@ use super::request::{
 };
 use super::retaking::{Answer, Ask, Look, Outcome, Retaking};
 use super::statements::{ack_kill, ack_kill_of_waiter, ask_owners, kill_session, take_lock_now};
-use crate::base::clock::Moment;
+use crate::base::clock::{Moment, is_over};
 use crate::base::log::Level;
 use crate::db::{self, Client, Fault, Kind, Session};
 use crate::lock::{Grant, Holders, Lease, kill_request_lock};
@@ -94,9 +94,9 @@ fn no_answer() -> Fault {
 type Stranger = Option<(u64, Instant)>;
 
 impl Request {
-    /// Reacquires a `lost` slot on a new session. If the server still keeps an older session of this dblock, kills that first; a waiter
-    /// may acquire the slot then. With `announced`, the session has announced before that it takes the slot again; once it holds the slot,
-    /// that is withdrawn.
+    /// Reacquires a `lost` slot on a new session, until this moment at the latest. If the server still keeps an older session of this dblock,
+    /// kills that first; a waiter may acquire the slot then. With `announced`, the session has announced before that it takes the slot
+    /// again; once it holds the slot, that is withdrawn.
     ///
     /// # Errors
     /// As [`Request::open`]. After any fault the session must be dropped, as it may hold the slot.
@@ -104,22 +104,26 @@ impl Request {
         &mut self,
         lost: Grant,
         announced: bool,
+        until: Option<Moment>,
         session: &mut Session,
     ) -> Result<Retake, Fault> {
-        let retaken = self.carry_out_retaking(Retaking::begin(announced), lost, session)?;
+        let retaking = Retaking::begin(announced);
+        let retaken = self.carry_out_retaking(retaking, lost, until, session)?;
         retaken.ok_or_else(no_answer)
     }
 
-    /// Who kills the holder of a `lost` slot. For a new session whose server takes writes.
+    /// Who kills the holder of a `lost` slot, as far as that is found out until this moment. For a new session whose server takes writes.
     ///
     /// # Errors
     /// As [`Request::open`].
     pub fn find_killer(
         &mut self,
         lost: Grant,
+        until: Option<Moment>,
         session: &mut Session,
     ) -> Result<Option<Client>, Fault> {
-        match self.carry_out_retaking(Retaking::search_for_killer(), lost, session)? {
+        let search = Retaking::search_for_killer();
+        match self.carry_out_retaking(search, lost, until, session)? {
             Some(Retake::Killed(killer)) => Ok(Some(killer)),
             _ => Ok(None),
         }
@@ -130,6 +134,7 @@ impl Request {
         &mut self,
         mut retaking: Retaking,
         lost: Grant,
+        until: Option<Moment>,
         session: &mut Session,
     ) -> Result<Option<Retake>, Fault> {
         let (slot, mut begun) = (lost.slot, Moment::now());
@@ -189,6 +194,9 @@ impl Request {
                 Ask::Over(Outcome::NotRequested) => return Ok(None),
             };
             if retaking.next(answer) == Ask::Look {
+                if is_over(until) {
+                    return Err(no_answer());
+                }
                 let waited = may_end(begun);
                 waited.map_err(|fault| {
                     if asked == Ask::Killer {
@@ -225,7 +233,7 @@ impl Request {
                 Err(Fault::NoSuchVariable(name)) if self.statements.do_without(&name) => {
                     // As for the first grant.
                     if session.kind() == Kind::Postgres {
-                        self.give_back(slot, session)?;
+                        self.release_slot(slot, session)?;
                     }
                     continue;
                 }

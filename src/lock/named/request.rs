@@ -212,13 +212,13 @@ impl Request {
         carry_out(session, &release_once(self.kind, "finish reacquire", &lock))
     }
 
-    /// Gives back the lock of a slot, which the session may have.
+    /// Releases the lock of a slot, which the session may have.
     ///
     /// # Errors
     /// Any fault of a statement.
-    pub(super) fn give_back(&self, slot: u32, session: &mut Session) -> Result<(), Fault> {
+    pub(super) fn release_slot(&self, slot: u32, session: &mut Session) -> Result<(), Fault> {
         let lock = self.name.slot_on_server(slot);
-        carry_out(session, &release_once(self.kind, "give back", &lock))
+        carry_out(session, &release_once(self.kind, "release slot", &lock))
     }
 
     fn announce(&self, named: &str, lock: &str, session: &mut Session) -> Result<(), Fault> {

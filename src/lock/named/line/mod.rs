@@ -27,7 +27,7 @@ pub enum Ask {
     TrySlots,
     /// Wait idle for a notification, with so many ahead.
     Idle { ahead: u64 },
-    /// Give back the number, and then notify the head of the line, if there is one.
+    /// Release the number, and then notify the head of the line, if there is one.
     Leave(u32),
     /// Nothing: this slot is held; `None`: the wait is over without one.
     Over(Option<u32>),

@@ -8,7 +8,7 @@ use crate::lock::explorer::{Model, explore_to_rest};
 enum Doing {
     /// It asks this next.
     Waits(Place, Ask),
-    /// It has given back its number, and is to notify the head.
+    /// It has released its number, and is to notify the head.
     Leaves(Place, Ask),
     /// It does not wait, and is about to see whether somebody does, and then to try the slots: one statement, in this order.
     Passes {

@@ -58,6 +58,7 @@ impl World {
                 self.callers[number].phase = Phase::Acks(Some(slot), acknowledging);
             }
             Phase::Acks(..) => self.ack_kill(number, false),
+            Phase::Begins(slot) => self.start_command(number, slot),
             Phase::Runs(slot) => self.begin_release(number, slot),
             Phase::Releases(slot, releasing, at) => {
                 self.release(setting, number, (slot, releasing), at);
@@ -135,14 +136,13 @@ impl World {
                     "the server keeps a holder's session for a moment only"
                 );
                 caller.forget_session();
-                caller.lost = LostSessions::default();
-                let was_killed = self
-                    .killed
-                    .is_some_and(|killed| caller_of(killed) == number);
-                assert!(!was_killed, "a waiter that was killed starts its command");
                 let slot = u8::try_from(grant.slot).unwrap();
+                caller.phase = Phase::Begins(slot);
                 self.check_start(number, usize::from(slot));
-                self.callers[number].phase = Phase::Runs(slot);
+                // Without a killer, a session that is lost then is as one that was lost before the grant.
+                if self.budget.killers == 0 && self.killer.victim().is_none() {
+                    self.start_command(number, slot);
+                }
             }
             Ask::Over(Outcome::Taken) => {
                 assert!(caller.late, "a waiter gives up too early");
@@ -154,6 +154,16 @@ impl World {
             }
             Ask::Over(Outcome::Unproved(_)) => unreachable!("it leaves no proof"),
         }
+    }
+
+    fn start_command(&mut self, number: usize, slot: u8) {
+        let was_killed = self
+            .killed
+            .is_some_and(|killed| caller_of(killed) == number);
+        assert!(!was_killed, "a caller that was killed starts its command");
+        let caller = &mut self.callers[number];
+        caller.lost = LostSessions::default();
+        caller.phase = Phase::Runs(slot);
     }
 
     fn begin_release(&mut self, number: usize, slot: u8) {

@@ -69,6 +69,7 @@ impl World {
             Phase::Runs(slot) | Phase::Retakes(slot, ..) => Phase::Lost(slot),
             Phase::Asks(..)
             | Phase::Answered(..)
+            | Phase::Begins(_)
             | Phase::Opens
             | Phase::Opened(..)
             | Phase::Recalls(..) => Phase::Reopens,

@@ -130,8 +130,10 @@ impl World {
             }
             Ask::Kill(session) => {
                 let session = u8::try_from(session).unwrap();
-                let requested = &self.callers[caller_of(session)].lost;
-                let is_asked_about = requested.0.contains(&(SERVER.to_owned(), session.into()));
+                let caller = &self.callers[caller_of(session)];
+                let requested = &caller.lost.0;
+                let is_asked_about = requested.contains(&(SERVER.to_owned(), session.into()))
+                    || matches!(caller.phase, Phase::Begins(_));
                 let was_there = self.end_on_server(session);
                 self.killed = (was_there && is_asked_about).then_some(session);
                 Answer::Killed(true)

@@ -84,8 +84,8 @@ pub struct World {
     /// Sessions that the server is ending: it frees their locks one by one.
     pub ending: Vec<SessionId>,
     pub killer: KillerPhase,
-    /// The session that the killer has ended, as long as its marker says so; `None` also for one that was lost while it was opened: its caller
-    /// does not ask about that.
+    /// The session that the killer has ended, as long as its marker says so; `None` also for one that was lost while it was opened, or whose
+    /// command runs: its caller does not ask about that.
     pub killed: Option<SessionId>,
     /// For each slot the session that has announced that it reacquires the slot, and then ended the older session that held it.
     pub takes_over: [Option<SessionId>; MOST_SLOTS],
@@ -168,6 +168,8 @@ pub enum Phase {
     Asks(Step, At),
     /// The server has answered, and the session is idle.
     Answered(Step, Option<Answer>),
+    /// It holds this slot, and asks the history before its command starts.
+    Begins(u8),
     Runs(u8),
     /// It is releasing its slot, and has come this far.
     Releases(u8, Releasing, Release),

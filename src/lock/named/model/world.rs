@@ -66,7 +66,8 @@ impl World {
             }
             let is_idle = matches!(
                 caller.phase,
-                Phase::Runs(_)
+                Phase::Begins(_)
+                    | Phase::Runs(_)
                     | Phase::Answered(..)
                     | Phase::Opened(..)
                     | Phase::Recalls(..)

@@ -182,11 +182,11 @@ pub fn ask_owners(kind: Kind, locks: &[String]) -> Ask<'static, Vec<Option<u64>>
     }
 }
 
-/// Kills the session with this connection id, which was found to hold this lock; `false`: there is none. MySQL says that by an error,
-/// [`NO_SUCH_SESSION`].
+/// Kills the session with this connection id, which was found to hold this lock; `false`: it does not hold it any more. MySQL says that by
+/// an error, [`NO_SUCH_SESSION`].
 pub fn kill_session(kind: Kind, id: u64, lock: &str) -> Ask<'static, bool> {
     match kind {
-        Kind::MySql => mysql::kill_session(id),
+        Kind::MySql => mysql::kill_session(id, lock),
         Kind::Postgres => postgres::kill_session(id, lock),
     }
 }
@@ -212,7 +212,7 @@ pub fn ack_kill_of_waiter(kind: Kind, killer: u64) -> Ask<'static, Option<bool>>
     take_lock(kind, "ack kill", &kill_ack_lock(killer))
 }
 
-/// The error of [`kill_session`] if there is no such session.
+/// The error of [`kill_session`] if there is no such session, or it does not hold the lock.
 pub const NO_SUCH_SESSION: Code = Code::Number(1094);
 /// The errors of [`kill_session`] if the session belongs to another account.
 pub const NOT_YOURS: [Code; 3] = [

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::answers::{Asked, KILLED, KillMarker, Opened, ReacquireAnswer};
 use super::{RECHECK, Statements, ask_row};
+use crate::db::sql::any_is_on;
 use crate::db::{Ask, Row, ask, command, named, short_address, text_literal};
 use crate::lock::named::queue::{FEW, Step};
 use crate::lock::named::releasing::Answer as ReleaseAnswer;
@@ -295,11 +296,10 @@ impl Statements for MySqlStatements {
         let free = others
             .map(|name| format!("IS_FREE_LOCK({name})"))
             .join(" AND ");
-        let writes = ["read_only", "innodb_read_only"]
-            .map(|name| format!("NOT IFNULL({}, 0)", self.variable(name)))
-            .join(" AND ");
+        let [one, other] = ["read_only", "innodb_read_only"].map(|name| self.variable(name));
+        let is_read_only = any_is_on([&one, &other]);
         let keep = keep_session(ttl);
-        let sql = format!("{keep}, @dblock = {held} AND {free} AND {writes}");
+        let sql = format!("{keep}, @dblock = {held} AND {free} AND NOT {is_read_only}");
         Some(named("hold", sql))
     }
 

@@ -27,7 +27,10 @@ pub fn ask_owners(locks: &[String]) -> Ask<'static, Vec<Option<u64>>> {
     })
 }
 
-/// Kills the session with this connection id.
-pub fn kill_session(id: u64) -> Ask<'static, bool> {
-    command("kill", format!("KILL {id}")).map(|()| true)
+/// Kills the session with this connection id if it still holds this lock: otherwise [`NO_SUCH_SESSION`](super::super::NO_SUCH_SESSION), as
+/// none has the number 0. A proxy such as `ProxySQL` takes a number alone for one of its own, and would end another client's session.
+pub fn kill_session(id: u64, lock: &str) -> Ask<'static, bool> {
+    let owner = format!("IS_USED_LOCK({})", text_literal(lock));
+    let sql = format!("KILL CASE WHEN {owner} = {id} THEN {id} ELSE 0 END");
+    command("kill", sql).map(|()| true)
 }

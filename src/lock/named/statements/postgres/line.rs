@@ -135,7 +135,7 @@ impl Line {
         })
     }
 
-    /// Gives back a number. The session may then be idle for so long. [`Line::wake_after`] is to follow.
+    /// Releases a number. The session may then be idle for so long. [`Line::wake_after`] is to follow.
     pub fn leave(self, number: u32, ttl: Duration) -> Ask<'static, ()> {
         let key = self.key(number).arguments();
         let sql = format!("SELECT {}, pg_advisory_unlock({key})", idle_timeout(ttl));

@@ -172,7 +172,7 @@ impl PostgresStatements {
     }
 
     /// Unlocks each slot that this session holds: how many.
-    fn give_back(&self) -> String {
+    fn unlock_slots(&self) -> String {
         let all = self.slots.iter().map(|key| {
             format!(
                 "CASE WHEN {} THEN {}::int ELSE 0 END",
@@ -188,8 +188,8 @@ impl PostgresStatements {
         match step {
             // After an unclear answer it may have taken one, without a look at who ends its holder.
             Step::Settle => format!(
-                "CASE WHEN {back} >= 0 AND EXISTS {line} THEN -1 ELSE {take} END",
-                back = self.give_back(),
+                "CASE WHEN {freed} >= 0 AND EXISTS {line} THEN -1 ELSE {take} END",
+                freed = self.unlock_slots(),
                 line = self.line.locks(),
                 take = self.take_any()
             ),
