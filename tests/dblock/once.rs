@@ -559,6 +559,40 @@ fn a_success_is_recorded_also_where_the_server_is_away_for_longer_than_the_conne
 }
 
 #[test]
+fn a_success_whose_row_is_locked_for_a_while_counts_from_when_its_run_began() {
+    let server = Server::durable(Kind::MariaDb);
+    let (name, proxy) = (unique("late"), Proxy::to(server));
+    let mut admin = server.watcher();
+    let before = "INSERT INTO dblock.dblock_successes (name, started_at, ended_at) VALUES (?, '2020-01-01', '2020-01-01')";
+    admin.exec_drop(before, (&name,)).unwrap();
+    let run = Dblock::run_at(&proxy.url(), &name).args(["--once-per", "1h", "--ttl", "80"]);
+    let run = run.stdin(Stdio::piped()).sh("echo began; cat");
+    let mut run = run.spawn();
+    run.wait_line("began", SOON);
+    let began = "SET @began = UTC_TIMESTAMP(6)";
+    admin.query_drop(began).unwrap();
+    admin.lock(&format!("dblock.dblock_successes WHERE name = '{name}'"));
+    drop(run.take_stdin());
+    let is_success = |sent: String| sent.contains("dblock record success");
+    let sent = || {
+        let packets = proxy.packets().into_iter();
+        packets
+            .filter(|packet| packet.sent().is_some_and(is_success))
+            .count()
+    };
+    // Each time the server gives up on the row after two seconds.
+    eventually("it is sent for the third time", SOON, || sent() >= 3);
+    admin.query_drop("ROLLBACK").unwrap();
+    run.wait_within(SOON).expect_code(0).expect_silence();
+    let late = "SELECT TIMESTAMPDIFF(MICROSECOND, @began, started_at) FROM dblock.dblock_successes WHERE name = ?";
+    let late: Option<i64> = admin.exec_first(late, (&name,)).unwrap();
+    assert!(
+        late.is_some_and(|late| late < 3_000_000),
+        "{late:?} microseconds"
+    );
+}
+
+#[test]
 fn a_run_whose_lock_was_reacquired_is_recorded_also_where_a_session_commits_nothing_by_itself() {
     let server = Server::private_with(Kind::MariaDb, &["--autocommit=0"]);
     let tables = Tables::new(&server);

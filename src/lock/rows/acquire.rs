@@ -61,9 +61,12 @@ impl RowLock {
             return Ok(Attempt::Retry(self.connector.pause()));
         };
         caller.on_server(&session.to_string());
-        match self.acquire_on(&mut session, opening.as_ref(), caller) {
+        let is_meant = self.ack_kills(opening.as_ref(), &mut session);
+        match is_meant.and_then(|()| self.acquire_on(&mut session, opening.as_ref(), caller)) {
             Ok(Decision::Held(grant, lease)) => {
                 self.grant = grant;
+                // If this fails, the session has ended, and its next statement fails.
+                let _ = session.answer_within(self.limit());
                 self.session = Some(session);
                 Ok(Attempt::Acquired(grant, lease))
             }
@@ -90,9 +93,23 @@ impl RowLock {
         }
     }
 
-    /// What an earlier attempt was granted, and has given back, says nothing of this one.
+    /// What an earlier attempt was granted, and has released, says nothing of this one.
     pub(super) fn forget_grant(&mut self) {
         (self.grant, self.hold) = (Grant::default(), Hold::default());
+    }
+
+    /// Who killed an earlier session while it had the named lock only, or a row that could not be seen yet, waits for an answer.
+    ///
+    /// # Errors
+    /// As [`OwnKillers::ack_kills`](crate::lock::named::OwnKillers::ack_kills).
+    fn ack_kills(&mut self, opening: Option<&Opening>, session: &mut Session) -> Result<(), Fault> {
+        let Some(opening) = opening else {
+            return Ok(());
+        };
+        session.answer_within(self.claim_limit())?;
+        let name = &self.wanted.name;
+        self.killers.ack_kills(name, opening, session)?;
+        session.answer_within(Duration::ZERO)
     }
 
     /// Asks all servers in turn for a session that may hold the lock. Returns the session, and the first answer about the named lock,
@@ -227,7 +244,7 @@ impl RowLock {
         if let (Queue::Excludes, Some(named)) = (self.server.queue, self.server.named_slot) {
             slots = vec![named];
         }
-        session.answer_within(self.limit())?;
+        session.answer_within(self.claim_limit())?;
         let (mut pause, mut waits) = (FIRST_PAUSE, false);
         loop {
             let next = self.advance(&slots, caller, |claim, claimant| {
@@ -300,7 +317,7 @@ impl RowLock {
         session: &mut Session,
         caller: &dyn Caller,
     ) -> Result<Option<Decision>, Fault> {
-        session.answer_within(self.limit())?;
+        session.answer_within(self.claim_limit())?;
         let proof = self.request.proof(slot, granted);
         let next = self.advance(&[], caller, |claim, _| claim.take_granted(slot))?;
         let claimed = self.carry_out(next, &[], proof.as_deref(), session, caller)?;
@@ -324,7 +341,7 @@ impl RowLock {
         if next == Next::Over(ClaimEnd::Queue) {
             return Ok(None);
         }
-        session.answer_within(self.limit())?;
+        session.answer_within(self.claim_limit())?;
         let claimed = self.carry_out(next, &[], None, session, caller)?;
         // The same limit as for the first statement on a session.
         session.answer_within(Duration::ZERO)?;
@@ -554,23 +571,19 @@ impl RowLock {
 
     /// Refuses to take over an expired row if the servers' clocks disagree: on another server it may not have expired. `held_for` is the
     /// TTL of its holder, which ends the command a tenth of the TTL before.
-    fn compare_clocks(&self, held_for: Duration, session: &Session) -> Result<(), Fault> {
+    fn compare_clocks(&self, held_for: Duration, session: &mut Session) -> Result<(), Fault> {
         let ttl = match held_for {
             // The TTL is unknown.
             Duration::ZERO => self.wanted.ttl,
             held_for => held_for.min(self.wanted.ttl),
         };
-        let Some(here) = self.server.clock else {
+        let others = self.connector.survey(CLOCK_LIMIT, session, measure_clock);
+        if others.is_empty() {
             return Ok(());
-        };
+        }
+        // Not as it was at the login: it may have been set since, and this host's clock may have stood still, as in a paused machine.
+        let here = measure_clock(session)?;
         let own = session.to_string();
-        let others = self.connector.survey(CLOCK_LIMIT, session, |session| {
-            let asked = Moment::now();
-            let clock = session
-                .run(&ask_clock(session.kind()))?
-                .ok_or_else(no_answer)?;
-            Ok(Clock::new(clock, asked, Moment::now()))
-        });
         for (other, clock) in others {
             if let Some(off) = disagreement(here, clock, ttl) {
                 let line = format!(
@@ -602,4 +615,12 @@ impl RowLock {
             _ => holders,
         }
     }
+}
+
+fn measure_clock(session: &mut Session) -> Result<Clock, Fault> {
+    let asked = Moment::now();
+    let clock = session
+        .run(&ask_clock(session.kind()))?
+        .ok_or_else(no_answer)?;
+    Ok(Clock::new(clock, asked, Moment::now()))
 }

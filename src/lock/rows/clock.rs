@@ -4,6 +4,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::base::clock::Moment;
 
+/// Clocks move apart by less than this part of the time, also while they are being set right.
+const PART_OF_DRIFT: u32 = 1000;
+
 /// The clock of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Clock {
@@ -11,33 +14,45 @@ pub struct Clock {
     ahead: i64,
     /// The possible error of that: half of the round trip.
     error: i64,
+    measured: Moment,
 }
 
 impl Clock {
     /// The clock of a server that answered `micros` since 1970 to a question that was sent and answered at these moments.
     pub fn new(micros: i64, asked: Moment, answered: Moment) -> Self {
-        let micros_of = |span: Duration| i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
         let error = micros_of(answered.since(asked)) / 2;
         let ruler = micros_of(asked.since(Moment::START)) + error;
         Self {
             ahead: micros.saturating_sub(ruler),
             error,
+            measured: answered,
         }
     }
 
     /// This host's real-time clock.
     pub fn of_this_host() -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let micros = now.map_or(0, |now| i64::try_from(now.as_micros()).unwrap_or(i64::MAX));
+        let micros = now.map_or(0, micros_of);
         let now = Moment::now();
         Self::new(micros, now, now)
     }
 
-    /// How far it is ahead of another, in microseconds, and the possible error of that.
+    /// How far it is ahead of another, in microseconds, and the possible error of that, if both were measured at about the same time.
     pub fn ahead_of(self, other: Self) -> (i64, u64) {
         let ahead = self.ahead.saturating_sub(other.ahead);
         (ahead, (self.error + other.error).unsigned_abs())
     }
+
+    /// How far the two may have moved apart, or one was set right, between their measurements, in microseconds.
+    fn drift_since(self, other: Self) -> u64 {
+        let last = self.measured.max(other.measured);
+        let between = last.since(self.measured.min(other.measured));
+        micros_of(between / PART_OF_DRIFT).unsigned_abs()
+    }
+}
+
+fn micros_of(span: Duration) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// How far two clocks disagree, if that is certainly more than a tenth of the TTL: a holder ends its command a tenth of the TTL before
@@ -45,7 +60,7 @@ impl Clock {
 pub fn disagreement(one: Clock, other: Clock, ttl: Duration) -> Option<Duration> {
     let (ahead, error) = one.ahead_of(other);
     let off = ahead.unsigned_abs();
-    let certain = off.saturating_sub(error);
+    let certain = off.saturating_sub(error.saturating_add(one.drift_since(other)));
     (Duration::from_micros(certain) > ttl / 10).then(|| Duration::from_micros(off))
 }
 
@@ -64,5 +79,19 @@ mod tests {
         // An answer that took 4 s may be 2 s old.
         assert_eq!(disagreement(clock(0, 0), clock(13_000_000, 4), ttl), None);
         assert!(disagreement(clock(0, 0), clock(15_000_000, 4), ttl).is_some());
+    }
+
+    #[test]
+    fn a_measurement_of_long_ago_says_less() {
+        let ttl = Duration::from_secs(100);
+        let ahead_after = |ahead: u64, seconds: u64| {
+            let at = Moment::START + Duration::from_secs(seconds);
+            let micros = i64::try_from((seconds + ahead) * 1_000_000).expect("it fits");
+            Clock::new(micros, at, at)
+        };
+        for (seconds, is_told) in [(0, true), (60, true), (86_400, false)] {
+            let off = disagreement(ahead_after(0, 0), ahead_after(11, seconds), ttl);
+            assert_eq!(off.is_some(), is_told, "{seconds}");
+        }
     }
 }

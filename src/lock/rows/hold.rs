@@ -66,7 +66,10 @@ impl RowLock {
             return Ok(Attempt::Retry(self.connector.pause()));
         }
         self.claim.may_hold = true;
-        let proved = match self.renew_row_on(session, is_new) {
+        // If this fails, the session has ended, and its next statement fails.
+        let _ = session.answer_within(self.claim_limit());
+        // That the row is locked is told at once.
+        let proved = match self.renew_row_on(session, is_new, Duration::ZERO) {
             Ok(Renewal::Confirmed(proved)) => proved,
             Ok(Renewal::Lost(cause)) => {
                 self.claim.may_hold = false;
@@ -96,8 +99,9 @@ impl RowLock {
             Err(fault) => return Ok(Attempt::Retry(self.pause_after(&fault, caller))),
         };
         caller.on_server(&self.server());
-        let ttl = self.wanted.ttl;
+        let (ttl, limit) = (self.wanted.ttl, self.limit());
         if let Some(session) = &mut self.session {
+            let _ = session.answer_within(limit);
             self.grant.connection_id = session.handshake_id();
             for statement in (self.spec.on_grant)(slot, self.grant.connection_id) {
                 // Running the command matters more than recording this.
@@ -111,17 +115,24 @@ impl RowLock {
     pub(super) fn renew_row(&mut self) -> Result<Renewal, Fault> {
         let is_new = self.session.is_none();
         let session = self.reach()?;
-        self.renew_row_on(session, is_new)
+        // The others on a shared session must be renewed, too.
+        let patience = if self.shares_session {
+            Duration::ZERO
+        } else {
+            self.limit()
+        };
+        self.renew_row_on(session, is_new, patience)
     }
 
-    fn renew_row_on(&mut self, mut session: Session, is_new: bool) -> Result<Renewal, Fault> {
+    /// `patience`: how long to try again if another session has locked the row.
+    fn renew_row_on(
+        &mut self,
+        mut session: Session,
+        is_new: bool,
+        patience: Duration,
+    ) -> Result<Renewal, Fault> {
         let asking = Asking {
-            // The others on a shared session must be renewed, too.
-            patience: if self.shares_session {
-                Duration::ZERO
-            } else {
-                self.limit()
-            },
+            patience,
             ..Asking::default()
         };
         let next = self.step(|hold, grant| hold.renew(grant, is_new));
@@ -136,7 +147,7 @@ impl RowLock {
             && let (Some(row), true) = (rows.first(), result != Renewed::Lost)
         {
             self.wanted.ttl = row.ttl;
-            session.answer_within(self.limit())?;
+            self.limit_answers(&session)?;
         }
         let renewal = match result {
             Renewed::Confirmed => Renewal::Confirmed(sent),
@@ -295,14 +306,15 @@ impl RowLock {
             return None;
         }
         let announced = self.server.has_announced;
-        let regained = self.request.retake(self.grant, announced, session);
+        let until = self.renew_until;
+        let regained = self.request.retake(self.grant, announced, until, session);
         if let Ok(Retake::Held(grant, _)) = regained {
             self.server.named_slot = Some(grant.slot);
             self.grant.connection_id = grant.connection_id;
         }
         if !self.shares_session {
-            let _ = session.answer_within(self.limit());
-            // What was announced stays until it is held: a dblock that is granted the slot meanwhile gives it back.
+            let _ = self.limit_answers(session);
+            // What was announced stays until it is held: a dblock that is granted the slot meanwhile releases it.
             self.server.has_announced = self.server.named_slot.is_none();
             let Ok(Retake::Killed(killer)) = regained else {
                 return None;
@@ -328,7 +340,7 @@ impl RowLock {
             && self.spec.kind == HolderKind::Run
             && !self.shares_session
         {
-            let killer = self.request.find_killer(self.grant, session);
+            let killer = self.request.find_killer(self.grant, None, session);
             self.server.named_killer = killer.ok().flatten().map(|killer| killer.connection);
             // As it was before.
             let _ = session.answer_within(self.limit());

@@ -25,15 +25,24 @@ impl Rows {
     /// Prepares a session for the tables. `None`: they do not exist, or this account may not see them. That costs one statement.
     ///
     /// # Errors
-    /// [`Fault::Final`] for tables that this dblock cannot use.
+    /// [`Fault::Final`] for tables that this dblock cannot use; any other fault of a statement.
     pub fn open(tables: Tables, inspector: &mut Inspector) -> Result<Option<Self>, Fault> {
-        let session = &mut inspector.session;
-        let version = match session.try_run(&ask_version(&tables))? {
-            Ok(Some(version)) => version,
+        let ask = ask_version(&tables);
+        let version = match inspector.session.try_run(&ask)? {
             // Who holds a lock there is not known.
             Err(NOT_ALLOWED) => return Err(Fault::Final(tables.hidden())),
-            Ok(None) | Err(_) => return Ok(None),
+            Err(code) if code.is_no_table() || code.is_no_privilege() => None,
+            Ok(version) => version,
+            // Any other error says nothing of the tables, and may pass.
+            Err(_) => match inspector.run(&ask) {
+                Err(Fault::NoSuchTable(_)) => None,
+                asked => asked.map_err(|fault| tables.explain(fault))?,
+            },
         };
+        let Some(version) = version else {
+            return Ok(None);
+        };
+        let session = &mut inspector.session;
         tables.judge(Ok(Some(version)), session)?;
         let prepared = prepare(&tables, Duration::MAX, session);
         let is_multi_primary = prepared.map_err(|fault| tables.explain(fault))?.is_cluster;

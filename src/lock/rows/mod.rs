@@ -27,7 +27,7 @@ pub use clock::{Clock, disagreement};
 pub use inspect::Rows;
 pub use kill::RowKilling;
 pub use probe::{RowProbe, TablesFound, clock_of};
-pub use row_lock::{RowLock, RowSpec};
+pub use row_lock::{CLAIM_LIMIT, RowLock, RowSpec};
 pub use sharing::{SharedServer, Tried, announce_all, ask_kills, renew_all};
 pub use together::{acquire_together, release_together};
 pub use token::{Token, owner_of};

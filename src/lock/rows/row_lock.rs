@@ -18,7 +18,7 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::db::{Client, Connector, Fault, LatestTimeline, Session, roll_back};
-use crate::lock::named::{Request, Verbosity, follow, unpooled_number};
+use crate::lock::named::{OwnKillers, Request, Verbosity, follow, unpooled_number};
 use crate::lock::{
     Attempt, Backend, Caller, Grant, Holder, HolderKind, Holders, Lease, LockSpec, MOST_NAMED,
     Reattempt, Refusal, Release, Renewal,
@@ -31,6 +31,10 @@ pub(super) const CONFLICT_PAUSE: Duration = Duration::from_millis(10);
 /// While the row is renewed, a server gets this part of the TTL to connect, but no less than the second limit.
 const SHARE_OF_TTL: u32 = 8;
 const SHORTEST_LIMIT: Duration = Duration::from_secs(1);
+
+/// A server gets at least this for the answer to a claim. One that only waits for a locked row has said so by then; with less time it
+/// would look out of reach, and each caller might run without the lock.
+pub const CLAIM_LIMIT: Duration = Duration::from_millis(2500);
 
 /// For how much longer than the TTL a release is retried.
 const RELEASE_BEYOND_TTL: Duration = Duration::from_secs(60);
@@ -90,6 +94,8 @@ pub(super) struct OnServer {
     pub lost: Option<Moment>,
     /// The session of a killer that does not see the tables, which waits for the command's end.
     pub named_killer: Option<u64>,
+    /// Whether its binary log has statements.
+    pub logs_statements: bool,
 }
 
 /// What was read last of a script's grant.
@@ -125,6 +131,8 @@ pub struct RowLock {
     /// The number of the latest write.
     pub(super) write_id: u64,
     pub(super) claim: Claim,
+    /// Who has killed this caller by its named lock, before it had a row.
+    pub(super) killers: OwnKillers,
     pub(super) hold: Hold,
     pub(super) of_token: OfToken,
     pub(super) told: Told,
@@ -149,6 +157,7 @@ impl RowLock {
             statements: Statements::new(&row.tables, &spec.name, spec.slots, &row.owner),
             hold: Hold::new(row.token.is_some()),
             claim: Claim::default(),
+            killers: OwnKillers::default(),
             spec: row,
             wanted: spec.clone(),
             grant: Grant::default(),
@@ -186,12 +195,31 @@ impl RowLock {
     /// How long a server may take for an answer. No longer than its share of the time to connect: a node that is cut off accepts logins,
     /// but no writes.
     pub(super) fn limit(&self) -> Duration {
-        let limit = Lease::answer_limit(self.wanted.ttl);
-        let limit = limit.min(self.connector.attempt_limit().max(SHORTEST_LIMIT));
+        let limit = self.longest_limit();
         match self.renew_until {
             Some(until) => limit.min(Lease::time_until(until)),
             None => limit,
         }
+    }
+
+    fn longest_limit(&self) -> Duration {
+        let limit = Lease::answer_limit(self.wanted.ttl);
+        limit.min(self.connector.attempt_limit().max(SHORTEST_LIMIT))
+    }
+
+    /// How long a server may take for an answer to a claim. Nobody holds anything yet that has to be renewed elsewhere meanwhile.
+    pub(super) fn claim_limit(&self) -> Duration {
+        self.longest_limit().max(CLAIM_LIMIT)
+    }
+
+    /// Limits the wait for each answer to that. A renewal may take several statements, one after the other.
+    pub(super) fn limit_answers(&self, session: &Session) -> Result<(), Fault> {
+        let Some(until) = self.renew_until else {
+            return session.answer_within(self.limit());
+        };
+        let most = self.longest_limit();
+        session.answer_each_within(move || most.min(Lease::time_until(until)));
+        Ok(())
     }
 
     pub(super) fn next_write_id(&mut self) -> u64 {
@@ -227,6 +255,7 @@ impl RowLock {
         } else {
             Queue::Excludes
         };
+        self.server.logs_statements = prepared.logs_statements;
         let clock = Clock::new(prepared.clock, asked, Moment::now());
         if let Some(before) = self.server.clock.replace(clock)
             && let Some(off) = disagreement(before, clock, self.wanted.ttl)
@@ -248,6 +277,8 @@ impl RowLock {
             ttl: self.spec.ttl,
             also,
             proof: None,
+            // A replica would carry the statement out with its own `read_only`, and the row would expire there.
+            unless_read_only: !self.server.logs_statements,
         }
     }
 
@@ -319,7 +350,7 @@ impl RowLock {
             self.prepare(session)?;
             // It takes writes, and may have been a standby when it told its timeline first.
             follow(timeline, session)?;
-            session.answer_within(self.limit())
+            self.limit_answers(session)
         };
         let opened = match until.map(Lease::time_until) {
             Some(limit) => connector.connect_within(limit, open),
@@ -352,13 +383,11 @@ impl Backend for RowLock {
     }
 
     fn renew(&mut self, until: Option<Moment>) -> Renewal {
-        let limit = self.limit();
         self.renew_until = until;
-        let is_capped = self.limit() < limit;
         let set = |lock: &Self| {
             // If this fails, the session has ended, and its next statement fails.
-            if let (true, Some(session)) = (is_capped, &lock.session) {
-                let _ = session.answer_within(lock.limit());
+            if let (true, Some(session)) = (until.is_some(), &lock.session) {
+                let _ = lock.limit_answers(session);
             }
         };
         set(self);

@@ -6,12 +6,10 @@ use std::time::Duration;
 
 use super::acquire::Claimed;
 use super::claim::Claim;
-use super::clock::Clock;
 use super::prepare::{fit_for_lock, prepare};
 use super::row_lock::{Queue, RowLock, RowSpec};
 use super::state::SlotState;
 use super::statements::Statements;
-use crate::base::clock::Moment;
 use crate::db::{Ask, Connector, Fault, Kind, Session};
 use crate::lock::named::{Verbosity, take_locks_now};
 use crate::lock::{Grant, Holders, Lease, LockSpec, Nobody, Renewal, Wait, run_lock_of};
@@ -21,7 +19,6 @@ use crate::schema::Tables;
 #[derive(Debug, Clone, Copy)]
 pub struct SharedServer {
     queue: Queue,
-    clock: Clock,
 }
 
 impl SharedServer {
@@ -30,7 +27,6 @@ impl SharedServer {
     /// # Errors
     /// The server takes no writes, or has not the tables; any fault of a statement.
     pub fn ask(tables: &Tables, limit: Duration, session: &mut Session) -> Result<Self, Fault> {
-        let asked = Moment::now();
         let prepared = prepare(tables, limit, session);
         let prepared = fit_for_lock(tables, prepared, session)?;
         // The named locks of a node exclude nobody on another node.
@@ -39,8 +35,7 @@ impl SharedServer {
         } else {
             Queue::Excludes
         };
-        let clock = Clock::new(prepared.clock, asked, Moment::now());
-        Ok(Self { queue, clock })
+        Ok(Self { queue })
     }
 }
 
@@ -93,7 +88,7 @@ impl RowLock {
 
     /// The session that it is lent is one with this server.
     pub(super) fn use_server(&mut self, server: SharedServer) {
-        (self.server.queue, self.server.clock) = (server.queue, Some(server.clock));
+        self.server.queue = server.queue;
     }
 
     /// Acquires it, unless others hold it. With `names`, finds out who they are, for which the server goes through all its sessions. `None`:
@@ -256,7 +251,7 @@ impl RowLock {
     }
 
     /// The name on the server of the lock by which a new session announces that it takes the slot of this lock again. Whoever is granted that
-    /// when an older session ends gives it back.
+    /// when an older session ends releases it.
     fn announce(&mut self, server: SharedServer) -> Option<String> {
         self.server.has_announced = server.queue == Queue::Excludes && self.grant.fence.is_some();
         let slot = self.grant.slot;
