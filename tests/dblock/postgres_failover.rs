@@ -88,6 +88,60 @@ fn a_grant_that_a_synchronous_standby_has_outlives_the_primary_and_fences_go_on(
     waiting.wait().expect_code(0).expect_stdout("3\n");
 }
 
+/// Whether a session of this account waits until a standby has its commit.
+fn waits(account: &str) -> String {
+    let session = format!("usename = '{account}' AND wait_event = 'SyncRep'");
+    format!("EXISTS (SELECT FROM pg_stat_activity WHERE {session})")
+}
+
+/// From here on each commit waits for a standby, and there is none.
+#[track_caller]
+fn want_standby(server: &Server) {
+    let mut admin = server.postgres();
+    admin.run("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+    admin.run("SELECT pg_reload_conf()");
+    // It reads that a moment later.
+    eventually("another commit waits for a standby", SOON, || {
+        let mut other = server.postgres();
+        let begun = other.begin("SELECT pg_logical_emit_message(true, 'test', '')");
+        begun.is_ok() && within(Duration::from_millis(500), || admin.is(&waits("admin")))
+    });
+}
+
+/// No commit waits for a standby any more.
+fn want_no_standby(server: &Server) {
+    let mut admin = server.postgres();
+    admin.run("ALTER SYSTEM RESET synchronous_standby_names");
+    admin.run("SELECT pg_reload_conf()");
+}
+
+#[test]
+fn a_grant_does_not_count_whose_wait_for_a_standby_was_canceled() {
+    let server = Server::private_with(Kind::Postgres, &SYNCHRONOUS);
+    server.make_tables();
+    let name = unique("canceled");
+    works(Dblock::run_at(&server.url(), &name).arg("--durable"));
+    want_standby(&server);
+    // With this setting the server keeps to itself that it does not wait.
+    let url = server.url() + "?options=-c%20client_min_messages%3Derror";
+    let run = Dblock::run_at(&url, &name).args(["--durable", "-v", "--ttl", "60"]);
+    let run = run.args(["--wait", "5m", "--connect-timeout", "2m"]);
+    let run = run.sh("echo fence $DBLOCK_FENCE").spawn();
+    let mut admin = server.postgres();
+    let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity \
+         WHERE usename = 'dblock' AND wait_event = 'SyncRep'";
+    eventually("it learns that nobody waits", SOON, || {
+        admin.run(cancel);
+        assert_eq!(run.stdout(), "", "its command began");
+        run.stderr()
+            .contains("the server gave up waiting for its synchronous standby")
+    });
+    eventually("it waits again", SOON, || admin.is(&waits("dblock")));
+    assert_eq!(run.stdout(), "", "its command began");
+    want_no_standby(&server);
+    run.wait().expect_code(0).expect_stdout("fence 2\n");
+}
+
 #[test]
 fn a_grant_that_a_standby_lacks_is_noticed_and_its_command_ended() {
     let primary = Server::private_with(Kind::Postgres, &SYNCHRONOUS);
@@ -201,29 +255,16 @@ fn who_is_next_reads_what_the_one_before_has_recorded_however_long_that_takes() 
     first.wait_line("held", SOON);
     let mut next = run().args(["--wait", "1m"]).sh("echo began").spawn();
     eventually("it waits", SOON, || server.waiters(&name).len() == 1);
-    let mut admin = server.postgres();
-    admin.run("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
-    admin.run("SELECT pg_reload_conf()");
-    // It reads that a moment later.
-    let waits = |who: &str| {
-        let session = format!("usename = '{who}' AND wait_event = 'SyncRep'");
-        format!("EXISTS (SELECT FROM pg_stat_activity WHERE {session})")
-    };
-    eventually("another commit waits for a standby", SOON, || {
-        let mut other = server.postgres();
-        let begun = other.begin("SELECT pg_logical_emit_message(true, 'test', '')");
-        begun.is_ok() && within(Duration::from_millis(500), || admin.is(&waits("admin")))
-    });
+    want_standby(&server);
     drop(first.take_stdin());
-    let waits = waits("dblock");
+    let (mut admin, waits) = (server.postgres(), waits("dblock"));
     eventually("its commit waits for a standby", SOON, || admin.is(&waits));
     // The first in line asks each second.
     assert!(!within(Duration::from_secs(3), || !next
         .stdout()
         .is_empty()));
     assert!(admin.is(&waits));
-    admin.run("ALTER SYSTEM RESET synchronous_standby_names");
-    admin.run("SELECT pg_reload_conf()");
+    want_no_standby(&server);
     first.wait_within(SOON).expect_code(0);
     let skipped = next.wait_within(SOON);
     skipped

@@ -48,7 +48,9 @@ fn a_new_role_gets_a_job_done() {
     let steps = code("Begin", "sh").replace("db.example.com:5432:app:dblock:", &entry);
     typed(&steps, home.path(), &[]);
     let crontab = code("Begin", "crontab");
-    let (variable, line) = crontab.split_once('\n').expect("two lines");
+    let [_, variable, line] = crontab.lines().collect::<Vec<_>>()[..] else {
+        panic!("where dblock is, where the server is, and the job: {crontab}");
+    };
     let url = variable
         .replace(
             "dblock@db.example.com/app",

@@ -4,7 +4,9 @@ use std::process::Stdio;
 
 use crate::harness::crontab::{end, job};
 use crate::harness::postgres::Postgres;
-use crate::harness::{Crontab, Dblock, Kind, PgBouncer, Running, SOON, Server, eventually, unique};
+use crate::harness::{
+    Crontab, Dblock, Kind, PASSWORD, PgBouncer, Running, SOON, Server, eventually, unique,
+};
 
 /// A holder that logs in with this account.
 #[track_caller]
@@ -157,6 +159,37 @@ fn an_end_that_came_by_itself_is_not_that_of_a_kill_that_reached_nobody() {
         told.stdout.contains(" was released meanwhile by "),
         "{told:#?}"
     );
+}
+
+#[test]
+fn what_another_session_sends_in_no_encoding_hides_no_holder() {
+    let server = Server::private(Kind::Postgres);
+    server
+        .postgres()
+        .run("CREATE DATABASE raw OWNER dblock ENCODING SQL_ASCII LOCALE 'C' TEMPLATE template0");
+    let session = || {
+        let address = (server.address, server.port);
+        Postgres::connect(address, ("dblock", PASSWORD), "raw").unwrap()
+    };
+    // What is shown of a statement ends after 1023 bytes, in the middle of a letter.
+    let (mut other, mut looks) = (session(), session());
+    other.run(&format!("SELECT '{}'", "é".repeat(1000)));
+    looks.run("SET client_encoding = 'UTF8'");
+    let pid = other.pid;
+    let query = format!("SELECT query FROM pg_stat_activity WHERE pid = {pid}");
+    assert_eq!(looks.try_query(&query).unwrap_err().state, "22021");
+    let (url, name) = (server.url().replace("/app", "/raw"), unique("raw"));
+    let run = Dblock::run_at(&url, &name).stdin(Stdio::piped());
+    let mut run = run.sh("echo runs; read x; exit 0").spawn();
+    run.wait_line("runs", SOON);
+    let status = Dblock::at(&server, "status").env("DBLOCK_URL", &url);
+    let seen = status.args(["--json", &name]).output();
+    let seen = seen.expect_code(0).json();
+    // It says so in its own statements alone.
+    let started = &seen["locks"][0]["holders"][0]["started"];
+    assert!(started.is_string(), "{seen}");
+    drop(run.take_stdin());
+    run.wait().expect_code(0);
 }
 
 /// Makes operators of another role that fit better than those of PostgreSQL itself, wherever dblock would leave the choice.

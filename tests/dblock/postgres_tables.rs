@@ -43,6 +43,25 @@ fn init_is_needed_may_run_many_times_at_once_and_refuses_newer_tables() {
 }
 
 #[test]
+fn the_script_that_is_printed_makes_the_schema_and_current_tables_for_the_role() {
+    let server = Server::shared(Kind::Postgres);
+    let (tables, role) = (Tables::missing(server), server.account());
+    let mut admin = server.postgres();
+    admin.run(&format!("DROP SCHEMA {}", tables.quoted()));
+    let printed = tables.at("init").user(&role).arg("--print").output();
+    printed.expect_code(0).expect_silence();
+    // Once more it changes nothing.
+    for _ in 0..2 {
+        admin.run(&printed.stdout);
+        let check = tables.at("init").user(&role).arg("--check").output();
+        check.expect_code(0).expect_silence();
+        assert!(check.stdout.contains("are current (version "), "{check:?}");
+    }
+    let run = tables.at("run").user(&role);
+    works(run.args(["--name", &unique("printed"), "--durable"]));
+}
+
+#[test]
 fn check_says_that_there_is_no_schema_and_makes_none() {
     let schema = unique("none");
     for _ in 0..2 {
@@ -92,6 +111,25 @@ fn kill_waits_for_a_locked_row() {
     waits_twice(&tables, &mut locker);
     locker.query_drop("COMMIT").unwrap();
     kill.wait().expect_code(0);
+}
+
+#[test]
+fn tables_that_cannot_be_read_for_a_moment_are_not_taken_for_none() {
+    let server = Server::shared(Kind::Postgres);
+    let (tables, name) = (Tables::new(server), unique("moment"));
+    let acquire = tables.at("acquire").args(["--name", &name, "--ttl", "5m"]);
+    acquire.output().expect_code(0);
+    let mut locker = tables.client();
+    locker.query_drop("BEGIN; LOCK TABLE dblock_meta").unwrap();
+    let url = server.url() + "?options=-c%20lock_timeout%3D300ms";
+    let status = tables.at("status").env("DBLOCK_URL", url);
+    let status = status.args(["--json", "--connect-timeout", "60", &name]);
+    let status = status.spawn();
+    waits_twice(&tables, &mut locker);
+    locker.query_drop("COMMIT").unwrap();
+    let seen = status.wait();
+    let seen = seen.expect_code(0).json();
+    assert_eq!(seen["locks"][0]["holders"][0]["durable"], true, "{seen}");
 }
 
 /// Waits until somebody waits for what this session has locked, gives up, and waits again.
@@ -189,6 +227,7 @@ fn the_history_is_read_by_its_keys() {
         (&["--result", "timed_out"], "by_outcome"),
         (&["--on", "rare", "--result", "timed_out"], "by_"),
         (&["--until", "29900s"], "by_time"),
+        (&["--since", "1000s"], "by_time"),
     ] {
         let history = tables
             .at("history")
@@ -207,6 +246,12 @@ fn the_history_is_read_by_its_keys() {
         );
         assert!(
             !plan.contains("Seq Scan on dblock_runs"),
+            "{options:?}: {plan}"
+        );
+        // Otherwise it would read all runs that are newer or older.
+        let by_key = |line: &str| line.contains("Index Cond: ") && line.contains("requested_at");
+        assert!(
+            key != "by_time" || plan.lines().any(by_key),
             "{options:?}: {plan}"
         );
     }

@@ -9,6 +9,12 @@ use crate::db::peer::{Client, short_address};
 /// The bytes of a session's statement that are read: its introduction is there, and a server may keep a megabyte of each.
 const BEGINNING: u32 = 1024;
 
+/// What a server shows in place of the statement of another role.
+const HIDDEN: &str = "<insufficient privilege>";
+
+/// The comment in front of a statement of dblock's, as a regular expression.
+const COMMENT: &str = "^/[*] dblock [ -~]*? [*]/";
+
 /// A session, as far as this role may see it.
 #[derive(Debug, Default, Clone)]
 pub struct Seen {
@@ -20,18 +26,20 @@ pub struct Seen {
     pub is_whole: bool,
 }
 
-/// The sessions with this database; `only`: this one. Of a session of another role the server does not say what kind it is.
+/// The sessions with this database; `only`: this one. Of a session of another role the server does not say what kind it is. Of a statement
+/// only the comment of dblock's is read: a database without an encoding (`SQL_ASCII`) takes any bytes, and fails to send what is no UTF-8.
 pub fn ask_sessions(only: Option<u64>) -> Ask<'static, Vec<Seen>> {
     let which = only.map_or_else(String::new, |pid| format!(" AND pid = {pid}"));
     let sql = format!(
-        "SELECT pid, usename, host(client_addr) AS address, client_port, application_name, left(query, {BEGINNING}) AS query, \
+        "SELECT pid, usename, host(client_addr) AS address, client_port, application_name, \
+         CASE WHEN query = '{HIDDEN}' THEN query ELSE substring(left(query, {BEGINNING}) FROM '{COMMENT}') END AS query, \
          CASE WHEN state = 'idle' THEN extract(epoch FROM clock_timestamp() - state_change) * 1000000 END::bigint AS idle \
          FROM pg_stat_activity WHERE datname = current_database() AND (backend_type = 'client backend' OR backend_type IS NULL){which}"
     );
     let sessions = ask("sessions", sql, |rows| {
         let sessions = rows.iter().map(|row| {
             let query: Option<String> = row.get("query")?;
-            let is_whole = query.as_deref() != Some("<insufficient privilege>");
+            let is_whole = query.as_deref() != Some(HIDDEN);
             let name: Option<String> = row.get("application_name")?;
             let said = introduction::claims(
                 &name.unwrap_or_default(),

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
-use postgres_protocol::message::backend::{DataRowBody, Header, Message, RowDescriptionBody};
+use postgres_protocol::message::backend::{
+    DataRowBody, Header, Message, NoticeResponseBody, RowDescriptionBody,
+};
 use postgres_protocol::message::frontend;
 
 use super::fault::Refusal;
@@ -35,6 +37,13 @@ const MOST_REPLIES: usize = 10_000;
 
 /// What is said of a server that sends more than that.
 const ENDLESS: &str = "answers without an end";
+
+/// The server's function that waits until a synchronous standby has a commit. It warns if somebody cancels that wait, and the statement
+/// succeeds all the same. The warning is in any language; this name, which comes with it, is not.
+const WAITS_FOR_STANDBY: &[u8] = b"SyncRepWaitForLSN";
+
+/// What is said of a server that has committed something without it.
+const GAVE_UP_STANDBY: &str = "the server gave up waiting for its synchronous standby";
 
 /// How long to wait for the rest of a message that has begun.
 const REST_OF_A_MESSAGE: Duration = Duration::from_millis(100);
@@ -75,6 +84,8 @@ pub struct PostgresWire {
     /// The settings that the server reports by itself, such as `in_hot_standby`.
     pub(super) parameters: HashMap<String, String>,
     notifications: Notifications,
+    /// Whether what was asked last may be lost at a fail-over.
+    gave_up_standby: bool,
     /// The server, for the lines of its faults.
     server: String,
     /// What a comment in each statement says of the session.
@@ -104,6 +115,7 @@ impl PostgresWire {
             pid: 0,
             parameters: HashMap::new(),
             notifications: Notifications::default(),
+            gave_up_standby: false,
             comment,
             may_be_pooled: false,
             is_outside: true,
@@ -172,7 +184,10 @@ impl PostgresWire {
                 self.notifications.have_come = true;
                 None
             }
-            Message::NoticeResponse(_) => None,
+            Message::NoticeResponse(body) => {
+                self.gave_up_standby |= is_of_standby(&body);
+                None
+            }
             other => Some(other),
         }
     }
@@ -238,7 +253,25 @@ impl PostgresWire {
         (text, settings)
     }
 
+    /// Sends statements, and adds the answer to each, as [`Wire::send`]. If the server no longer waits for its standby, none of them is
+    /// believed: whoever asks must find out on another session what became of them, and a write there waits for the standby again.
     fn run(
+        &mut self,
+        statements: &[&str],
+        most_rows: usize,
+        replies: &mut Vec<Reply>,
+    ) -> Result<(), Failed> {
+        self.gave_up_standby = false;
+        let before = replies.len();
+        let answered = self.send_and_read(statements, most_rows, replies);
+        if self.gave_up_standby {
+            replies.truncate(before);
+            return Err(gone(Fault::Gone(GAVE_UP_STANDBY.to_owned())));
+        }
+        answered
+    }
+
+    fn send_and_read(
         &mut self,
         statements: &[&str],
         most_rows: usize,
@@ -388,6 +421,17 @@ impl Drop for PostgresWire {
 /// A statement was not carried out, and the session has ended.
 fn gone(fault: Fault) -> Failed {
     Failed { fault, code: None }
+}
+
+/// Whether a notice says that a commit no longer waits for the standby.
+fn is_of_standby(notice: &NoticeResponseBody) -> bool {
+    let mut fields = notice.fields();
+    while let Ok(Some(field)) = fields.next() {
+        if field.type_() == b'R' {
+            return field.value_bytes() == WAITS_FOR_STANDBY;
+        }
+    }
+    false
 }
 
 /// How many rows a statement has changed, from the tag of its end: `UPDATE 1`, `INSERT 0 1`, `SELECT 3`.

@@ -15,11 +15,12 @@ pub use tables::{TABLES, definition};
 
 /// The columns that prepare a session for the tables, whatever the settings of the server, the database or the role. A conditional write
 /// waits for another one of the same row, and then decides by what that has left, which only READ COMMITTED does. A write that was
-/// confirmed is not lost if the server crashes: otherwise the slot would be granted twice, with the same fence. No transaction of a host that has vanished keeps one locked.
+/// confirmed is not lost if the server crashes: otherwise the slot would be granted twice, with the same fence. The server sends
+/// its warning that a fail-over may lose it. No transaction of a host that has vanished keeps one locked.
 const PREPARED: &str = "set_config('default_transaction_isolation', 'read committed', false), \
      set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' \
      ELSE current_setting('synchronous_commit') END, false), \
-     set_config('statement_timeout', '0', false), \
+     set_config('client_min_messages', 'warning', false), set_config('statement_timeout', '0', false), \
      set_config('idle_in_transaction_session_timeout', '10s', false)";
 
 /// How long a statement waits for a locked row or table.
