@@ -380,7 +380,11 @@ mod tests {
                 "{kind} {table}"
             );
         }
-        assert_eq!(fixture.count("dblock_outputs"), 5, "{kind}");
+        // What belongs to a job goes with it.
+        for table in ["outputs", "job_parts"] {
+            let kept = fixture.count(&format!("dblock_{table}"));
+            assert_eq!(kept, 5, "{kind} {table}");
+        }
         // One that is not gone yet is for another worker to find.
         assert_eq!(fixture.count("dblock_workers"), 3);
         // Nothing is left half.

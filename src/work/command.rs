@@ -15,8 +15,9 @@ use crate::history::{KEPT, KeepOutput, Outcome, RunEnd};
 use crate::keeper::Place;
 use crate::queue::{JobEnd, LONGEST_ERROR, Queue, Rescued, WORKER_DIED, retry_delay};
 use crate::supervise::{
-    Cause, Change, Child, Command, Hook, Output, Report, ReportedRun, RunOutcome, RunRecord,
-    Signals, Sink, Started, Surroundings, Tail, change, pipe, program_of, wanted, was_closed,
+    CannotRun, Cause, Change, Child, Command, Hook, Output, Report, ReportedRun, RunOutcome,
+    RunRecord, Signals, Sink, Started, Surroundings, Tail, change, pipe, program_of, wanted,
+    was_closed,
 };
 
 /// Longest argument in bytes, with its final NUL (execve(2)).
@@ -55,6 +56,19 @@ pub enum Unstarted {
     Job(String),
     /// The worker cannot start any command.
     Worker(Failure),
+}
+
+impl Unstarted {
+    /// What it means that the system started no command.
+    pub fn of(spec: &Spec, error: CannotRun) -> Self {
+        // The worker itself was started with all the rest.
+        if error.is_too_long && (0..spec.command.len()).any(|at| is_payload(spec, at)) {
+            return Self::Job(
+                "its payload and the environment are longer than the system takes".to_owned(),
+            );
+        }
+        Self::Worker(error.failure)
+    }
 }
 
 /// Starts a command for these jobs, at least one.
@@ -96,7 +110,7 @@ pub fn start(
     let started = Moment::now();
     let announce = place.announce();
     let child = Child::spawn(&arguments, changes, signals, surroundings, announce)
-        .map_err(Unstarted::Worker)?;
+        .map_err(|error| Unstarted::of(spec, error))?;
     Ok(Started {
         running: Command::new(child, started, spec.timeout, spec.kill_after, place),
         output,
@@ -254,12 +268,16 @@ pub fn failed(task: &Task, queue: &Queue, why: &str, said: &str, for_good: bool)
     JobEnd::Retry(retry_delay(queue.retry_delay, task.attempt, chance), error)
 }
 
+/// Whether the payload takes the place of this argument.
+fn is_payload(spec: &Spec, at: usize) -> bool {
+    at > 0 && spec.command[at] == "{}" && spec.batch.is_none()
+}
+
 /// The command's arguments, with the payload in place of each `{}`.
 fn arguments(spec: &Spec, tasks: &[Task]) -> Result<Vec<OsString>, Unstarted> {
     let mut arguments = Vec::with_capacity(spec.command.len());
     for (at, argument) in spec.command.iter().enumerate() {
-        let (true, Some(task), None) = (at > 0 && argument == "{}", tasks.first(), spec.batch)
-        else {
+        let (true, Some(task)) = (is_payload(spec, at), tasks.first()) else {
             arguments.push(argument.clone());
             continue;
         };

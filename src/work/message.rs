@@ -29,7 +29,7 @@ pub enum FromClaimer {
     /// How many jobs are due. Only where the progress is shown.
     Left(Count),
     /// The turn is over.
-    TurnOver {
+    TurnEnded {
         /// Whether it claimed less than requested.
         nothing_due: bool,
     },

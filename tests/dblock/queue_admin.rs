@@ -475,38 +475,32 @@ both_servers! {
 
     fn a_job_that_never_rests_is_not_taken_for_one_that_is_done(server) {
         let tables = with_queue(server, &[]);
-        let (dead, job) = (put(&tables, &["a"])[0], put(&tables, &["b"])[0]);
-        bury(&tables, dead);
-        // It moves to where it was just looked for. Whoever looks is held up by a row on its way.
-        let (mut mover, mut other) = (tables.admin(), tables.admin());
-        let mut run_all = |statements: &[&str]| {
-            for statement in statements {
-                mover.query_drop(*statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
+        let job = put(&tables, &["a"])[0].to_string();
+        let (proxy, mut admin) = (Proxy::to(server), tables.admin());
+        let mut moves = |from: &str, to: &str| {
+            let insert = format!("INSERT INTO dblock_{to} ({NARROW}) SELECT {NARROW} FROM dblock_{from}");
+            for statement in ["BEGIN", &insert, &format!("DELETE FROM dblock_{from}"), "COMMIT"] {
+                admin.query_drop(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
             }
         };
-        let into = |table: &str| format!("INSERT INTO dblock_{table} ({NARROW}) SELECT {NARROW} FROM moving");
-        let out_of = |table: &str| format!("DELETE FROM dblock_{table} WHERE job = {job}");
-        let copy = format!("CREATE TEMPORARY TABLE moving AS SELECT {NARROW} FROM dblock_due WHERE job = {job}");
-        run_all(&["SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", &copy, "BEGIN", &out_of("due")]);
-        let is_looking = |table: &str| server.answering(&format!("{}.dblock_{table} n %FOR UPDATE", tables.quoted())) > 0;
-        let cancel = queue(&tables, "cancel", &[&job.to_string()]);
+        let freeze_at_look_in = |table: &str| proxy.freeze_at(format!("AS worker FROM {}.dblock_{table} n", tables.quoted()));
+        freeze_at_look_in("due");
+        let cancel = queue(&tables, "cancel", &[&job]).env("DBLOCK_URL", proxy.url());
         // It does not end by itself meanwhile.
         let mut canceling = cancel.env("DBLOCK_CONNECT_TIMEOUT", "60s").spawn();
-        for is_last in [false, false, true] {
-            eventually("it is looked for among the due jobs", SOON, || is_looking("due"));
-            if is_last {
-                run_all(&[&into("delayed"), "COMMIT"]);
-                break;
+        // Just before it is looked for in one state it moves to the other one, where it was just looked for.
+        for _ in 0..3 {
+            for (from, to) in [("due", "delayed"), ("delayed", "due")] {
+                eventually(&format!("it is looked for among the jobs that are {from}"), SOON, || proxy.is_frozen());
+                moves(from, to);
+                freeze_at_look_in(to);
+                proxy.thaw();
             }
-            other.query_drop("BEGIN").unwrap();
-            other.query_drop(format!("SELECT job FROM dblock_dead WHERE job = {dead} FOR UPDATE")).unwrap();
-            run_all(&[&into("delayed"), "COMMIT"]);
-            eventually("it is looked for among the dead jobs", SOON, || is_looking("dead"));
-            run_all(&["BEGIN", &into("due"), &out_of("delayed"), "COMMIT", "BEGIN", &out_of("due")]);
-            other.query_drop("COMMIT").unwrap();
         }
+        eventually("it is looked for once more", SOON, || proxy.is_frozen());
+        proxy.thaw();
         canceling.wait_within(SOON).expect_code(0).expect_silence();
-        assert_eq!((listed(&tables, &[]), count(&tables, "dblock_jobs")), (vec![dead], 1));
+        assert_eq!((count(&tables, "dblock_due"), count(&tables, "dblock_jobs")), (0, 0));
     }
 
     fn a_job_that_waits_is_canceled(server on mysql) {

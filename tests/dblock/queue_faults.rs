@@ -9,9 +9,9 @@ use nix::sys::signal::Signal;
 
 use crate::harness::jobs::{claimer_of, commands_of, lines};
 use crate::harness::{
-    Dblock, Frozen, Jobs, Kind, Packet, Proxy, Records, Running, SOON, Server, Setup, allow_files,
-    both_servers, eventually, eventually_gone, group_of, kill_both, quoted, runs, send, slack,
-    stat_field, unique, within,
+    Dblock, Frozen, Hung, Jobs, Kind, Packet, Proxy, Records, Running, SOON, Server, Setup,
+    allow_files, both_servers, eventually, eventually_gone, group_of, kill_both, quoted, runs,
+    send, slack, stat_field, unique, within,
 };
 use crate::sigkill::{VIEWS, for_another_user, view_of};
 
@@ -135,12 +135,14 @@ fn is_ended_where_the_server_loses_its_claim(kind: Kind) -> bool {
 
 /// A worker whose one command has started, and goes on until there is a file: the worker, what its commands record, and that file.
 fn busy_until_told(jobs: &Jobs, records: &Records) -> (Running, PathBuf, PathBuf) {
+    keep_busy(jobs, jobs.work(&TO_THE_END), records)
+}
+
+/// The same of a worker that is put together.
+fn keep_busy(jobs: &Jobs, worker: Dblock, records: &Records) -> (Running, PathBuf, PathBuf) {
     let (log, go) = (records.path().join("log"), records.path().join("go"));
     jobs.put(&["x"]);
-    let worker = jobs
-        .work(&TO_THE_END)
-        .sh(&script(&log, &until(&go)))
-        .spawn();
+    let worker = worker.sh(&script(&log, &until(&go))).spawn();
     eventually_started(&log, 1, SOON);
     (worker, log, go)
 }
@@ -886,6 +888,38 @@ both_servers! {
         worker.wait().expect_code(78);
     }
 
+    fn a_claimer_that_cannot_go_on_ends_the_command_of_a_worker_that_hangs(server on mariadb) {
+        let (jobs, records) = (short(server, &[]), Records::new());
+        let (log, go) = (records.path().join("log"), records.path().join("go"));
+        jobs.put(&["x"]);
+        let worker = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+        let command = eventually_started(&log, 1, SOON);
+        let hung = Hung::new(worker.pid());
+        jobs.tables.sql("RENAME TABLE dblock_workers TO dblock_workers_away");
+        eventually("the command is ended", SOON, || !runs(command));
+        assert!(hung.hangs());
+        jobs.tables.sql("RENAME TABLE dblock_workers_away TO dblock_workers");
+        drop(hung);
+        worker.wait().expect_code(78);
+    }
+
+    fn a_command_is_ended_when_its_worker_hangs_and_was_lost(server on mysql) {
+        let (jobs, records) = (short(server, &[]), Records::new());
+        let (log, go) = (records.path().join("log"), records.path().join("go"));
+        jobs.put(&["x"]);
+        let worker = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+        let command = eventually_started(&log, 1, SOON);
+        let hung = Hung::new(worker.pid());
+        // As if another had given its job to others.
+        jobs.tables.sql("UPDATE dblock_workers SET expires_at = NULL");
+        jobs.tables.sql("DELETE FROM dblock_running");
+        eventually("the command is ended", SOON, || !runs(command));
+        assert!(hung.hangs());
+        drop(hung);
+        eventually("it knows", SOON, || worker.stderr().contains("the worker was lost"));
+        end(worker);
+    }
+
     fn a_command_that_may_take_long_to_end_is_gone_before_another_starts_if_its_server_is_lost(server on mariadb) {
         let jobs = short(server, &[]);
         let proxy = Proxy::to(server);
@@ -945,6 +979,27 @@ both_servers! {
             }
             jobs.assert_empty();
         }
+    }
+
+    fn a_command_is_ended_when_its_worker_hangs_and_its_claimer_has_no_server(server on mariadb) {
+        let (jobs, records) = (short(server, &[]), Records::new());
+        let (log, go) = (records.path().join("log"), records.path().join("go"));
+        let proxy = Proxy::to(server);
+        jobs.put(&["x"]);
+        let worker = jobs.work(&["--kill-after", "1"]).env("DBLOCK_URL", proxy.url()).sh(&script(&log, &until(&go))).spawn();
+        let command = eventually_started(&log, 1, SOON);
+        let hung = Hung::new(worker.pid());
+        proxy.freeze();
+        eventually("the command is ended", SOON, || !runs(command));
+        assert!(hung.hangs());
+        proxy.thaw();
+        drop(hung);
+        // Nobody else has taken the job.
+        eventually_started(&log, 2, SOON);
+        std::fs::write(&go, "").unwrap();
+        eventually("it is done", SOON, || jobs.count("dblock_jobs") == 0);
+        end(worker);
+        jobs.assert_empty();
     }
 
     fn a_completion_that_comes_too_late_changes_nothing_and_is_told(server) {
@@ -1212,6 +1267,38 @@ both_servers! {
         server.start();
     }
 
+    fn a_worker_whose_claimer_hears_nothing_and_has_no_room_for_messages_ends_when_asked(server on mariadb) {
+        const JOBS: usize = 20;
+        // What each job writes, all of which is kept.
+        const OUTPUT: usize = 64 * 1024;
+        let (jobs, records) = (Jobs::new(server, &["--ttl", "5m"]), Records::new());
+        let [log, go, first] = ["log", "go", "go.1"].map(|name| records.path().join(name));
+        jobs.number(JOBS);
+        let proxy = Proxy::to(server);
+        let script = format!(
+            "read -r number; echo start >>{}; while ! test -e {go} && ! test -e {go}.$number; do sleep 0.1; done; \
+             head -c {OUTPUT} /dev/zero | tr '\\0' x",
+            quoted(&log),
+            go = quoted(&go)
+        );
+        let work = jobs.work(&["-v", "-j", "20", "--keep-output", "all", "--connect-timeout", "5"]);
+        let mut worker = work.env("DBLOCK_URL", proxy.url()).sh(&script).spawn();
+        eventually("all have started", SOON, || lines(&log).len() == JOBS);
+        proxy.freeze();
+        let done = |worker: &Running| worker.stderr().matches(" is done after ").count();
+        std::fs::write(first, "").unwrap();
+        eventually("the claimer waits for the server", SOON, || done(&worker) == 1 && !proxy.is_answered(0));
+        std::fs::write(go, "").unwrap();
+        eventually("all have ended", SOON, || done(&worker) == JOBS);
+        // What the claimer is told of the others does not fit into the link.
+        let room = std::fs::read_to_string("/proc/sys/net/core/wmem_default").unwrap();
+        assert!((JOBS - 1) * OUTPUT > room.trim().parse::<usize>().unwrap(), "{room}");
+        worker.signal(Signal::SIGTERM);
+        worker.wait_stderr("taking no more jobs", SOON);
+        let output = worker.wait_within(SOON);
+        output.expect_code(69).expect_said([format!("how {JOBS} jobs have ended is not recorded")]);
+    }
+
     fn of_a_server_that_falls_silent_it_is_not_said_that_it_was_connected(server on mariadb) {
         let jobs = short(server, &[]);
         let proxy = Proxy::to(server);
@@ -1406,6 +1493,24 @@ both_servers! {
         let server = Server::private(shared.kind);
         let (jobs, records) = (short(&server, &[]), Records::new());
         let (mut worker, _, go) = busy_until_told(&jobs, &records);
+        server.set_read_only(true);
+        worker.wait_stderr("; ending the commands", SOON);
+        let said = worker.stderr();
+        let line = said.lines().find(|line| line.contains("ending")).unwrap();
+        assert!(line.contains("the lease could not be renewed for ") && line.contains(" is read-only; "), "{said}");
+        server.set_read_only(false);
+        worker.wait_stderr("the lease is renewed again", SOON);
+        std::fs::write(&go, "").unwrap();
+        eventually("it is done", SOON, || jobs.count("dblock_jobs") == 0);
+        end(worker);
+    }
+
+    fn a_worker_that_may_write_to_a_read_only_server_leaves_it_all_the_same(shared) {
+        let server = Server::private(shared.kind);
+        let (jobs, records) = (short(&server, &[]), Records::new());
+        let account = server.account_above_read_only();
+        jobs.tables.grant("SELECT, INSERT, UPDATE, DELETE", &account);
+        let (mut worker, _, go) = keep_busy(&jobs, jobs.work(&TO_THE_END).user(&account), &records);
         server.set_read_only(true);
         worker.wait_stderr("; ending the commands", SOON);
         let said = worker.stderr();

@@ -1,11 +1,15 @@
 //! What `dblock queue` asks is answered by the keys that are meant for it: the statements are taken from the wire, and explained by a
-//! server whose tables are full of what other queues have.
+//! server whose tables are full of what other queues have. And many workers wait for one another in no circle.
+
+use std::fs;
 
 use mysql::prelude::Queryable;
 use mysql::{Conn, Row};
 
+use crate::harness::jobs::lines;
 use crate::harness::{
-    Dblock, Kind, OF_QUEUES, Packet, Proxy, SOON, Server, Tables, both_servers, eventually,
+    Dblock, Jobs, Kind, OF_QUEUES, Packet, Proxy, Records, Running, SOON, Server, Tables,
+    both_servers, eventually, quoted,
 };
 
 const NARROW: &str =
@@ -75,8 +79,7 @@ fn explainer(tables: &Tables) -> Conn {
     let mut admin = tables.admin();
     // MySQL 9 has another format by default.
     let _ = admin.query_drop("SET SESSION explain_format = 'TRADITIONAL'");
-    let variables =
-        "SET @dblock_turn = 1, @dblock_open = 1, @dblock_rescued = 1, @first = 1, @step = 1";
+    let variables = "SET @dblock_turn = 1, @dblock_open = 1, @dblock_rescued = 1, @first = LAST_INSERT_ID(1), @step = 1";
     admin.query_drop(variables).unwrap();
     admin
 }
@@ -209,6 +212,7 @@ fn each_statement_of_a_worker_is_answered_by_its_key_whatever_mysql_believes() {
     queue("work", "kept", &["--drain", "--", "true"]);
     let all: Vec<_> = proxy.packets().iter().flat_map(statements).collect();
     for part in [
+        "INTO @first, @step",
         "DELETE n FROM",
         "DELETE r, j",
         "DELETE d",
@@ -245,6 +249,45 @@ fn each_statement_of_a_worker_is_answered_by_its_key_whatever_mysql_believes() {
             found.join("\n")
         );
     }
+}
+
+/// Whoever waits for the rows of others sooner or later does so in a circle.
+#[test]
+fn many_workers_meet_in_no_deadlock_whatever_mysql_believes() {
+    // The count of deadlocks is the server's.
+    let server = Server::private(Kind::MySql);
+    let (jobs, records) = (Jobs::new(&server, &[]), Records::new());
+    jobs.number(6000);
+    for table in OF_QUEUES {
+        // Else the server soon counts the rows, and believes what is so.
+        let keeps = format!("ALTER TABLE dblock_{table} STATS_AUTO_RECALC = 0");
+        jobs.tables.sql(&keeps);
+    }
+    believe(&jobs.tables, 0);
+    let mut admin = jobs.tables.admin();
+    let mut deadlocks = || -> u64 {
+        let counter = "SELECT count FROM information_schema.INNODB_METRICS \
+                       WHERE name = 'lock_deadlocks' AND status = 'enabled'";
+        let count = admin.query_first(counter).unwrap();
+        count.expect("the server counts them")
+    };
+    let before = deadlocks();
+    // All of them have jobs before the first one goes on.
+    let [log, go] = ["log", "go"].map(|name| records.path().join(name));
+    let command = format!(
+        "echo $PPID >>{}; until test -e {}; do sleep 0.1; done",
+        quoted(&log),
+        quoted(&go)
+    );
+    let work = || jobs.work(&["--drain", "--batch", "20"]).sh(&command);
+    let workers: Vec<Running> = (0..8).map(|_| work().spawn()).collect();
+    eventually("all work", SOON, || lines(&log).len() == workers.len());
+    fs::write(&go, "").unwrap();
+    for worker in workers {
+        worker.wait().expect_code(0);
+    }
+    jobs.assert_empty();
+    assert_eq!(deadlocks(), before);
 }
 
 both_servers! {

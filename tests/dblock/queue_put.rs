@@ -249,6 +249,31 @@ both_servers! {
         }
     }
 
+    fn no_job_is_lost_if_the_step_changes_as_soon_as_they_are_inserted(server) {
+        for claim in ["rows", "blocks"] {
+            let tables = with_queue(server, &["--claim", claim]);
+            // As on a node of a cluster that another one leaves.
+            for (name, when, step) in [("larger", "BEFORE", 3), ("smaller", "AFTER", 1)] {
+                tables.sql(&format!(
+                    "CREATE TRIGGER {name} {when} INSERT ON dblock_jobs FOR EACH ROW SET SESSION auto_increment_increment = {step}"
+                ));
+            }
+            tables.sql("CREATE TABLE seen (step INT NOT NULL)");
+            tables.sql("CREATE TRIGGER sees BEFORE INSERT ON dblock_puts FOR EACH ROW INSERT INTO seen VALUES (@@SESSION.auto_increment_increment)");
+            let long = "x".repeat(20_000);
+            let output = put(&tables, &["a", "b", &long, "d"]).output();
+            output.expect_code(0).expect_silence();
+            let all: Vec<u64> = tables.admin().query("SELECT id FROM dblock_jobs ORDER BY id").unwrap();
+            assert!(all.windows(2).all(|pair| pair[1] - pair[0] == 3), "{all:?}");
+            assert_eq!(tables.admin().query::<u32, _>("SELECT step FROM seen").unwrap(), [1]);
+            assert_eq!(ids(&output), all);
+            assert_eq!(texts(&tables), ["a", "b", &long, "d"]);
+            let work = tables.at("queue").args(["work", "q", "--drain", "--", "true"]);
+            work.without_terminal().output().expect_code(0);
+            assert_eq!((count(&tables, "dblock_jobs"), count(&tables, "dblock_job_parts")), (0, 0));
+        }
+    }
+
     fn a_server_that_takes_no_writes_is_passed_over_or_told(server) {
         let tables = with_queue(server, &[]);
         let replica = Server::private(server.kind);

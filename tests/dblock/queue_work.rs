@@ -215,6 +215,19 @@ both_servers! {
         assert_eq!(errors, ["its payload has a NUL byte, which no argument can have", "its payload is longer than an argument may be"]);
     }
 
+    fn a_payload_with_which_all_arguments_are_too_long_is_dead_and_the_others_go_on(server on mariadb) {
+        let jobs = Jobs::new(server, &[]);
+        jobs.feed(&[], &b"x".repeat(131_000));
+        jobs.put(&["y"]);
+        // Linux takes 6 MB at most, whatever the limits are.
+        let command = ["sh", "-c", "echo $#", "sh"].into_iter().chain(["{}"; 50]);
+        let output = jobs.work(&["--drain"]).command(command).output();
+        output.expect_code(0).expect_stdout("50\n");
+        assert_eq!(jobs.states(), [0, 0, 0, 1]);
+        let errors: Vec<String> = jobs.rows("SELECT last_error FROM dblock_jobs");
+        assert_eq!(errors, ["its payload and the environment are longer than the system takes"]);
+    }
+
     fn the_command_learns_which_job_it_has(server on mariadb) {
         let jobs = Jobs::new(server, &["--retry-delay", "1ms"]);
         let id = jobs.put(&["x"])[0];
@@ -1106,6 +1119,36 @@ both_servers! {
         jobs.assert_empty();
     }
 
+    fn a_command_that_takes_no_notice_of_ctrl_z_keeps_its_job(server on mysql) {
+        const TTL: Duration = Duration::from_secs(6);
+        let jobs = Jobs::new(server, &["--ttl", "6s"]);
+        jobs.put(&["x"]);
+        let mut shell = Shell::start(server);
+        shell.enter(&format!("export DBLOCK_DATABASE={}", jobs.tables.database));
+        let script = "trap \"\" TSTP; trap \"exit 0\" USR1; echo attempt $DBLOCK_ATTEMPT; echo shell $$; while :; do sleep 0.1; done";
+        shell.enter(&format!("dblock queue work q --drain -- sh -c '{script}'"));
+        let command = shell.wait_pid("shell");
+        let other = jobs.work(&[]).sh("echo never").spawn();
+        jobs.eventually_idle(1);
+        shell.enter(SUSPEND);
+        shell.wait_for("Stopped");
+        shell.wait_for("> ");
+        assert!(!is_stopped(command));
+        let stopped = Instant::now();
+        eventually("the lease would be over", SOON, || stopped.elapsed() > TTL + Duration::from_secs(2));
+        assert!(runs(command) && !is_stopped(command));
+        assert_eq!((jobs.states(), jobs.workers()), ([0, 0, 1, 0], 2));
+        shell.enter("fg");
+        // It is the shell's job in the foreground before it ends.
+        shell.wait_for("dblock queue work");
+        send(command, Signal::SIGUSR1);
+        shell.expect_code(0);
+        assert!(shell.all().contains("attempt 1\n") && !shell.all().contains("lost"), "{}", shell.all());
+        jobs.assert_empty();
+        other.signal(Signal::SIGTERM);
+        other.wait().expect_code(0).expect_stdout("");
+    }
+
     fn a_worker_that_is_process_one_reaps_orphans_and_ends_when_asked(server on mysql) {
         let jobs = Jobs::new(server, &[]);
         jobs.number(3);
@@ -1410,8 +1453,8 @@ both_servers! {
     }
 
     fn what_comes_below_the_mark_beside_a_long_snapshot_is_claimed(server) {
-        let (jobs, records) = (Jobs::new(server, &[]), Records::new());
-        let log = records.path().join("log");
+        let (jobs, records) = (Jobs::new(server, &["--retry-delay", "1s"]), Records::new());
+        let [log, failed] = ["log", "failed"].map(|name| records.path().join(name));
         let mut backup = jobs.tables.admin();
         backup.query_drop("START TRANSACTION WITH CONSISTENT SNAPSHOT").unwrap();
         // One that has its number before the others, and is committed when they are claimed.
@@ -1421,12 +1464,22 @@ both_servers! {
         late.query_drop("INSERT INTO dblock_due (queue, shard, priority, job, due_at) VALUES (1, 0, 0, LAST_INSERT_ID(), UTC_TIMESTAMP(6))").unwrap();
         let proxy = Proxy::to(server);
         jobs.number(3000);
-        let command = format!("sed 's/^/job /' >>{}", quoted(&log));
+        // The first command fails, and so do its jobs, which are the first ones.
+        let command = format!(
+            "jobs=$(sed 's/^/job /'); echo \"$jobs\" >>{}; test -e {failed} || {{ echo \"$jobs\" >{failed}; exit 1; }}",
+            quoted(&log),
+            failed = quoted(&failed)
+        );
         let mut worker = jobs.work(&["--batch", "100"]).env("DBLOCK_URL", proxy.url()).sh(&command).spawn();
         eventually("those that are there are done", SOON, || jobs.count("dblock_due WHERE job > 1") == 0);
         // Claims began above what was claimed before.
         let claims: Vec<String> = proxy.packets().iter().filter_map(crate::harness::Packet::statements).filter(|sql| sql.contains("SKIP LOCKED")).collect();
         assert!(claims.iter().any(|sql| sql.contains("d.priority = 0 AND d.job > ")), "{claims:?}");
+        let again = lines(&failed);
+        assert!(again.contains(&"job 1".to_owned()), "{again:?}");
+        eventually("what has failed runs once more", SOON, || {
+            lines(&log).iter().filter(|line| again.contains(line)).count() == 2 * again.len()
+        });
         late.query_drop("COMMIT").unwrap();
         eventually("the late one is done", SOON, || lines(&log).contains(&"job late".to_owned()));
         // A higher priority comes first at any time.
@@ -1434,7 +1487,7 @@ both_servers! {
         eventually("it is done", SOON, || lines(&log).contains(&"job urgent".to_owned()));
         worker.signal(Signal::SIGTERM);
         worker.wait_within(SOON).expect_code(0);
-        assert_eq!(lines(&log).len(), 3002);
+        assert_eq!(lines(&log).len(), 3002 + again.len());
         jobs.assert_empty();
         backup.query_drop("COMMIT").unwrap();
     }

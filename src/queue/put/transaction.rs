@@ -114,9 +114,23 @@ impl Putter<'_> {
             named(NAME, "BEGIN"),
             of_queue,
             insert,
-            // The ids of rows inserted by one statement are this step apart.
-            "SET @first = LAST_INSERT_ID(), @step = @@auto_increment_increment".to_owned(),
+            self.ids(payloads.len()),
         ]
+    }
+
+    /// Notes the first id and the step: the ids of rows inserted by one statement are the same step apart. It is read from the rows. The
+    /// server's variable may have another value by now, as a node of a Galera cluster sets it anew before each statement.
+    fn ids(&self, jobs: usize) -> String {
+        if jobs == 1 {
+            return "SET @first = LAST_INSERT_ID(), @step = 1".to_owned();
+        }
+        // Without a second row the step is NULL, which the table of puts refuses.
+        format!(
+            "SELECT LAST_INSERT_ID(), (SELECT n.id FROM {} n FORCE INDEX (PRIMARY) WHERE n.id > LAST_INSERT_ID() AND n.block = {} \
+             ORDER BY n.id LIMIT 1) - LAST_INSERT_ID() INTO @first, @step",
+            self.tables.of(&JOBS),
+            self.block
+        )
     }
 
     /// Inserts the parts of long payloads, some in each packet.

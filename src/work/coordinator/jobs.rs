@@ -17,8 +17,9 @@ use std::time::Duration;
 impl Coordinator<'_> {
     /// Notes the outcomes of a command's jobs, and reaps it.
     pub(super) fn end_command(&mut self, mut command: JobCommand, round: Round) {
-        if let Some(failure) = command.running.child.late_failure() {
-            self.return_unstarted(std::mem::take(&mut command.tasks), failure);
+        if let Some(error) = command.running.child.late_failure() {
+            let tasks = std::mem::take(&mut command.tasks);
+            self.end_unstarted(tasks, Unstarted::of(self.spec, error));
         }
         let is_stopping = self.runner.shutdown.has_begun();
         let took = command.running.started.elapsed();
@@ -83,8 +84,8 @@ impl Coordinator<'_> {
         }
     }
 
-    /// Starts what is to be run after the jobs of a dead worker.
-    pub(super) fn tell_of_the_dead(&mut self, rescued: &Rescued) {
+    /// A worker has died. This one starts what is to be run then, as it has returned the jobs.
+    pub(super) fn on_rescued(&mut self, rescued: &Rescued) {
         let (signals, log) = (&self.runner.poller.signals, self.runner.log);
         let hooks = hooks_for_the_dead(self.spec, rescued);
         self.runner.asides.add(hooks, signals, log);
@@ -196,14 +197,17 @@ impl Coordinator<'_> {
                         return;
                     }
                 }
-                Err(Unstarted::Job(why)) => self.bury(tasks, &why),
-                Err(Unstarted::Worker(failure)) => self.return_unstarted(tasks, failure),
+                Err(why) => self.end_unstarted(tasks, why),
             }
         }
     }
 
-    /// Returns these jobs, and ends the worker, for it cannot start any command.
-    fn return_unstarted(&mut self, tasks: Vec<Task>, failure: Failure) {
+    /// Buries these jobs, or, if the worker cannot start any command, returns them, and ends it.
+    fn end_unstarted(&mut self, tasks: Vec<Task>, why: Unstarted) {
+        let failure = match why {
+            Unstarted::Job(why) => return self.bury(tasks, &why),
+            Unstarted::Worker(failure) => failure,
+        };
         for task in tasks {
             self.claims.note_outcome(&task, JobEnd::Returned);
         }
