@@ -10,6 +10,10 @@ use jiff::tz::{Offset, TimeZone, TimeZoneDatabase};
 /// Names in a tz database that mean a different zone on each host, or none.
 const NOT_FOR_A_FLEET: [&str; 5] = ["localtime", "local", "posixrules", "Factory", "Etc/Unknown"];
 
+/// Where a host says which zone it is in: by a link to a file of its tz database or by a copy of one, and by a name.
+const LOCALTIME: &str = "/etc/localtime";
+const TIMEZONE: &str = "/etc/timezone";
+
 /// Where the host's tz database says which zones countries use: in the third column.
 const COUNTRIES: &str = "/usr/share/zoneinfo/zone1970.tab";
 
@@ -60,28 +64,32 @@ impl Zone {
         })
     }
 
-    /// The host's zone: from `TZ`, otherwise from `/etc/localtime` and `/etc/timezone`. `None` if it has no IANA name.
+    /// The host's zone: from `TZ`, which is a name or the path of a file, otherwise from `/etc/localtime` and `/etc/timezone`. `None` if it
+    /// has no IANA name.
     pub fn of_host() -> Option<Self> {
         let variable = std::env::var("TZ").ok().filter(|zone| !zone.is_empty());
-        match variable {
-            Some(variable) => Self::parse(variable.trim_start_matches(':')).ok(),
-            None => Self::of_files("/etc/localtime".as_ref(), "/etc/timezone".as_ref()),
+        let zone = variable.as_deref().map(|zone| zone.trim_start_matches(':'));
+        match zone {
+            None | Some(LOCALTIME) => Self::of_files(LOCALTIME.as_ref(), Some(TIMEZONE.as_ref())),
+            Some(path) if path.starts_with('/') => Self::of_files(path.as_ref(), None),
+            Some(name) => Self::parse(name).ok(),
         }
     }
 
     /// The zone to which `localtime` is a link, otherwise the one that `timezone` names, otherwise the one of which `localtime` is a copy.
-    fn of_files(localtime: &Path, timezone: &Path) -> Option<Self> {
+    /// Without a `timezone` it is any file, and must be there.
+    fn of_files(localtime: &Path, timezone: Option<&Path>) -> Option<Self> {
         let link = fs::canonicalize(localtime).ok();
         let link = link.as_ref();
         let linked = link.and_then(|link| Some(link.to_str()?.split_once("/zoneinfo/")?.1));
-        let named = fs::read_to_string(timezone).ok();
+        let named = timezone.and_then(|timezone| fs::read_to_string(timezone).ok());
         if let Some(name) = linked.or(named.as_deref().map(str::trim)) {
             return Self::parse(name).ok();
         }
-        match fs::read(localtime) {
-            Ok(copy) => Self::of_copy(&copy),
+        match contents(localtime) {
+            Some(copy) => Self::of_copy(&copy),
             // As the system's own functions have it.
-            Err(_) => Some(Self::UTC),
+            None => timezone.map(|_| Self::UTC),
         }
     }
 
@@ -160,6 +168,12 @@ impl Zone {
             change: offset.seconds() - before.seconds(),
         }
     }
+}
+
+/// What a regular file has. `TZ` may name something else, which may have no end, or nobody who writes it.
+fn contents(file: &Path) -> Option<Vec<u8>> {
+    fs::metadata(file).ok().filter(fs::Metadata::is_file)?;
+    fs::read(file).ok()
 }
 
 /// The next moment, unless this is the last one that can be represented.
@@ -277,7 +291,7 @@ mod tests {
         let [localtime, timezone, linked] =
             ["localtime", "timezone", "zoneinfo/Europe/Rome"].map(|name| folder.path().join(name));
         let name = || {
-            let zone = Zone::of_files(&localtime, &timezone)?;
+            let zone = Zone::of_files(&localtime, Some(&timezone))?;
             Some(zone.name().to_owned())
         };
         assert_eq!(name().unwrap(), "UTC", "as the system has it");
@@ -297,6 +311,16 @@ mod tests {
         fs::remove_file(&localtime).unwrap();
         std::os::unix::fs::symlink(&linked, &localtime).unwrap();
         assert_eq!(name().unwrap(), "Europe/Rome");
+    }
+
+    #[test]
+    fn a_file_that_is_named_must_be_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("zone");
+        assert_eq!(Zone::of_files(&file, None), None);
+        fs::write(&file, zone_file("JST\0", 9 * 3600, "JST-9")).unwrap();
+        let zone = Zone::of_files(&file, None);
+        assert_eq!(zone.unwrap().name(), "Asia/Tokyo");
     }
 
     #[test]

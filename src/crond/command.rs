@@ -4,14 +4,10 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
-use nix::fcntl::{OFlag, open};
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::sys::stat::Mode;
-use nix::unistd::{AccessFlags, access};
 
 use super::environment::{changes, home, shell};
 use super::mail::Mail;
@@ -19,15 +15,15 @@ use super::message::Attempt;
 use super::program;
 use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure, Reason};
-use crate::base::text::{in_words, shown};
+use crate::base::text::shown;
 use crate::cron::{AttemptEnd, Job};
 use crate::db::Client;
 use crate::history::{DIED, KEPT, KeepOutput, Outcome, RunEnd};
 use crate::keeper::Place;
 use crate::lock::{Grant, Lease};
 use crate::supervise::{
-    Cause, Child, Command, LockEventKind, Outlet, Output, Report, ReportedRun, RunOutcome,
-    RunRecord, Signals, Sink, Started, Surroundings, of_grant, pipe,
+    CannotRun, Cause, Child, Command, LockEventKind, Outlet, Output, Report, ReportedRun,
+    RunOutcome, RunRecord, Signals, Sink, Started, Surroundings, of_grant, pipe,
 };
 
 /// What an attempt's command is started for.
@@ -103,15 +99,7 @@ fn input(text: &str) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Checks that a command can be started in a folder.
-fn enter(folder: &Path) -> io::Result<()> {
-    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    open(folder, flags, Mode::empty())?;
-    access(folder, AccessFlags::X_OK)?;
-    Ok(())
-}
-
-/// Starts the command of an attempt under a lock.
+/// Starts the command of an attempt under a lock, perhaps while `others_hang` at their start.
 ///
 /// # Errors
 /// It was not started; with what there is to be read of that.
@@ -121,15 +109,8 @@ pub fn start(
     mut streams: Streams,
     outlets: &mut [Outlet; 2],
     scrubbed: &[&'static str],
-    (place, signals): (Place, &Signals),
+    (place, signals, others_hang): (Place, &Signals, bool),
 ) -> Result<TickCommand, Box<(Failure, Output, Option<Mail>)>> {
-    let mut folder = home(&job);
-    if let Err(error) = enter(&folder) {
-        let (home, why) = (folder.display(), in_words(&error));
-        let line = format!("cannot change to the folder {home}: {why}; starting in /");
-        streams.output.say(outlets, line);
-        folder = PathBuf::from("/");
-    }
     let mut environment = changes(&job, scrubbed, attempt.number);
     environment.extend(of_grant(&job.name, &[], Some(grant), Some(&attempt.shown)));
     let [stdin, stdout, stderr] = streams.ends;
@@ -137,8 +118,9 @@ pub fn start(
         stdin: Some(stdin),
         stdout: Some(stdout),
         stderr: Some(stderr),
-        folder: Some(folder),
+        folder: Some(home(&job)),
         own_session: true,
+        others_hang,
     };
     let arguments = [shell(&job), "-c", &job.command].map(OsString::from);
     let mut record = RunRecord::begin();
@@ -161,7 +143,7 @@ pub fn start(
                 is_killed: false,
             },
         }),
-        Err(failure) => {
+        Err(CannotRun { failure, .. }) => {
             streams.output.say(outlets, &failure);
             Err(Box::new((failure, streams.output, streams.mail)))
         }
@@ -178,6 +160,13 @@ impl TickCommand {
     /// Adds a line of dblock's own to its output.
     pub fn say(&mut self, outlets: &mut [Outlet; 2], line: &str) {
         self.output.say(outlets, line);
+    }
+
+    /// Adds a line that the daemon's log has to its output, too, if that goes by mail: otherwise both go to the same place.
+    pub fn say_by_mail(&mut self, outlets: &mut [Outlet; 2], line: &str) {
+        if self.mail.is_some() {
+            self.say(outlets, line);
+        }
     }
 
     /// The lock is lost. The command must end.
@@ -215,7 +204,7 @@ impl TickCommand {
         let ending = child
             .ended()
             .unwrap_or(Ending::Code(Reason::Internal.code()));
-        let late_failure = child.late_failure();
+        let late_failure = child.late_failure().map(|error| error.failure);
         let record = &mut self.purpose.record;
         if late_failure.is_some() {
             record.started = None;

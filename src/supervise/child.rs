@@ -19,6 +19,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{AccessFlags, ForkResult, access, fork, getpid, getppid, setpgid, setsid};
 
 use super::environment::{self, Change};
+use super::folder::Folder;
 use super::inherited;
 use super::leash::Leash;
 use super::signals::Signals;
@@ -30,6 +31,9 @@ use crate::base::text::in_words;
 /// How long dblock waits to learn whether the process could become the command. A file server may hang, or Ctrl-Z may have stopped the
 /// process.
 const START_LIMIT: Duration = Duration::from_secs(1);
+
+/// The same while another process hangs there: many may, and are started one after the other.
+const SHORT_START_LIMIT: Duration = Duration::from_millis(50);
 
 /// The command, running or ended. Until it is reaped no other process gets its pid.
 pub struct Child {
@@ -58,10 +62,30 @@ pub struct Surroundings {
     pub stdout: Option<OwnedFd>,
     /// Standard error.
     pub stderr: Option<OwnedFd>,
-    /// The working directory.
+    /// The working directory. A command that cannot be started there says so on its stderr, and starts in the root directory.
     pub folder: Option<PathBuf>,
     /// Whether it has a session of its own, and with that no terminal.
     pub own_session: bool,
+    /// Whether another command hangs at its start, and so may this one.
+    pub others_hang: bool,
+}
+
+/// Why a command could not be started.
+#[derive(Debug)]
+pub struct CannotRun {
+    /// The exit code, and what to say.
+    pub failure: Failure,
+    /// Whether its arguments and its environment are longer than the system takes.
+    pub is_too_long: bool,
+}
+
+impl From<Failure> for CannotRun {
+    fn from(failure: Failure) -> Self {
+        Self {
+            failure,
+            is_too_long: false,
+        }
+    }
 }
 
 impl Child {
@@ -76,9 +100,9 @@ impl Child {
         signals: &Signals,
         surroundings: Surroundings,
         announce: impl Fn(i32, bool) -> io::Result<()> + Send + Sync + 'static,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CannotRun> {
         let [program, arguments @ ..] = command else {
-            return Err(Failure::new(Reason::Usage, "no command is given"));
+            return Err(Failure::new(Reason::Usage, "no command is given").into());
         };
         let own_session = surroundings.own_session;
         let own_group = own_session || !has_terminal();
@@ -107,9 +131,7 @@ impl Child {
         if let Some(stderr) = surroundings.stderr {
             process.stderr(stderr);
         }
-        if let Some(folder) = surroundings.folder {
-            process.current_dir(folder);
-        }
+        let folder = surroundings.folder.map(Folder::new);
         let prepare = move || -> io::Result<()> {
             let pid = getpid().as_raw();
             if own_session {
@@ -120,7 +142,9 @@ impl Child {
             tied.tie(if own_group { -pid } else { pid })?;
             environment::apply(&changes)?;
             inherited::restore(streams);
-            inherited.restore_mask()
+            inherited.restore_mask()?;
+            // A file server that hangs has this wait for ever. By now signals end the process.
+            folder.as_ref().map_or(Ok(()), Folder::enter)
         };
         let last_steps = move || {
             let prepared = prepare();
@@ -133,8 +157,13 @@ impl Child {
         };
         // SAFETY: this process has no threads, so what runs between fork and exec may do anything.
         unsafe { process.pre_exec(last_steps) };
+        let limit = if surroundings.others_hang {
+            SHORT_START_LIMIT
+        } else {
+            START_LIMIT
+        };
         let started = start(process, own_group && !own_session).and_then(|(pid, pipe)| {
-            if is_readable_within(&pipe, START_LIMIT) {
+            if is_readable_within(&pipe, limit) {
                 match start_error(&pipe) {
                     Some(error) => {
                         reap_within(pid, START_LIMIT);
@@ -159,8 +188,14 @@ impl Child {
         self.starting.is_some()
     }
 
+    /// Whether it is still not known.
+    pub fn hangs_at_start(&self) -> bool {
+        let starting = self.starting.as_ref();
+        starting.is_some_and(|(_, pipe)| !is_readable_within(pipe, Duration::ZERO))
+    }
+
     /// Why the command could not be executed, if that was not known within the limit. Only after its process has ended.
-    pub fn late_failure(&self) -> Option<Failure> {
+    pub fn late_failure(&self) -> Option<CannotRun> {
         let (program, pipe) = self.starting.as_ref()?;
         if self.ended().is_none() || !is_readable_within(pipe, Duration::ZERO) {
             return None;
@@ -292,7 +327,7 @@ pub fn program_of(command: &[OsString]) -> String {
 /// # Errors
 /// [`Reason::NotFound`], [`Reason::NotExecutable`].
 pub fn check_program(program: &OsStr) -> Result<(), Failure> {
-    find(program).map_err(|error| cannot_run(program, &error.into()))
+    find(program).map_err(|error| cannot_run(program, &error.into()).failure)
 }
 
 /// Looks for a program as exec(3) does.
@@ -323,7 +358,7 @@ fn find(program: &OsStr) -> Result<(), Errno> {
     Err(why)
 }
 
-fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
+fn cannot_run(program: &OsStr, error: &io::Error) -> CannotRun {
     let reason = reason_of(error);
     let name = match program.to_string_lossy() {
         name if name.is_empty() => "''".into(),
@@ -335,7 +370,10 @@ fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
         }
         _ => format!("cannot run {name}: {}", in_words(error)),
     };
-    Failure::new(reason, message)
+    CannotRun {
+        failure: Failure::new(reason, message),
+        is_too_long: error.raw_os_error() == Some(libc::E2BIG),
+    }
 }
 
 /// The reasons that a shell and `timeout(1)` distinguish, and one for a system that is out of resources.

@@ -13,7 +13,7 @@ use crate::harness::crontab::{commands_of, end, job, lose_power, scheduler_of, s
 use crate::harness::{
     Crontab, Frozen, Hangs, Kind, PASSWORD, Proxy, Running, SOON, Server, Unkillable, all_servers,
     allow_files, both_servers, copy_program, eventually, eventually_gone, eventually_unkillable,
-    group_of, quoted, runs, send, within,
+    group_of, in_time, quoted, runs, send, within,
 };
 use crate::sigkill::{VIEWS, view_of};
 
@@ -32,6 +32,17 @@ both_servers! {
         crontab.due("job");
         let home = home.display();
         assert_eq!(crontab.eventually_lines(2), [home.to_string(), format!("{home} of the file")]);
+        crontab.eventually_idle();
+        end(host);
+    }
+
+    fn a_command_whose_home_is_not_there_starts_in_the_root_and_says_so(server on mysql) {
+        let crontab = Crontab::new(server, &format!("HOME=/no/such/folder\n{}", job("", "pwd >>{}")));
+        let mut host = crontab.start(&[]);
+        crontab.due("job");
+        assert_eq!(crontab.eventually_lines(1), ["/"]);
+        let why = "dblock: cannot change to the folder /no/such/folder: No such file or directory; starting in /";
+        host.wait_stderr(&format!("{}: {why}\n", crontab.name("job")), SOON);
         crontab.eventually_idle();
         end(host);
     }
@@ -154,29 +165,16 @@ both_servers! {
         fs::write(crontab.path("record.go"), "").unwrap();
         crontab.eventually_idle();
         assert_eq!(crontab.count("dblock_runs WHERE outcome = 'ran' AND exit_code = 0 AND message IS NULL AND started_at IS NOT NULL"), 2);
-        end(host);
-    }
-
-    fn a_run_that_ended_while_its_host_was_stopped_beyond_its_ttl_has_its_own_end_in_the_history(server on mariadb) {
-        let command = "echo $$ $DBLOCK_ATTEMPT >>{}; until test -e {}.go; do sleep 0.1; done";
-        let crontab = Crontab::new(server, &job("--overlap allow --ttl 6s --kill-after 0s", command));
-        let first = crontab.start(&["--grace", "1s"]);
-        crontab.due("job");
-        let line = crontab.eventually_lines(1).remove(0);
-        let pid: i32 = line.strip_suffix(" 1").unwrap().parse().unwrap();
-        let second = crontab.start(&["--grace", "1s"]);
-        let both = [scheduler_of(first.pid()).unwrap(), first.pid()];
-        let stopped = both.map(Frozen::new);
-        // Another host takes it for dead.
-        crontab.eventually_row("dblock_runs WHERE attempt = 1 AND ended_at IS NOT NULL AND outcome <> 'ran'");
-        assert!(runs(pid));
+        // Both slots are free again, and each fence goes on from where it was.
+        fs::remove_file(crontab.path("record.go")).unwrap();
+        for round in 3..=4 {
+            crontab.due("job");
+            crontab.eventually_lines(round);
+        }
+        assert_eq!(crontab.lines()[2..], ["0 2", "1 2"]);
         fs::write(crontab.path("record.go"), "").unwrap();
-        eventually_gone(pid, SOON);
-        drop(stopped);
-        crontab.eventually_row("dblock_runs WHERE attempt = 1 AND outcome = 'ran' AND exit_code = 0");
         crontab.eventually_idle();
-        end(first);
-        end(second);
+        end(host);
     }
 
     fn a_command_that_its_host_cannot_start_is_tried_less_and_less_often(server on mysql) {
@@ -212,6 +210,32 @@ both_servers! {
 }
 
 all_servers! {
+    fn a_tick_that_somebody_has_ended_is_over_also_where_its_stopped_scheduler_is_killed(server on mysql) {
+        over_where_it_is_stopped(server, |daemon| scheduler_of(daemon.pid()).unwrap(), &["--wait", "forever"], After::Killed);
+    }
+
+    fn a_run_that_ended_while_its_host_was_stopped_beyond_its_ttl_has_its_own_end_in_the_history(server on mariadb) {
+        let command = "echo $$ $DBLOCK_ATTEMPT >>{}; until test -e {}.go; do sleep 0.1; done";
+        let crontab = Crontab::new(server, &job("--overlap allow --ttl 6s --kill-after 0s", command));
+        let first = crontab.start(&["--grace", "1s"]);
+        crontab.due("job");
+        let line = crontab.eventually_lines(1).remove(0);
+        let pid: i32 = line.strip_suffix(" 1").unwrap().parse().unwrap();
+        let second = crontab.start(&["--grace", "1s"]);
+        let both = [scheduler_of(first.pid()).unwrap(), first.pid()];
+        let stopped = both.map(Frozen::new);
+        // Another host takes it for dead.
+        crontab.eventually_row("dblock_runs WHERE attempt = 1 AND ended_at IS NOT NULL AND outcome <> 'ran'");
+        assert!(runs(pid));
+        fs::write(crontab.path("record.go"), "").unwrap();
+        eventually_gone(pid, SOON);
+        drop(stopped);
+        crontab.eventually_row("dblock_runs WHERE attempt = 1 AND outcome = 'ran' AND exit_code = 0");
+        crontab.eventually_idle();
+        end(first);
+        end(second);
+    }
+
     fn a_tick_that_somebody_has_ended_by_force_is_over_for_its_daemon_too(server on mysql) {
         let crontab = Crontab::new(server, &job("--ttl 8s --kill-after 1s --retries 3", "echo run >>{}; exec sleep 600"));
         let hook = format!("echo hook $DBLOCK_RESULT ${{DBLOCK_WILL_RETRY-}} >>{}", quoted(&crontab.record()));
@@ -310,6 +334,28 @@ fn a_command_that_waits_for_a_disk_for_ever_keeps_its_tick_for_longer_than_the_t
     drop(disk);
     eventually_gone(scheduler, SOON);
     end(second);
+}
+
+#[test]
+fn a_home_on_a_disk_that_hangs_holds_up_only_the_command_that_starts_there() {
+    let mut disk = Unkillable::new();
+    let lines = format!(
+        "#: other\n0 0 1 1 * echo other >>{{}}\nHOME={}\n#: held\n0 0 1 1 * pwd >>{{}}",
+        disk.file().display()
+    );
+    let crontab = Crontab::new(Server::shared(Kind::MariaDb), &lines);
+    let mut daemon = crontab.start(&[]);
+    crontab.due("held");
+    disk.eventually_opened();
+    crontab.due("other");
+    let goes_on = in_time(SOON, || !crontab.lines().is_empty());
+    // Whatever waits for it cannot be ended before.
+    drop(disk);
+    assert!(goes_on, "{}", daemon.stderr());
+    assert_eq!(crontab.eventually_lines(2), ["other", "/"]);
+    daemon.wait_stderr("; starting in /\n", SOON);
+    crontab.eventually_idle();
+    end(daemon);
 }
 
 /// A tick whose time is over, and whose command has a process that this view hides.

@@ -229,15 +229,32 @@ fn a_job_without_cron_tz_is_in_the_zone_of_the_host() {
         let (_folder, file) = written(b"@daily x\n");
         check().arg(file).env("TZ", host).output()
     };
-    let tokyo = zone("Asia/Tokyo");
-    let lines: Vec<_> = tokyo.expect_code(0).stdout.lines().skip(1).collect();
-    for line in &lines {
-        assert!(line.ends_with("T00:00:00+09:00 Asia/Tokyo"), "{line}");
+    // It goes by where a file is, and not by what is in it.
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("zoneinfo/Asia/Tokyo");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, "").unwrap();
+    let file = file.display().to_string();
+    for host in ["Asia/Tokyo", &file, &format!(":{file}")] {
+        let tokyo = zone(host);
+        let lines: Vec<_> = tokyo.expect_code(0).stdout.lines().skip(1).collect();
+        for line in &lines {
+            assert!(line.ends_with("T00:00:00+09:00 Asia/Tokyo"), "{line}");
+        }
+        assert_eq!(lines.len(), 3);
     }
-    assert_eq!(lines.len(), 3);
-    zone("CET-1CEST").expect_code(CONFIGURATION).expect_one_line(
-        ":1: a line CRON_TZ=ZONE is needed above it: the time zone of this host has no IANA name",
-    );
+    let last_word = |host: &str| {
+        let output = zone(host);
+        let mut words = output.stdout.split_whitespace();
+        words.next_back().map(str::to_owned)
+    };
+    assert_eq!(last_word(":/etc/localtime"), last_word(""));
+    let why = "CRON_TZ=ZONE is needed above it: the time zone of this host has no IANA name";
+    for host in ["CET-1CEST", ":/nonexistent/zoneinfo/Asia/Tokyo"] {
+        let output = zone(host);
+        output.expect_code(CONFIGURATION);
+        output.expect_one_line(&format!(":1: a line {why}"));
+    }
 }
 
 #[test]

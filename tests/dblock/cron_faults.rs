@@ -240,6 +240,21 @@ all_servers! {
 }
 
 both_servers! {
+    fn a_daemon_that_may_write_to_a_read_only_server_leaves_it_all_the_same(shared) {
+        let server = Server::private(shared.kind);
+        let crontab = Crontab::alone(&server, JOB);
+        let account = server.account_above_read_only();
+        crontab.tables.grant("SELECT, INSERT, UPDATE, DELETE", &account);
+        let mut host = crontab.daemon(&[]).user(&account).spawn();
+        host.wait_stderr("dblock: ready: ", SOON);
+        server.set_read_only(true);
+        host.wait_stderr(" is read-only, ", SOON);
+        server.set_read_only(false);
+        crontab.due("job");
+        crontab.eventually_lines(1);
+        end(host);
+    }
+
     fn commands_run_on_while_the_password_is_another_and_then_the_daemon_goes_on(server on mysql) {
         let crontab = Crontab::new(server, &job("", "echo begin >>{}; sleep 5; echo end >>{}"));
         let (account, mut host) = start_with_account(server, &crontab);
@@ -361,6 +376,29 @@ both_servers! {
         host.wait_stderr("dblock: ready: ", SOON);
         crontab.due("job");
         host.wait_stderr("job: its output may not be sent: sendmail ended with 75", SOON);
+        end(host);
+    }
+
+    fn that_a_run_is_ended_is_said_once_on_stderr_and_in_its_mail(server on mariadb) {
+        let crontab = Crontab::new(
+            server,
+            "#: plain\n0 0 1 1 * echo run >>{}; exec sleep 600\nMAILTO=ops@example.org\n#: mailed\n0 0 1 1 * echo run >>{}; exec sleep 600",
+        );
+        let sendmail = crontab.sendmail(&format!("cat >{0}.part; mv {0}.part {0}", quoted(&crontab.path("mail"))));
+        let mut host = crontab.daemon(&[]).env("DBLOCK_SENDMAIL", &sendmail).spawn();
+        host.wait_stderr("dblock: ready: ", SOON);
+        let line = |name: &str| format!("{} was ended by ", crontab.name(name));
+        for (round, name) in (1..).zip(["plain", "mailed"]) {
+            crontab.due(name);
+            crontab.eventually_lines(round);
+            crontab.tables.at("kill").arg(crontab.name(name)).output().expect_code(0);
+            crontab.eventually_idle();
+            let said = host.stderr();
+            assert_eq!(said.matches(&line(name)).count(), 1, "{said}");
+        }
+        eventually("a mail is sent", SOON, || crontab.path("mail").exists());
+        let mail = fs::read_to_string(crontab.path("mail")).unwrap();
+        assert!(mail.contains(&line("mailed")), "{mail}");
         end(host);
     }
 

@@ -357,6 +357,23 @@ all_servers! {
 }
 
 all_servers! {
+    fn of_two_ticks_that_wait_the_earlier_one_runs_first(server) {
+        let crontab = Crontab::new(server, &job("--overlap wait", "echo $DBLOCK_TICK >>{}"));
+        // As a tick and a trigger that two daemons settle at once, while an earlier one runs.
+        for minute in 1..=2 {
+            crontab.tables.sql(&format!(
+                "INSERT INTO dblock_cron_ticks (name, tick, run, attempt, ttl_seconds) VALUES ('{}', '2026-11-01 00:0{minute}:00', \
+                 REPEAT('{minute}', 32), 0, 300)",
+                crontab.name("job")
+            ));
+        }
+        let host = crontab.start(&[]);
+        let lines = crontab.eventually_lines(2);
+        assert!(lines.is_sorted() && lines[0] != lines[1], "{lines:?}");
+        crontab.eventually_idle();
+        end(host);
+    }
+
     fn a_job_that_was_noted_by_a_clock_that_was_ahead_is_in_a_file(server on mariadb) {
         let crontab = Crontab::new(server, &job("", "true"));
         let host = crontab.start(&[]);
@@ -484,23 +501,6 @@ both_servers! {
         // It looks after that once a minute, and a new scheduler does at once.
         send(scheduler_of(host.pid()).unwrap(), Signal::SIGKILL);
         eventually("it has a next tick", SOON, || crontab.count("dblock_cron_jobs WHERE next_at > UTC_TIMESTAMP(6)") == 1);
-    }
-
-    fn of_two_ticks_that_wait_the_earlier_one_runs_first(server) {
-        let crontab = Crontab::new(server, &job("--overlap wait", "echo $DBLOCK_TICK >>{}"));
-        // As a tick and a trigger that two daemons settle at once, while an earlier one runs.
-        for minute in 1..=2 {
-            crontab.tables.sql(&format!(
-                "INSERT INTO dblock_cron_ticks (name, tick, run, attempt, ttl_seconds) VALUES ('{}', '2026-11-01 00:0{minute}:00', \
-                 REPEAT('{minute}', 32), 0, 300)",
-                crontab.name("job")
-            ));
-        }
-        let host = crontab.start(&[]);
-        let lines = crontab.eventually_lines(2);
-        assert!(lines.is_sorted() && lines[0] != lines[1], "{lines:?}");
-        crontab.eventually_idle();
-        end(host);
     }
 
     fn after_an_outage_starts_are_spread_until_the_last(server on mysql) {

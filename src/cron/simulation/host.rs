@@ -30,8 +30,8 @@ pub(super) enum Phase {
     Works,
     /// It was asked to end then, and takes no more ticks.
     Ends(i64),
-    /// Its coordinator has died then, and its scheduler gives its ticks back.
-    GivesBack(i64),
+    /// Its coordinator has died then, and its scheduler returns its ticks.
+    Returns(i64),
     Dead,
 }
 
@@ -188,7 +188,7 @@ impl Turn<'_> {
                         attempt.state = State::Ended(end);
                     }
                 }
-                (self.host.phase, self.host.stopped) = (Phase::GivesBack(clock), None);
+                (self.host.phase, self.host.stopped) = (Phase::Returns(clock), None);
             }
             Trouble::SchedulerKilled => {
                 if self.host.phase == Phase::Works && self.host.stopped.is_none() {
@@ -351,7 +351,7 @@ impl Turn<'_> {
     fn renew(&mut self) {
         let is_deaf = self.is_deaf();
         let is_leaving = self.host.phase != Phase::Works;
-        if self.host.renew_at > self.clock || matches!(self.host.phase, Phase::GivesBack(_)) {
+        if self.host.renew_at > self.clock || matches!(self.host.phase, Phase::Returns(_)) {
             return;
         }
         let shortest = self.jobs.iter().map(|job| micros(job.options.ttl)).min();
@@ -418,7 +418,7 @@ impl Turn<'_> {
         let until = match self.host.phase {
             Phase::Works | Phase::Dead => return,
             Phase::Ends(since) => since + GRACE + LONGEST_LEAVE,
-            Phase::GivesBack(since) => since + LONGEST_END,
+            Phase::Returns(since) => since + LONGEST_END,
         };
         if is_idle && is_connected {
             self.server.leave(self.host.id);
