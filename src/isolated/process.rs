@@ -2,7 +2,7 @@
 //! aborts on hostile packets. In its own process it cannot harm the one that waits for it.
 
 use std::ffi::CStr;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
@@ -46,7 +46,7 @@ pub fn fork_isolated<M: Serialize>(
     }
 }
 
-/// The memory limit of a process that has sessions with servers, in bytes. The `mysql` crate allocates as many columns as a server
+/// How much memory a process that has sessions with servers may take, in bytes. The `mysql` crate allocates as many columns as a server
 /// announces, and whatever it sends: a packet has at most 4 MB at the login, and 1 MB afterwards. A message of PostgreSQL has at most 16 MB.
 /// A keeper needs 9 MB, including TLS and the system's certificates.
 const MEMORY: rlim_t = 64 * 1024 * 1024;
@@ -55,9 +55,37 @@ const MEMORY: rlim_t = 64 * 1024 * 1024;
 fn limit_memory() {
     // If the limit cannot be set, the command runs all the same.
     if let Ok((now, _)) = getrlimit(Resource::RLIMIT_DATA) {
-        let limit = MEMORY.min(now);
+        let limit = memory_limit().min(now);
         let _ = setrlimit(Resource::RLIMIT_DATA, limit, limit);
     }
+}
+
+/// The limit of a process that is forked now. All that this one has counts there, too, and it may keep the output of many commands.
+fn memory_limit() -> rlim_t {
+    own_data() + MEMORY
+}
+
+/// How many bytes of this process `RLIMIT_DATA` counts, and those of its stack. 0 without `/proc`.
+fn own_data() -> rlim_t {
+    let sizes = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = sizes.split_whitespace().nth(5);
+    let pages = pages.and_then(|pages| pages.parse::<rlim_t>().ok());
+    // SAFETY: reads a number.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    pages.unwrap_or_default() * rlim_t::try_from(page).unwrap_or_default()
+}
+
+/// A lower memory limit that a forked process has inherited, in bytes, and what sets it.
+fn inherited_limit() -> Option<(rlim_t, &'static str)> {
+    let own = memory_limit();
+    let limits = [
+        (Resource::RLIMIT_DATA, "ulimit -d"),
+        (Resource::RLIMIT_AS, "ulimit -v"),
+    ];
+    let limits = limits
+        .into_iter()
+        .filter_map(|(resource, name)| Some((getrlimit(resource).ok()?.0, name)));
+    limits.filter(|(limit, _)| *limit < own).min()
 }
 
 /// The place of the last panic. Its message is not kept, because it may quote secrets.
@@ -192,9 +220,29 @@ pub fn end(pid: Pid) -> String {
 pub fn how_it_ended(end: End) -> String {
     match end {
         // It has a memory limit, and aborts when it hits it.
-        End::Ended(Ending::Signal(libc::SIGABRT)) => {
-            "aborted (it may use no more than 64 MB of memory)".to_owned()
-        }
+        End::Ended(Ending::Signal(libc::SIGABRT)) => match inherited_limit() {
+            Some((limit, name)) => {
+                let limit = limit / 1024;
+                format!("aborted ({name} allows it no more than {limit} kB of memory)")
+            }
+            None => "aborted (it may use no more than 64 MB of memory)".to_owned(),
+        },
         end => end.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_process_begins_with_leaves_it_as_much_memory_as_any_other() {
+        let large = 1 << 28;
+        let before = memory_limit();
+        let held = std::hint::black_box(Vec::<u8>::with_capacity(large));
+        let after = memory_limit();
+        assert!(held.capacity() >= large);
+        // Other tests may give memory back meanwhile.
+        assert!(after >= before + (1 << 27), "{before} and {after}");
     }
 }

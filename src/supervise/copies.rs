@@ -1,5 +1,6 @@
 //! The output of a command on its way to dblock's own stdout and stderr, of which a part is kept. As little as possible is copied: tee(2)
-//! lets a second pipe share what is in the command's, splice(2) moves it on, and only the end of it is read. Nothing here waits.
+//! lets a second pipe share what is in the command's, splice(2) moves it on, and only the end of it is read. What goes into a file or a socket
+//! must be copied. Nothing here waits.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -7,6 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, splice, tee};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{SFlag, fstat};
 use nix::unistd::pipe2;
 
@@ -20,6 +22,9 @@ const AT_ONCE: usize = 1024 * 1024;
 
 /// As much as a pipe takes as a whole (`PIPE_BUF`).
 const PIECE: usize = 4096;
+
+/// As much as is written into a file at once.
+const LARGE_PIECE: usize = 64 * 1024;
 
 /// What the kept part is taken from.
 #[derive(Debug)]
@@ -71,13 +76,12 @@ impl Transfer {
         self.ahead > 0
     }
 
-    /// That to a descriptor. A socket could let splice(2) wait.
+    /// That to a descriptor. A socket could let splice(2) wait. In a file it does not lock the position: of two programs that share that,
+    /// each would write over what the other one has written meanwhile.
     pub fn to(descriptor: BorrowedFd) -> Self {
-        let mode = fstat(descriptor).map(|stat| stat.st_mode);
-        let kind = SFlag::from_bits_truncate(mode.unwrap_or_default()) & SFlag::S_IFMT;
         Self {
             ahead: 0,
-            must_copy: kind == SFlag::S_IFSOCK,
+            must_copy: !matches!(kind_of(descriptor), SFlag::S_IFIFO | SFlag::S_IFCHR),
         }
     }
 }
@@ -104,7 +108,7 @@ impl Copies {
     /// Moves some bytes from a command's pipe on to a descriptor that has room.
     ///
     /// # Errors
-    /// They cannot be written there.
+    /// Nobody reads them any more, or they cannot be read.
     pub fn step(
         &mut self,
         from: &mut File,
@@ -123,7 +127,7 @@ impl Copies {
             }
         }
         if transfer.must_copy {
-            let mut bytes = vec![0; transfer.ahead.min(PIECE)];
+            let mut bytes = vec![0; transfer.ahead.min(longest_write(to))];
             let read = from.read(&mut bytes)?;
             bytes.truncate(read);
             transfer.ahead -= read;
@@ -136,12 +140,12 @@ impl Copies {
                 Ok(Step::Moved)
             }
             Err(Errno::EINTR) => Ok(Step::Moved),
-            // A file that is appended to, for one.
-            Err(Errno::EINVAL) => {
+            Err(Errno::EPIPE) => Err(Errno::EPIPE.into()),
+            // A device that knows no splice(2), for one. What else there may be, a write tells.
+            Err(_) => {
                 transfer.must_copy = true;
                 Ok(Step::Moved)
             }
-            Err(error) => Err(error.into()),
         }
     }
 
@@ -154,7 +158,10 @@ impl Copies {
                     return Ok(Ok(shared));
                 }
                 Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN) if self.held == 0 || in_pipe(from) == 0 => {
+                // Also where the second pipe is full, which hides the end of the command's.
+                Err(Errno::EAGAIN)
+                    if self.held == 0 || in_pipe(from) == 0 && !has_hung_up(from) =>
+                {
                     return Ok(Err(Empty));
                 }
                 Err(Errno::EAGAIN) => self.make_room(kept)?,
@@ -289,6 +296,26 @@ pub fn look_into(from: &File) -> io::Result<Vec<u8>> {
 
 fn nonblocking() -> SpliceFFlags {
     SpliceFFlags::SPLICE_F_NONBLOCK
+}
+
+/// What kind of file a descriptor is.
+fn kind_of(descriptor: BorrowedFd) -> SFlag {
+    let mode = fstat(descriptor).map(|stat| stat.st_mode);
+    SFlag::from_bits_truncate(mode.unwrap_or_default()) & SFlag::S_IFMT
+}
+
+/// How many bytes are written to a descriptor at once.
+pub fn longest_write(descriptor: BorrowedFd) -> usize {
+    match kind_of(descriptor) {
+        SFlag::S_IFREG => LARGE_PIECE,
+        _ => PIECE,
+    }
+}
+
+/// Whether nobody can write into a pipe any more.
+fn has_hung_up(pipe: &File) -> bool {
+    let mut descriptors = [PollFd::new(pipe.as_fd(), PollFlags::empty())];
+    matches!(poll(&mut descriptors, PollTimeout::ZERO), Ok(1..))
 }
 
 /// How many bytes are in a pipe.

@@ -14,7 +14,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::fstat;
 use nix::unistd::pipe2;
 
-use super::copies::{Copies, Step, Transfer, enlarge, in_pipe, look_into};
+use super::copies::{Copies, Step, Transfer, enlarge, in_pipe, longest_write, look_into};
 use super::inherited::was_closed;
 use crate::base::clock::Moment;
 use crate::base::log::{PATIENCE, write_stderr, write_what_fits};
@@ -24,7 +24,7 @@ use crate::history::KeptOutput;
 /// The most bytes of a line. With the name in front it stays below `PIPE_BUF`, so that lines of several commands do not mix.
 const LONGEST_LINE: usize = 3500;
 
-/// The bytes of one read or write: a pipe takes this many as a whole (`PIPE_BUF`).
+/// The bytes of one read: a pipe takes this many as a whole (`PIPE_BUF`).
 const PIECE: usize = 4096;
 
 /// The most bytes that are passed on from one stream before another one's turn. A pipe holds this many, unless its command has enlarged it:
@@ -79,6 +79,8 @@ pub struct Outlet {
     /// Why lines could not be written, and whether that was reported.
     fault: Option<io::Error>,
     was_told: bool,
+    /// Whether nothing more is passed on, because nobody reads it any more, or what is to go there cannot be read.
+    is_broken: bool,
 }
 
 impl Outlet {
@@ -90,6 +92,7 @@ impl Outlet {
             written: 0,
             fault: None,
             was_told: false,
+            is_broken: false,
         })
     }
 
@@ -109,13 +112,9 @@ impl Outlet {
         !matches!(poll(&mut descriptors, PollTimeout::ZERO), Ok(0))
     }
 
-    /// Whether nobody reads it any more, or nothing can be written.
-    fn is_broken(&self) -> bool {
-        self.fault.is_some() || self.was_told
-    }
-
-    /// Nothing can be written. That nobody reads it, its writer learns as if it wrote there itself.
+    /// Nothing more is passed on. That nobody reads it, its writer learns as if it wrote there itself.
     fn break_off(&mut self, error: io::Error) {
+        self.is_broken = true;
         self.was_told |= error.kind() == io::ErrorKind::BrokenPipe;
         self.fault = Some(error);
     }
@@ -132,13 +131,14 @@ impl Outlet {
     /// Writes as much as fits. Returns whether that was all.
     pub fn flush(&mut self) -> bool {
         while let rest @ [_, ..] = &self.lines[self.written..] {
-            let piece = &rest[..rest.len().min(PIECE)];
+            let piece = &rest[..rest.len().min(longest_write(self.descriptor()))];
             let end = piece.iter().rposition(|byte| *byte == b'\n');
             let piece = &piece[..end.map_or(piece.len(), |end| end + 1)];
             match write_what_fits(self.descriptor(), piece) {
                 Ok(length @ 1..) => self.written += length,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                    self.is_broken |= error.kind() == io::ErrorKind::BrokenPipe;
                     self.fault = Some(error);
                     break;
                 }
@@ -311,7 +311,8 @@ impl Stream {
         }
     }
 
-    /// Moves on what is there, as far as there is room. Returns whether that was all.
+    /// Moves on what is there, as far as there is room. Returns whether that was all. What cannot be written is lost, as on a full disk;
+    /// what comes next is tried again.
     fn copy(
         &mut self,
         copies: &mut Copies,
@@ -324,7 +325,7 @@ impl Stream {
                 return true;
             };
             // Then the command gets SIGPIPE.
-            if outlet.is_broken() {
+            if outlet.is_broken {
                 self.file = None;
                 return true;
             }

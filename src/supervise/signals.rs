@@ -22,6 +22,14 @@ const FORWARDED: [Signal; 8] = [
     Signal::SIGTSTP,
 ];
 
+/// Those that ask a program to end.
+const ENDING: [Signal; 4] = [
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+];
+
 /// What dblock was started with.
 #[derive(Debug, Clone, Copy)]
 pub struct Inherited {
@@ -170,13 +178,7 @@ impl Signals {
 
     /// Whether this signal asks a program to end, and is not ignored. nohup(1), for one, ignores SIGHUP.
     pub fn asks_to_end(&self, signal: Signal) -> bool {
-        let asks = [
-            Signal::SIGHUP,
-            Signal::SIGINT,
-            Signal::SIGQUIT,
-            Signal::SIGTERM,
-        ];
-        asks.contains(&signal) && !self.inherited.ignored.contains(signal)
+        ENDING.contains(&signal) && !self.inherited.ignored.contains(signal)
     }
 
     /// What dblock was started with.
@@ -196,6 +198,19 @@ impl Inherited {
             Some(&self.mask),
             None,
         )?)
+    }
+
+    /// Does what may stop this process. Meanwhile a signal that asks a program to end ends this one, as any program, though nobody reads
+    /// it. One that was blocked or ignored before does not.
+    pub fn may_end_during<T>(&self, act: impl FnOnce() -> T) -> T {
+        let ending: SigSet = ENDING
+            .into_iter()
+            .filter(|&signal| !self.mask.contains(signal))
+            .collect();
+        let _ = ending.thread_unblock();
+        let done = act();
+        let _ = ending.thread_block();
+        done
     }
 }
 

@@ -333,7 +333,10 @@ fn a_keeper_has_a_limit_on_its_memory_and_the_command_has_not() {
     let keeper = run.keeper(Some(command));
     let of_keeper = data(&fs::read_to_string(format!("/proc/{keeper}/limits")).unwrap());
     let words: Vec<&str> = of_keeper.split_whitespace().collect();
-    assert_eq!(words[3..5], [MEMORY.to_string(), MEMORY.to_string()]);
+    assert_eq!(words[3], words[4]);
+    // What it has from dblock, from the start, counts besides.
+    let limit: u64 = words[3].parse().unwrap();
+    assert!(MEMORY < limit && limit < MEMORY + MEMORY / 4, "{limit}");
     let own = data(&fs::read_to_string("/proc/self/limits").unwrap());
     assert_eq!(data(&run.stdout()), own);
     // What it needs is far below.
@@ -369,6 +372,16 @@ fn a_keeper_that_gives_up_before_the_lock_is_told_in_one_line() {
     let output = given_up(hungry(&fake, &name, "60").output(), &name);
     output.expect_code(INTERNAL);
     output.expect_said(["the keeper aborted", "64 MB", &fake.port.to_string()]);
+}
+
+#[test]
+fn a_lower_limit_of_the_users_is_told_as_theirs() {
+    let fake = Fake::start(Kind::MySql, |_| Answer::Raw(framed(1, &long(1 << 40))));
+    let name = unique("limited");
+    let limited = ["sh", "-c", "ulimit -d 49152; exec \"$@\"", "sh"];
+    let output = given_up(hungry(&fake, &name, "60").under(limited).output(), &name);
+    output.expect_code(INTERNAL);
+    output.expect_said(["the keeper aborted (ulimit -d", "no more than 49152 kB"]);
 }
 
 #[test]

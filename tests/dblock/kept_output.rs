@@ -2,8 +2,9 @@
 //! as long as its run or its job.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -457,6 +458,116 @@ fn a_file_that_is_appended_to_a_closed_stream_and_a_program_that_is_not_there() 
         closed.stderr.contains("\n1\n") || closed.stderr.ends_with("1\n"),
         "{closed:#?}"
     );
+}
+
+#[test]
+fn a_command_whose_output_cannot_be_written_runs_on_and_all_of_it_is_kept() {
+    let tables = Tables::new(Server::shared(Kind::MariaDb));
+    let (name, folder) = (unique("full"), tempfile::tempdir().unwrap());
+    let go = folder.path().join("go");
+    let script = format!(
+        "echo before; while ! [ -e {} ]; do sleep 0.1; done; echo after && exit 4",
+        quoted(&go)
+    );
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let mut run = keeping(&tables, &name).stdout(full).sh(&script).spawn();
+    let line = "cannot write to stdout: No space left on device; what commands write there is lost";
+    run.wait_stderr(line, SOON);
+    std::fs::write(go, "").unwrap();
+    run.wait().expect_code(4).expect_one_line(line);
+    assert_eq!(kept(&tables, &name).0, b"before\nafter\n");
+}
+
+#[test]
+fn runs_that_share_a_file_write_over_nothing_of_each_other() {
+    let tables = Tables::new(Server::shared(Kind::MySql));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let write_at_once = |_| {
+        let log = File::create(&path).unwrap();
+        let (reader, go) = pipe();
+        let mut runs = ["a", "b"].map(|letter| {
+            let script = format!("echo ready >&2; read -r line; yes {letter} | head -n 5000000");
+            let run = keeping(&tables, &unique("shared")).stdin(reader.try_clone().unwrap());
+            run.stdout(log.try_clone().unwrap()).sh(&script).spawn()
+        });
+        for run in &mut runs {
+            run.wait_stderr("ready", SOON);
+        }
+        drop(go);
+        for run in runs {
+            run.wait().expect_code(0);
+        }
+        let all = std::fs::read(&path).unwrap();
+        assert_eq!(all.len(), 20_000_000);
+        let first = |letter: u8| all.iter().position(|byte| *byte == letter);
+        let last = |letter: u8| all.iter().rposition(|byte| *byte == letter);
+        first(b'a') < last(b'b') && first(b'b') < last(b'a')
+    };
+    assert!(
+        (0..10).any(write_at_once),
+        "they never write at the same time"
+    );
+}
+
+/// Whether a process has this pipe open.
+fn has_open(pid: i32, pipe: &str) -> bool {
+    let files = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let mut targets = files.flatten().map(|file| std::fs::read_link(file.path()));
+    targets.any(|target| target.is_ok_and(|target| target == Path::new(pipe)))
+}
+
+#[test]
+fn the_end_of_the_output_is_seen_also_where_the_kept_part_has_filled_a_pipe() {
+    let tables = Tables::new(Server::shared(Kind::MySql));
+    // Each piece that is passed on alone takes a page of a pipe, which has 16 or 64 of these.
+    let script = "readlink /proc/self/fd/1; while read -r line; do echo \"$line\"; done; \
+                  exec >/dev/null 2>&1; exec sleep 60";
+    let run = keeping(&tables, &unique("end")).without_terminal();
+    let mut run = run.stdin(Stdio::piped()).sh(script).spawn();
+    let mut stdin = run.take_stdin();
+    let pipe = run.wait_line("pipe:", SOON);
+    assert!(has_open(run.pid(), &pipe));
+    for number in 2..=64 {
+        let line = format!("line {number}.");
+        writeln!(stdin, "{line}").unwrap();
+        run.wait_line(&line, SOON);
+    }
+    drop(stdin);
+    // Otherwise the end wakes it again and again, and it is busy until the command ends.
+    eventually("dblock closes the pipe, too", SOON, || {
+        !has_open(run.pid(), &pipe)
+    });
+    run.signal(Signal::SIGTERM);
+    run.wait().expect_signal(Signal::SIGTERM);
+}
+
+#[test]
+fn what_others_wrote_steers_no_terminal() {
+    let server = Server::shared(Kind::MariaDb);
+    let jobs = Jobs::new(server, &[]);
+    let name = unique("shown");
+    let script = r"printf '\033[31mred\033[2J\033]0;title\007\tend\377\302\233\n'";
+    let run = keeping(&jobs.tables, &name).stdout(Stdio::null());
+    run.sh(script).output().expect_code(0);
+    let written = b"\x1b[31mred\x1b[2J\x1b]0;title\x07\tend\xff\xc2\x9b\n";
+    assert_eq!(kept(&jobs.tables, &name).0, written);
+    let job = jobs.put(&["line\n\x1b[2J"])[0];
+    let mut shell = Shell::start(server);
+    let database = &jobs.tables.database;
+    shell.enter(&format!("export DBLOCK_DATABASE={database}"));
+    let output = format!("output {name}");
+    let payload = format!("queue show q {job} --payload");
+    let colored = "\x1b[31mred\\u{1b}[2J\\u{1b}]0;title\\u{7}\tend\\xff\\u{9b}\n\x1b[0m";
+    let plain = "line\n\\u{1b}[2J";
+    for (command, shown) in [(output, colored), (payload, plain)] {
+        let start = shell.all().len();
+        shell.enter(&format!("dblock {command}"));
+        shell.expect_code(0);
+        let seen = &shell.all()[start..];
+        assert!(seen.contains(shown), "{command}: {seen:?}");
+        assert!(!seen.contains("\x1b[2J"), "{command}: {seen:?}");
+    }
 }
 
 #[test]

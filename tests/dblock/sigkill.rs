@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 use crate::harness::{
     Dblock, Kind, Proxy, Running, SOON, Server, Unkillable, all_servers, allow_files, both_servers,
     copy_program, each_lock, each_way, eventually, eventually_gone, eventually_unkillable,
-    group_of, in_time, processes_with, quoted, runs, send, slack, stat_field, unique, waiters,
+    group_of, has_session, in_time, processes_with, quoted, runs, send, slack, stat_field, unique,
     within,
 };
 use crate::waiting::Holder;
@@ -106,12 +106,17 @@ each_way! {
         let mut admin = server.watcher();
         for _ in 0..3 {
             let waiter = Dblock::run(server, &name).args(["--wait", "forever"]).command(["true"]).spawn();
-            eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+            let mut waits = Vec::new();
+            eventually("it waits", SOON, || {
+                waits = server.waiters(&name);
+                waits.len() == 1
+            });
             let keeper = waiter.keeper(None);
             let killed = Instant::now();
             waiter.signal(Signal::SIGKILL);
             eventually_gone(keeper, SOON);
-            eventually("its session is gone", SOON, || waiters(&mut admin, &name).is_empty());
+            // A session that waits is seen doing nothing for a moment of each second.
+            eventually("its session is gone", SOON, || !has_session(&mut admin, waits[0]));
             // Both servers look once a second whether a client that waits for a lock is still there.
             assert!(killed.elapsed() < Duration::from_secs(1) + slack(), "{:?}", killed.elapsed());
         }
@@ -429,6 +434,68 @@ fn a_command_that_cannot_be_killed_keeps_the_lock_for_longer_than_the_ttl() {
         send(command, Signal::SIGKILL);
         second("20").expect_code(0);
     }
+}
+
+/// Ignores SIGTERM, and ends its first thread while another one runs.
+const HEADLESS: &str = r#"
+import ctypes, os, signal, threading, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("python", os.getpid(), flush=True)
+threading.Thread(target=time.sleep, args=(60,)).start()
+ctypes.CDLL(None).pthread_exit(None)
+"#;
+
+/// Has a thread that waits for a file.
+const OPENS_ASIDE: &str = r#"
+import os, sys, threading, time
+print("python", os.getpid(), flush=True)
+threading.Thread(target=open, args=(sys.argv[1],)).start()
+time.sleep(60)
+"#;
+
+/// Whether other threads of a process run, whose first one has ended.
+fn is_headless(pid: i32) -> bool {
+    let has_ended = stat_field(pid, 0).as_deref() == Some("Z");
+    let threads = stat_field(pid, 17).and_then(|threads| threads.parse().ok());
+    has_ended && threads.is_some_and(|threads: u32| threads > 1)
+}
+
+#[test]
+fn a_process_whose_first_thread_has_ended_is_gone_when_dblock_is() {
+    let server = Server::shared(Kind::MySql);
+    let script = format!("echo shell $$; /usr/bin/python3 -c '{HEADLESS}'; true");
+    let run = Dblock::run(server, &unique("headless")).without_terminal();
+    let run = run.args(TERMINATE).args(["--kill-after", "1"]);
+    let mut run = run.sh(&script).spawn();
+    let (command, python) = (run.wait_pid("shell"), run.wait_pid("python"));
+    eventually("its first thread has ended", SOON, || is_headless(python));
+    send(run.keeper(Some(command)), Signal::SIGKILL);
+    run.wait_within(SOON).expect_code(74);
+    assert!(!is_headless(python), "it runs on");
+}
+
+#[test]
+fn a_thread_that_waits_for_a_disk_for_ever_keeps_the_lock_of_a_dblock_that_was_killed() {
+    let server = Server::shared(Kind::MySql);
+    let (name, mut disk) = (unique("thread"), Unkillable::new());
+    let run = Dblock::run(server, &name).without_terminal();
+    let program = ["/usr/bin/python3", "-c", OPENS_ASIDE];
+    let file = disk.file();
+    let words = program.into_iter().chain(file.to_str());
+    let mut run = run.command(words).spawn();
+    let python = run.wait_pid("python");
+    disk.eventually_opened();
+    run.signal(Signal::SIGKILL);
+    run.wait_within(SOON).expect_signal(Signal::SIGKILL);
+    eventually("only that thread is left", SOON, || is_headless(python));
+    let second = |wait| {
+        let second = Dblock::run(server, &name).args(["--wait", wait]);
+        second.command(["true"]).output()
+    };
+    second("3").expect_code(75);
+    assert!(is_headless(python));
+    drop(disk);
+    second("20").expect_code(0);
 }
 
 #[test]

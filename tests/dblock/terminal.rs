@@ -114,6 +114,19 @@ each_lock! {
         shell.expect_code(3);
     }
 
+    fn a_command_that_stops_its_group_as_an_editor_does_stops_the_job_and_fg_continues_it(server) {
+        let mut shell = Shell::start(server);
+        shell.dblock("sh -c 'echo shell $$; kill -TSTP 0; read word; echo got $word; exit 3'");
+        let command = shell.wait_pid("shell");
+        shell.wait_for("Stopped");
+        eventually("the command is stopped, too", SOON, || is_stopped(command));
+        shell.enter("fg");
+        eventually("the command goes on", SOON, || !is_stopped(command));
+        shell.enter("hello");
+        shell.wait_for("got hello");
+        shell.expect_code(3);
+    }
+
     fn ctrl_z_before_the_first_instruction_of_the_command_stops_the_job_and_fg_continues_it(server) {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("program");
