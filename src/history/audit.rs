@@ -134,7 +134,8 @@ pub fn prune_deeds(tables: &Tables, session: &mut Session, added: usize) -> Resu
     let Some(keep) = session.run(&ask_keep(tables))? else {
         return Ok(());
     };
-    let limit = tables.kind().seconds_ago(keep.seconds);
+    let kind = tables.kind();
+    let limit = kind.once(kind.seconds_ago(keep.seconds));
     let table = tables.of(&AUDIT);
     let old = format!("SELECT id FROM {table} WHERE at < {limit} ORDER BY at LIMIT {BATCH}");
     let old = ask_values("old deeds", old).up_to(BATCH);

@@ -4,7 +4,6 @@
 use std::borrow::Borrow;
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
-use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
@@ -410,10 +409,9 @@ pub fn prune_outputs(tables: &Tables, session: &mut Session) -> Result<(), Fault
         }
         // So have those of runs, which begin with the time, and so come before the number of any job.
         1..7 => {
-            let oldest = format!("SELECT MIN(run) FROM {}", tables.of(&OUTPUTS));
-            let oldest = session.try_run(&ask_value::<String>("oldest output", oldest))?;
-            let oldest = oldest.ok().flatten().unwrap_or_default();
-            start_of_ids(&oldest, SystemTime::now())
+            let range = session.try_run(&ask_range_of_ids(tables))?;
+            let (oldest, now) = range.unwrap_or_default();
+            start_of_ids(&oldest, now)
         }
         // An older dblock has made them of random digits alone.
         _ => format!("{chance:016x}"),
@@ -422,13 +420,26 @@ pub fn prune_outputs(tables: &Tables, session: &mut Session) -> Result<(), Fault
     delete_lost(tables, &which, (WINDOW, BATCH), session)
 }
 
-/// What the id of a run begins with that was requested some time between that of the oldest id and now.
-fn start_of_ids(oldest: &str, now: SystemTime) -> String {
+/// Asks for the smallest key, or an empty text if there is none, and for the server's time in microseconds since 1970.
+fn ask_range_of_ids(tables: &Tables) -> Ask<'static, (String, i64)> {
+    let kind = tables.kind();
+    let sql = format!(
+        "SELECT (SELECT MIN(run) FROM {}) AS oldest, {} AS server_time",
+        tables.of(&OUTPUTS),
+        kind.micros(kind.now())
+    );
+    ask("oldest output", sql, |rows| {
+        let row = rows.one()?;
+        let oldest: Option<String> = row.get("oldest")?;
+        Ok((oldest.unwrap_or_default(), row.get("server_time")?))
+    })
+}
+
+/// What the id of a run begins with that was requested some time between that of the oldest id and now, in microseconds since 1970.
+fn start_of_ids(oldest: &str, now: i64) -> String {
     let oldest = oldest.get(..12);
     let oldest = oldest.and_then(|millis| i64::from_str_radix(millis, 16).ok());
-    let since_1970 = now.duration_since(SystemTime::UNIX_EPOCH);
-    let now = i64::try_from(since_1970.unwrap_or_default().as_millis());
-    let time = some_time(oldest.unwrap_or_default(), now.unwrap_or(i64::MAX));
+    let time = some_time(oldest.unwrap_or_default(), now / 1000);
     format!("{time:012x}")
 }
 

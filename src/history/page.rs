@@ -31,7 +31,7 @@ impl Page<'_> {
         }
         for (bound, compared) in [(self.filter.since, ">="), (self.filter.until, "<")] {
             let at = match bound {
-                Some(TimeBound::Ago(span)) => self.kind().ago(span),
+                Some(TimeBound::Ago(span)) => self.kind().once(self.kind().ago(span)),
                 Some(TimeBound::At(at)) => self.kind().moment(at),
                 None => continue,
             };

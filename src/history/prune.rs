@@ -99,28 +99,106 @@ fn prune_after(
     let Some(keep) = session.run(&ask_keep(tables))? else {
         return Ok(());
     };
-    prune_name(tables, own, keep, session)?;
-    limits.begin(session)?;
-    let begin = session.run(&ask_ages(tables, keep))?;
-    let begin = begin.unwrap_or_default().begin_of_window();
-    let names = session.run(&ask_names(tables, begin))?;
-    let place = chance_below(u16::try_from(names.len()).unwrap_or(u16::MAX));
-    let another = names.into_iter().nth(place.into());
-    if let Some(name) = another.as_ref().filter(|name| *name != own) {
-        prune_name(tables, name, keep, session)?;
-    }
-    limits.begin(session)?;
-    let idle = session.run(&ask_idle(tables, begin, keep))?;
-    delete(tables, idle, session)?;
-    limits.begin(session)?;
-    output::prune_outputs(tables, session)?;
-    if tables.has_floor() {
+    let mut pruning = Pruning {
+        tables,
+        own,
+        keep,
+        window: None,
+    };
+    for part in Part::from_any_on() {
         limits.begin(session)?;
-        // The names before all others are found, too.
-        let start = another.filter(|_| chance_below(8) > 0);
-        unused::prune(tables, &start.unwrap_or_default(), keep, session)?;
+        pruning.prune(part, session)?;
     }
     Ok(())
+}
+
+/// A part of pruning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// Old runs of the name whose run was recorded.
+    OwnName,
+    /// Old runs of another name.
+    AnotherName,
+    /// Runs of unused names.
+    IdleNames,
+    /// Outputs whose runs or jobs are gone.
+    Outputs,
+    /// Other rows of unused names.
+    UnusedRows,
+}
+
+impl Part {
+    /// All parts in a circle, from any of them on: where the server is far away or slow, there may be time for the first one only.
+    fn from_any_on() -> [Self; 5] {
+        let mut all = [
+            Self::OwnName,
+            Self::AnotherName,
+            Self::IdleNames,
+            Self::Outputs,
+            Self::UnusedRows,
+        ];
+        all.rotate_left(chance_below(5).into());
+        all
+    }
+}
+
+/// Where to look for other names than the own.
+#[derive(Clone)]
+struct Window {
+    /// From which time on.
+    begin: i64,
+    /// A name with a run there; `None`: there is no run.
+    another: Option<String>,
+}
+
+/// A pruning run.
+struct Pruning<'a> {
+    tables: &'a Tables,
+    own: &'a str,
+    keep: Kept,
+    /// `None`: not looked for yet.
+    window: Option<Window>,
+}
+
+impl Pruning<'_> {
+    fn prune(&mut self, part: Part, session: &mut Session) -> Result<(), Fault> {
+        let (tables, keep) = (self.tables, self.keep);
+        match part {
+            Part::OwnName => prune_name(tables, self.own, keep, session),
+            Part::AnotherName => {
+                let another = self.window(session)?.another;
+                match another.filter(|name| name != self.own) {
+                    Some(name) => prune_name(tables, &name, keep, session),
+                    None => Ok(()),
+                }
+            }
+            Part::IdleNames => {
+                let begin = self.window(session)?.begin;
+                let idle = session.run(&ask_idle(tables, begin, keep))?;
+                delete(tables, idle, session)
+            }
+            Part::Outputs => output::prune_outputs(tables, session),
+            Part::UnusedRows if tables.has_floor() => {
+                // The names before all others are found, too.
+                let another = self.window(session)?.another;
+                let start = another.filter(|_| chance_below(8) > 0);
+                unused::prune(tables, &start.unwrap_or_default(), keep, session)
+            }
+            Part::UnusedRows => Ok(()),
+        }
+    }
+
+    fn window(&mut self, session: &mut Session) -> Result<Window, Fault> {
+        if let Some(window) = &self.window {
+            return Ok(window.clone());
+        }
+        let begin = session.run(&ask_ages(self.tables, self.keep))?;
+        let begin = begin.unwrap_or_default().begin_of_window();
+        let names = session.run(&ask_names(self.tables, begin))?;
+        let place = chance_below(u16::try_from(names.len()).unwrap_or(u16::MAX));
+        let another = names.into_iter().nth(place.into());
+        Ok(self.window.insert(Window { begin, another }).clone())
+    }
 }
 
 fn prune_name(tables: &Tables, name: &str, keep: Kept, session: &mut Session) -> Result<(), Fault> {
@@ -227,15 +305,6 @@ const BY_NAME: &str = "FORCE INDEX (by_name)";
 /// Otherwise MySQL may read and sort all runs, as with [`BY_KEY`](super::kept::BY_KEY).
 const BY_TIME: &str = "FORCE INDEX (by_time)";
 
-/// The start of the time that is kept, as runs are compared with it: PostgreSQL finds them by their key if it reads its clock once.
-fn limit_of_runs(kind: Kind, keep: Kept) -> String {
-    let age = limit_of_age(kind, keep);
-    match kind {
-        Kind::MySql => age,
-        Kind::Postgres => format!("(SELECT {age})"),
-    }
-}
-
 /// The ids of the oldest runs that need not be kept. It locks none of them, as a searching `DELETE` would.
 fn ask_old(tables: &Tables, name: &str, keep: Kept) -> Ask<'static, Vec<String>> {
     let (kind, runs) = (tables.kind(), tables.runs());
@@ -244,7 +313,7 @@ fn ask_old(tables: &Tables, name: &str, keep: Kept) -> Ask<'static, Vec<String>>
         "SELECT r.run FROM {runs} r {by_name} WHERE r.name = {name} AND r.requested_at < {} \
          AND r.requested_at < (SELECT requested_at FROM {runs} {by_name} WHERE name = {name} ORDER BY requested_at DESC LIMIT 1 OFFSET {}) \
          AND {} ORDER BY r.requested_at LIMIT {BATCH}",
-        limit_of_runs(kind, keep),
+        kind.once(limit_of_age(kind, keep)),
         keep.runs.saturating_sub(1),
         is_over("r", tables)
     );
@@ -256,7 +325,7 @@ fn ask_old(tables: &Tables, name: &str, keep: Kept) -> Ask<'static, Vec<String>>
 /// unused, however rarely it is due.
 fn ask_idle(tables: &Tables, begin: i64, keep: Kept) -> Ask<'static, Vec<String>> {
     let (kind, runs) = (tables.kind(), tables.runs());
-    let age = limit_of_runs(kind, keep);
+    let age = kind.once(limit_of_age(kind, keep));
     // With the order by both columns MySQL reads only the newest run, from the end of the index. With `=` PostgreSQL may go through the runs
     // of all names in the order of their times.
     let is_of_name = match kind {
@@ -302,4 +371,17 @@ fn is_over(run: &str, tables: &Tables) -> String {
         tables.kind().ago(Duration::from_secs(24 * 3600)),
         is_running(run, tables)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_comes_first_some_time() {
+        let first: Vec<Part> = (0..500).map(|_| Part::from_any_on()[0]).collect();
+        for part in Part::from_any_on() {
+            assert!(first.contains(&part), "{part:?}");
+        }
+    }
 }

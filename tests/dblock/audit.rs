@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::harness::{
-    Crontab, Dblock, Jobs, Kind, SOON, Server, Tables, all_servers, eventually, unique,
+    Crontab, Dblock, Jobs, Kind, Packet, Proxy, SOON, Server, Tables, all_servers, eventually,
+    unique,
 };
 
 /// What `dblock audit` shows, without the times.
@@ -230,4 +231,34 @@ fn tables_of_an_older_version_have_no_place_for_it() {
         .expect_code(0)
         .expect_silence();
     run.wait_within(SOON).expect_code(74);
+}
+
+#[test]
+fn old_deeds_are_found_by_their_key_on_postgresql() {
+    let server = Server::shared(Kind::Postgres);
+    let crontab = Crontab::new(server, "#: job\n0 0 1 1 * true");
+    crate::harness::crontab::end(crontab.start(&[]));
+    let (tables, name, proxy) = (&crontab.tables, crontab.name("job"), Proxy::to(server));
+    let mut admin = tables.postgres();
+    admin.run(&format!(
+        "INSERT INTO \"{0}\".dblock_audit (at, action, object) SELECT now() - n * interval '1 s', 'kill', 'x' \
+         FROM generate_series(1, 30000) n; ANALYZE \"{0}\".dblock_audit",
+        tables.database
+    ));
+    let asks = |sql: &String| sql.contains(" WHERE at < ");
+    // A busy server is not waited for.
+    let mut rounds = ["pause", "resume"].into_iter().cycle().take(10);
+    let asked = rounds.find_map(|does| {
+        let done = tables.at("cron").args([does, &name]);
+        let done = done.env("DBLOCK_URL", proxy.url()).output();
+        done.expect_code(0);
+        let packets = proxy.packets();
+        packets.iter().filter_map(Packet::statements).find(asks)
+    });
+    let sql = asked.expect("it asks for old ones");
+    let plan = admin.column::<String>(&format!("EXPLAIN {sql}"));
+    assert!(
+        plan.iter().any(|line| line.contains("Index Cond: ")),
+        "{plan:#?}"
+    );
 }
