@@ -14,7 +14,7 @@ use nix::sys::socket::{MsgFlags, send};
 use nix::sys::stat::{SFlag, fstat};
 use serde::{Deserialize, Serialize};
 
-use super::terminal::{cut, size_of};
+use super::terminal::{cut, is_in_background, size_of};
 use super::text::{printable, width};
 
 /// The importance of a line. The order is that of the flags: `-q`, none, `-v`, `-vv`.
@@ -83,12 +83,12 @@ static IS_AT_START: AtomicBool = AtomicBool::new(true);
 const USUAL_COLUMNS: usize = 80;
 
 /// Draws a line on the terminal that stderr is, over the last one. It is [cleared](clear_status) before anything else is written there. It
-/// is not drawn into a line that is not complete.
+/// is not drawn into a line that is not complete, nor in the background, where others have the terminal.
 ///
 /// It stands at the right end, as a shell's right prompt, and the cursor stays where it was: what a command writes to that terminal by
 /// itself begins at the left, and is not mixed with it.
 pub fn draw_status(line: &str) {
-    if IS_AT_START.load(Ordering::Relaxed) {
+    if IS_AT_START.load(Ordering::Relaxed) && !is_in_background(io::stderr().as_fd()) {
         HAS_STATUS.store(true, Ordering::Relaxed);
         let drawn = status(&printable(line), size_of(io::stderr().as_fd()));
         let _ = write_within(io::stderr().as_fd(), drawn.as_bytes(), Duration::ZERO);
@@ -104,9 +104,9 @@ fn status(line: &str, size: Option<(usize, usize)>) -> String {
     format!("\x1b7\x1b[K\x1b[{column}G{line}\x1b8")
 }
 
-/// Clears the line of [`draw_status`], if there is one.
+/// Clears the line of [`draw_status`], if there is one. In the background others have written since, where it was.
 pub fn clear_status() {
-    if HAS_STATUS.swap(false, Ordering::Relaxed) {
+    if HAS_STATUS.swap(false, Ordering::Relaxed) && !is_in_background(io::stderr().as_fd()) {
         let _ = write_at_once(io::stderr().as_fd(), b"\x1b[K");
     }
 }

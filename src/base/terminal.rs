@@ -1,9 +1,12 @@
-//! A terminal's size and abilities, and what a line of it shows of a text.
+//! A terminal's size and abilities, who has it, and what it shows of a text.
 
 use std::env;
+use std::fmt::Write as _;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use super::text::width_of;
+use nix::unistd::{getpgrp, tcgetpgrp};
+
+use super::text::{is_unseen, width_of};
 
 /// The rows and columns of this terminal, 0 where it does not know. `None`: it is no terminal.
 pub fn size_of(terminal: BorrowedFd) -> Option<(usize, usize)> {
@@ -21,6 +24,50 @@ pub fn size_of(terminal: BorrowedFd) -> Option<(usize, usize)> {
 /// Whether the terminal only shows what is written, one thing behind the other: `TERM` says so, or does not say what it is.
 pub fn is_plain() -> bool {
     env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
+}
+
+/// Whether this process is in the background of this terminal: others show something on it, and set its modes.
+pub fn is_in_background(terminal: BorrowedFd) -> bool {
+    tcgetpgrp(terminal).is_ok_and(|foreground| foreground != getpgrp())
+}
+
+/// What others wrote, as a terminal may show it: bytes and characters that would steer it or that nobody sees are escaped. Colors stay, and
+/// end with it.
+pub fn safe_to_show(bytes: &[u8]) -> String {
+    let mut shown = String::with_capacity(bytes.len());
+    let mut has_colors = false;
+    for chunk in bytes.utf8_chunks() {
+        let mut rest = chunk.valid();
+        while let Some(c) = rest.chars().next() {
+            let color = length_of_color(rest);
+            has_colors |= color.is_some();
+            let (first, others) = rest.split_at(color.unwrap_or(c.len_utf8()));
+            let steers = c.is_control() && !"\n\t".contains(c);
+            if color.is_none() && (steers || is_unseen(c, shown.chars().next_back())) {
+                shown.extend(c.escape_default());
+            } else {
+                shown += first;
+            }
+            rest = others;
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(shown, "\\x{byte:02x}");
+        }
+    }
+    if has_colors {
+        shown += "\x1b[0m";
+    }
+    shown
+}
+
+/// How long the sequence is that a text begins with and that changes the color or weight of what follows.
+fn length_of_color(text: &str) -> Option<usize> {
+    const START: &str = "\x1b[";
+    let parameters = text.strip_prefix(START)?;
+    let end = parameters.find(|c: char| !c.is_ascii_digit() && c != ';')?;
+    parameters[end..]
+        .starts_with('m')
+        .then_some(START.len() + end + 1)
 }
 
 /// The beginning of a line, with `…` if that is not all; and whether it is cut. Colors take no column, and end with the line.
@@ -63,5 +110,19 @@ mod tests {
         assert!(is_cut);
         assert_eq!(cut_line, "a \x1b[31mfai…\x1b[0m");
         assert_eq!(cut("日本", 3), ("日…".to_owned(), true));
+    }
+
+    #[test]
+    fn what_others_wrote_steers_no_terminal_and_keeps_its_colors() {
+        for (written, shown) in [
+            (&b"a\tb\n"[..], "a\tb\n"),
+            (b"\x1b[1;31mred", "\x1b[1;31mred\x1b[0m"),
+            (b"\x1b[2J\x1b[31", "\\u{1b}[2J\\u{1b}[31"),
+            (b"\x1b]0;title\x07\r", "\\u{1b}]0;title\\u{7}\\r"),
+            (b"\xff\xc2\x9b", "\\xff\\u{9b}"),
+            ("né\u{202e}".as_bytes(), "né\\u{202e}"),
+        ] {
+            assert_eq!(safe_to_show(written), shown);
+        }
     }
 }

@@ -20,7 +20,9 @@ pub fn printable(text: &str) -> String {
         }
         match character {
             '\n' => line.push(' '),
-            c if c.is_control() || is_unseen(c) => line.extend(c.escape_default()),
+            c if c.is_control() || is_unseen(c, line.chars().next_back()) => {
+                line.extend(c.escape_default());
+            }
             c => line.push(c),
         }
     }
@@ -32,7 +34,7 @@ pub fn printable(text: &str) -> String {
 pub fn json_printable(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
-        if c != '\n' && (c.is_control() || is_unseen(c)) {
+        if c != '\n' && (c.is_control() || is_unseen(c, text.chars().next_back())) {
             for unit in c.encode_utf16(&mut [0; 2]) {
                 let _ = std::fmt::Write::write_fmt(&mut text, format_args!("\\u{unit:04x}"));
             }
@@ -43,8 +45,13 @@ pub fn json_printable(json: &str) -> String {
     text
 }
 
-/// Whether a character is invisible, or changes the direction or look of others.
-pub fn is_unseen(c: char) -> bool {
+/// Whether a character, behind this one, is invisible, or changes the direction or look of others.
+pub fn is_unseen(c: char, before: Option<char>) -> bool {
+    let is_variant = matches!(c, '\u{fe0e}' | '\u{fe0f}');
+    is_variant && !before.is_some_and(may_be_emoji) || is_unseen_everywhere(c)
+}
+
+fn is_unseen_everywhere(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}'
         // Letters that are blank, in Korean, Khmer and Mongolian.
@@ -55,12 +62,22 @@ pub fn is_unseen(c: char) -> bool {
         | '\u{2028}'..='\u{202e}'
         // Zero width; directions that isolate.
         | '\u{2060}'..='\u{206f}'
-        | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
-        // Variants of the character before; U+FE0E and U+FE0F, which emoji have, are left.
-        | '\u{fe00}'..='\u{fe0d}' | '\u{e0100}'..='\u{e01ef}'
-        // Tags.
-        | '\u{e0000}'..='\u{e007f}'
+        // Braille without a dot.
+        | '\u{2800}'
+        // Variants of the character before.
+        | '\u{fe00}'..='\u{fe0d}'
+        | '\u{feff}' | '\u{fff0}'..='\u{fffb}'
+        // What steers shorthand and musical notes.
+        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+        // Tags, more variants, and what may become like them.
+        | '\u{e0000}'..='\u{e0fff}'
     )
+}
+
+/// Whether the variants of a character that U+FE0E and U+FE0F name may look different. Behind letters, digits and what is invisible itself
+/// nobody sees these.
+fn may_be_emoji(c: char) -> bool {
+    !c.is_ascii() && !c.is_alphanumeric() && width_of(c) > 0
 }
 
 /// How many columns of a terminal a printable text takes.
@@ -168,12 +185,20 @@ mod tests {
             '\u{3164}',
             '\u{fe00}',
             '\u{e0100}',
+            '\u{e0080}',
+            '\u{fff0}',
+            '\u{1bca0}',
+            '\u{1d173}',
+            '\u{2800}',
+            '\u{fe0e}',
+            '\u{fe0f}',
         ] {
             let shown = format!("a\\u{{{:x}}}b", u32::from(hidden));
             assert_eq!(printable(&format!("a{hidden}b")), shown);
         }
         let shown = "naïve, שלום, 日本, 한국, ☀\u{fe0f}";
         assert_eq!(printable(shown), shown);
+        assert_eq!(printable("☀\u{fe0f}\u{fe0f}"), "☀\u{fe0f}\\u{fe0f}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::env;
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 
 use nix::errno::Errno;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Log};
-use crate::base::terminal::size_of;
+use crate::base::terminal::{safe_to_show, size_of};
 use crate::base::text::{in_words, json_printable, printable};
 use crate::supervise::was_closed;
 
@@ -21,14 +21,18 @@ use crate::supervise::was_closed;
 /// # Errors
 /// It cannot be written.
 pub fn print(text: &str) -> Result<(), Failure> {
-    print_bytes(text.as_bytes())
+    write_stdout(text.as_bytes()).map_err(|error| cannot_write(&error))
 }
 
-/// As [`print`], for bytes that need not be text.
+/// As [`print`], for bytes that others wrote, and that need not be text. A terminal is not steered by them; a pipe or a file gets them as
+/// they are.
 ///
 /// # Errors
 /// As [`print`].
 pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
+    if io::stdout().is_terminal() {
+        return print(&safe_to_show(bytes));
+    }
     write_stdout(bytes).map_err(|error| cannot_write(&error))
 }
 

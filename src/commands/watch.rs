@@ -74,7 +74,7 @@ pub fn watch<A: Watched>(
     let refused = |error| Failure::refused("collect signals", &error);
     // Before the terminal is taken: a signal that ends this has it given back.
     let poller = Poller::new(Signals::collect_with_size().map_err(refused)?)?;
-    let screen = Screen::enter()?;
+    let screen = Screen::enter(poller.signals.inherited())?;
     let title = format!("Every {}: {}", shown(every), command_line(question.command));
     let mut watch = Watch::<A, _> {
         question,

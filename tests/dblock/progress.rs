@@ -54,6 +54,8 @@ fn a_worker_that_drains_a_queue_says_how_far_it_is() {
         format!("{before} -q -- {rest}"),
         format!("{work} 2>&1 | cat"),
         format!("TERM=dumb {work}"),
+        // The shell, or an editor, has the terminal.
+        format!("{work} & wait $!"),
     ] {
         let start = shell.all().len();
         jobs.number(8);

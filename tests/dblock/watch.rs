@@ -4,7 +4,8 @@ use nix::sys::signal::Signal;
 
 use crate::harness::pty::{INTERRUPT, STOP, SUSPEND, Shell};
 use crate::harness::{
-    Dblock, Kind, Packet, Proxy, SOON, Server, Tables, children_of, eventually, is_stopped, send,
+    Dblock, Kind, Packet, Proxy, SOON, Server, Tables, children_of, eventually, eventually_gone,
+    is_stopped, send,
 };
 
 /// What a terminal of so many rows shows.
@@ -189,15 +190,58 @@ fn the_terminal_is_as_before_after_each_signal() {
     expect_end(&mut shell, &before, 0);
 }
 
+/// Starts a dblock that watches in the background, and stops there.
+fn in_the_background(shell: &mut Shell) -> i32 {
+    shell.enter("dblock status \"$name\" --watch &");
+    let mut dblock = 0;
+    eventually("it waits for the terminal", SOON, || {
+        let started = children_of(shell.pid());
+        dblock = started.first().copied().unwrap_or_default();
+        dblock > 0 && is_stopped(dblock)
+    });
+    dblock
+}
+
+#[test]
+fn in_the_background_a_signal_ends_it_and_it_leaves_the_terminal_alone() {
+    let server = Server::shared(Kind::MariaDb);
+    let mut shell = shell(server);
+    let before = modes(&mut shell);
+    // As kill(1) of a shell and timeout(1) do it.
+    let end = |dblock: i32, signal| {
+        send(dblock, signal);
+        send(dblock, Signal::SIGCONT);
+        eventually_gone(dblock, SOON);
+    };
+    for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGHUP, 129)] {
+        end(in_the_background(&mut shell), signal);
+        shell.enter("wait $!");
+        expect_end(&mut shell, &before, code);
+    }
+    for stop in ["Ctrl-Z", "SIGSTOP"] {
+        shell.enter("dblock status \"$name\" --watch");
+        eventually("it is drawn", SOON, || shown(&mut shell).is_other);
+        see(&mut shell, "free");
+        let dblock = watching(&shell);
+        if stop == "Ctrl-Z" {
+            shell.enter(SUSPEND);
+        } else {
+            send(dblock, Signal::SIGSTOP);
+        }
+        shell.wait_for("Stopped");
+        let left = shell.all().matches("\x1b[?1049l").count();
+        end(dblock, Signal::SIGTERM);
+        assert_eq!(modes(&mut shell), before, "{stop}");
+        let left_in_all = shell.all().matches("\x1b[?1049l").count();
+        assert_eq!(left_in_all, left, "{stop}");
+    }
+}
+
 #[test]
 fn a_terminal_that_is_stopped_or_was_another_ones_is_given_back_as_it_was() {
     let server = Server::shared(Kind::MariaDb);
     let mut shell = shell(server);
-    shell.enter("dblock status \"$name\" --watch &");
-    eventually("it waits for the terminal", SOON, || {
-        let started = children_of(shell.pid());
-        started.first().is_some_and(|&dblock| is_stopped(dblock))
-    });
+    in_the_background(&mut shell);
     shell.enter("stty ixany; echo changed");
     shell.wait_for("changed");
     let before = modes(&mut shell);

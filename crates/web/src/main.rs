@@ -20,11 +20,14 @@ mod pages;
 mod serve;
 
 use std::env;
+use std::io;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
+use nix::sys::signal::{SigHandler, Signal, signal};
 
 use base::exit::{Failure, Reason};
+use base::text::in_words;
 use options::Options;
 
 fn main() -> ExitCode {
@@ -46,13 +49,22 @@ fn run() -> Result<(), Failure> {
                 ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
             ) =>
         {
-            // A reader that has seen enough, as `head`, is no error.
-            let _ = error.print();
-            return Ok(());
+            return match error.print() {
+                // A reader that has seen enough, as `head`, is no error.
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                    let line = format!("cannot write to stdout: {}", in_words(&error));
+                    Err(Failure::new(Reason::Internal, line))
+                }
+                _ => Ok(()),
+            };
         }
         Err(error) => return Err(Failure::new(Reason::Usage, one_line(&error))),
     };
-    serve::run(&Options::of(command_line)?)
+    let options = Options::of(command_line)?;
+    // Who started this may have it ignored: then the end of no dblock could be waited for.
+    // SAFETY: sets the default disposition, before there is a child.
+    let _ = unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) };
+    serve::run(&options)
 }
 
 /// clap's error without its usage text, which spans lines.

@@ -14,8 +14,9 @@ use nix::sys::termios::{
 use super::frame::Size;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{write_at_once, write_what_fits};
-use crate::base::terminal::{is_plain, size_of};
+use crate::base::terminal::{is_in_background, is_plain, size_of};
 use crate::base::text::width;
+use crate::supervise::Inherited;
 
 /// Saves the cursor, and shows the other screen.
 const ENTER: &str = "\x1b[?1049h";
@@ -39,6 +40,8 @@ const TRIES: usize = 10;
 pub struct Screen {
     /// Its modes, as they were before.
     before: Termios,
+    /// Which signals end this process while it waits for the terminal.
+    inherited: Inherited,
     is_entered: bool,
     /// The size that it had when it was drawn on; `None`: something else is on it.
     drawn: Option<Size>,
@@ -62,7 +65,7 @@ impl Screen {
     ///
     /// # Errors
     /// [`Reason::Usage`]: it is no terminal, or one without a cursor. [`Reason::OsRefused`].
-    pub fn enter() -> Result<Self, Failure> {
+    pub fn enter(inherited: Inherited) -> Result<Self, Failure> {
         let unusable = |why| Err(Failure::new(Reason::Usage, format!("--watch {why}")));
         if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
             return unusable("needs a terminal, as stdin and as stdout");
@@ -71,7 +74,8 @@ impl Screen {
             return unusable("needs a terminal that moves its cursor, and not TERM=dumb");
         }
         let mut screen = Self {
-            before: modes()?,
+            before: modes(inherited)?,
+            inherited,
             is_entered: false,
             drawn: None,
             unwritten: Vec::new(),
@@ -86,7 +90,7 @@ impl Screen {
     /// As [`Screen::enter`].
     pub fn enter_again(&mut self) -> Result<(), Failure> {
         // Whoever had it meanwhile may have changed it.
-        self.before = modes()?;
+        self.before = modes(self.inherited)?;
         self.take(&[ENTER, HIDE])
     }
 
@@ -95,6 +99,7 @@ impl Screen {
     /// # Errors
     /// As [`Screen::enter`].
     pub fn retake(&mut self) -> Result<(), Failure> {
+        wait_for_foreground(self.inherited).map_err(refused)?;
         // Perhaps it was stopped before it could write the first of these.
         let is_to_be_entered = self.unwritten.starts_with(ENTER.as_bytes());
         let begin = if is_to_be_entered { ENTER } else { "" };
@@ -108,7 +113,6 @@ impl Screen {
             .remove(LocalFlags::ICANON | LocalFlags::ECHO);
         modes.control_chars[SpecialCharacterIndices::VMIN as usize] = 0;
         modes.control_chars[SpecialCharacterIndices::VTIME as usize] = 0;
-        // In the background the kernel stops this process here, as the terminal is another one's.
         tcsetattr(io::stdin(), SetArg::TCSANOW, &modes).map_err(refused)?;
         self.is_entered = true;
         self.drawn = None;
@@ -116,9 +120,9 @@ impl Screen {
         Ok(())
     }
 
-    /// Gives it back.
+    /// Gives it back. In the background others have it already, and the kernel would stop this process.
     pub fn leave(&mut self) {
-        if !std::mem::take(&mut self.is_entered) {
+        if !std::mem::take(&mut self.is_entered) || is_in_background(io::stdin().as_fd()) {
             return;
         }
         // The end of a frame is not missed, for the first of these ends any other sequence.
@@ -207,12 +211,21 @@ impl Drop for Screen {
     }
 }
 
-/// The terminal's modes. In the background they are those of a shell that reads a line: like whoever changes them, this waits there for the
-/// foreground, stopped by the kernel.
-fn modes() -> Result<Termios, Failure> {
-    let changes_nothing = FlowArg::TCOON;
-    let modes = tcflow(io::stdin(), changes_nothing).and_then(|()| tcgetattr(io::stdin()));
+/// The terminal's modes. In the background they are those of a shell that reads a line.
+fn modes(inherited: Inherited) -> Result<Termios, Failure> {
+    let modes = wait_for_foreground(inherited).and_then(|()| tcgetattr(io::stdin()));
     modes.map_err(refused)
+}
+
+/// Waits in the background as whoever changes a terminal's modes: the kernel stops this process until it is in the foreground. It stops it
+/// again after each SIGCONT, so that no signal would be read.
+fn wait_for_foreground(inherited: Inherited) -> nix::Result<()> {
+    let change_nothing = || tcflow(io::stdin(), FlowArg::TCOON);
+    if is_in_background(io::stdin().as_fd()) {
+        inherited.may_end_during(change_nothing)
+    } else {
+        change_nothing()
+    }
 }
 
 /// Has the terminal show what is written, if Ctrl-S has stopped that. TCOON alone ends only what TCOOFF began.

@@ -15,7 +15,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 
 use crate::base::exit::Failure;
@@ -306,15 +306,19 @@ impl Guard {
         let is_password = matches!(*self.access.gate(), Gate::Password { .. });
         let is_page = request.method() != Method::POST
             && !request.headers().contains_key(crate::pages::MAIN_ONLY);
+        let to = request.uri().path_and_query().map_or("/", |to| to.as_str());
+        if let Some(response) = self.by_token(request) {
+            return response;
+        }
+        // They may be known: a browser sends the cookie with what a page of this server leads to, and not with a link of another one.
+        if is_page && origin::is_of_another(request.headers()) {
+            return Html(layout::detour(local(to)).into_string()).into_response();
+        }
         if is_password && is_page {
-            let to = request.uri().path_and_query().map_or("/", |to| to.as_str());
             return see_other(&links::with(
                 LOGIN,
                 &[("to", if to == "/" { "" } else { to })],
             ));
-        }
-        if let Some(response) = self.by_token(request) {
-            return response;
         }
         let words = if is_password {
             "Log in again: this page was open for longer than the login is valid."
@@ -326,7 +330,7 @@ impl Guard {
 
     fn message(&self, status: StatusCode, title: &str, words: &str) -> Response {
         let page = layout::message(&self.view, title, words);
-        (status, axum::response::Html(page.into_string())).into_response()
+        (status, Html(page.into_string())).into_response()
     }
 }
 

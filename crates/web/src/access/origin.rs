@@ -23,16 +23,23 @@ pub fn is_own(headers: &HeaderMap, is_secure: bool) -> bool {
     }
 }
 
+/// Whether a page of another server asks for this.
+pub fn is_of_another(headers: &HeaderMap) -> bool {
+    is_one_of(headers, "sec-fetch-site", &["cross-site", "same-site"])
+}
+
 /// Whether a page of another server asks for a part of this one. With `may_be_linked` a link does not count: whoever follows it wants to
 /// look. A page with a button that changes something may not be linked, as a second click would be on that button.
 pub fn is_elsewhere(headers: &HeaderMap, may_be_linked: bool) -> bool {
-    let is = |name: &str, values: &[&str]| {
-        let value = headers.get(name);
-        value.is_some_and(|value| values.iter().any(|one| value == one))
-    };
-    let is_link =
-        may_be_linked && is("sec-fetch-mode", &["navigate"]) && is("sec-fetch-dest", &["document"]);
-    is("sec-fetch-site", &["cross-site", "same-site"]) && !is_link
+    let is_link = may_be_linked
+        && is_one_of(headers, "sec-fetch-mode", &["navigate"])
+        && is_one_of(headers, "sec-fetch-dest", &["document"]);
+    is_of_another(headers) && !is_link
+}
+
+fn is_one_of(headers: &HeaderMap, name: &str, values: &[&str]) -> bool {
+    let value = headers.get(name);
+    value.is_some_and(|value| values.iter().any(|one| value == one))
 }
 
 #[cfg(test)]

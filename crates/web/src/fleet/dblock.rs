@@ -99,6 +99,8 @@ pub struct Ended {
     pub code: Option<i32>,
     /// Whether it was killed at its limit.
     pub is_late: bool,
+    /// Whether it answered more than is read.
+    pub is_too_long: bool,
     /// Whether no server answers: it is of no use to ask the next thing now.
     pub is_away: bool,
     /// What it wrote to stdout.
@@ -143,6 +145,7 @@ impl Ended {
             asked: at,
             code: None,
             is_late: false,
+            is_too_long: false,
             is_away: false,
             answer: Vec::new(),
             line,
@@ -253,15 +256,19 @@ impl Dblock {
                 asked,
                 code: status.code(),
                 is_late: false,
+                is_too_long: false,
                 is_away: status.code() == Some(UNREACHABLE),
                 answer,
                 line: last_line(&said.unwrap_or_default()).unwrap_or_else(|| shown(status)),
             },
-            Err(error) => Ended::failed(format!(
-                "cannot read the answer of {}: {}",
-                words.line(),
-                in_words(&error)
-            )),
+            Err(error) => {
+                let why = in_words(&error);
+                let line = format!("cannot read the answer of {}: {why}", words.line());
+                Ended {
+                    is_too_long: error.kind() == io::ErrorKind::FileTooLarge,
+                    ..Ended::failed(line)
+                }
+            }
         }
     }
 
@@ -301,9 +308,8 @@ async fn all_of(stream: Option<impl AsyncRead + Unpin>, largest: u64) -> io::Res
         stream.take(largest + 1).read_to_end(&mut bytes).await?;
     }
     if bytes.len() as u64 > largest {
-        return Err(io::Error::other(format!(
-            "it is larger than {largest} bytes"
-        )));
+        let line = format!("it is larger than {largest} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, line));
     }
     Ok(bytes)
 }

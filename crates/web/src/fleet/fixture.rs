@@ -135,6 +135,7 @@ fn ended(job: usize, run: usize, has_failed: bool) -> Ended {
         until: None,
         ran_seconds: Some(12.5),
         host: Some("web2".into()),
+        is_acquired: false,
         ending: serde_json::from_value(
             json!({ "outcome": "ran", "exit_code": i32::from(has_failed), "signal": null }),
         )

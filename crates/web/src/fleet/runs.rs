@@ -13,8 +13,8 @@ pub const OF_A_NAME: usize = 50;
 const NAMES: usize = 1000;
 
 /// How many runs an answer has at most: what is new, or failed, and further back.
-const NEW: &str = "1000";
-const OLD: &str = "2000";
+const NEW: u32 = 1000;
+const OLD: u32 = 2000;
 
 /// How many answers are read, from the newest run backwards. What jobs lack then is asked for job by job.
 const ANSWERS_BACK: u32 = 12;
@@ -59,6 +59,8 @@ pub struct Runs {
     failed_at: Option<Timestamp>,
     /// Whether more failed than was answered.
     has_more_failed: bool,
+    /// How often an answer was too long to be read: since then each has half as many runs. They may have long names and messages.
+    halvings: u32,
     /// What failed, by name, until that is asked for. It is if the run is not known: the name may have succeeded since.
     unknown: Vec<(String, Ended)>,
 }
@@ -117,17 +119,17 @@ impl Runs {
     ) -> Vec<Question> {
         let history = Words::of(["history", "--json"]);
         let Some(newest) = self.newest else {
-            return vec![Question::Old(history.with("--limit", OLD))];
+            return vec![Question::Old(self.at_most(OLD, history))];
         };
         // The server's clock may have been set back.
         let newest = newest.min(now);
         let oldest_running = self.running.values().min().copied().unwrap_or(newest);
         let since = oldest_running.max(newest - OF_NEW).min(newest) - OVERLAP;
         let since = history.clone().with("--since", &since.to_string());
-        let mut questions = vec![Question::New(since.with("--limit", NEW))];
+        let mut questions = vec![Question::New(self.at_most(NEW, since))];
         match &self.back {
             Back::Until { cursor, since, .. } => {
-                let old = history.with("--after", cursor).with("--limit", OLD);
+                let old = self.at_most(OLD, history.with("--after", cursor));
                 let old = match since {
                     Some(since) => old.with("--since", &since.to_string()),
                     None => old,
@@ -137,6 +139,12 @@ impl Runs {
             Back::Nothing | Back::All => questions.extend(self.about_one(jobs, known)),
         }
         questions
+    }
+
+    /// The question for so many runs, or for fewer where these are too long.
+    fn at_most(&self, runs: u32, words: Words) -> Words {
+        let runs = runs.checked_shr(self.halvings).unwrap_or_default().max(1);
+        words.with("--limit", &runs.to_string())
     }
 
     /// What the answers to the others lack: the runs of a job, and the end of a long run, by turns.
@@ -176,8 +184,8 @@ impl Runs {
             return None;
         }
         let words = Words::of(["history", "--json", "--failed"]);
-        let words = words.with("--since", A_DAY).with("--limit", NEW);
-        Some(Question::Failed(words))
+        let words = words.with("--since", A_DAY);
+        Some(Question::Failed(self.at_most(NEW, words)))
     }
 
     /// Whether something may have failed that is not among these.
@@ -196,6 +204,11 @@ impl Runs {
         known: &mut ByName,
         now: Timestamp,
     ) -> Result<(), String> {
+        let is_about_one = matches!(question, Question::Named(..) | Question::Long(..));
+        if answer.is_too_long && !is_about_one {
+            self.halvings = self.halvings.saturating_add(1);
+            return Err(answer.line.clone());
+        }
         let history = answer.read::<History>();
         if matches!(question, Question::Failed(_)) && !answer.is_away {
             self.note_failures(history.as_ref().ok(), now);
@@ -209,7 +222,7 @@ impl Runs {
             insert_all(known, history, true);
             forget_the_oldest(known);
         }
-        let is_about_one = self.is_asked(question);
+        self.note_asked(question);
         if let Question::Named(_, name) = question
             && !answer.is_away
         {
@@ -241,10 +254,10 @@ impl Runs {
         Ok(())
     }
 
-    /// Remembers who was asked for, whatever was answered. Returns whether it was about a single job or run.
-    fn is_asked(&mut self, question: &Question) -> bool {
+    /// Remembers which single job or run was asked for, whatever was answered.
+    fn note_asked(&mut self, question: &Question) {
         match question {
-            Question::New(_) | Question::Old(_) | Question::Failed(_) => return false,
+            Question::New(_) | Question::Old(_) | Question::Failed(_) => return,
             Question::Named(_, name) => {
                 self.named.insert(name.clone());
             }
@@ -256,7 +269,6 @@ impl Runs {
             }
         }
         self.is_turn_of_long = matches!(question, Question::Named(..));
-        true
     }
 
     fn note(&mut self, run: &Run, now: Timestamp) {
@@ -564,6 +576,27 @@ mod tests {
         let away = Answer::of_test(69, "");
         all.learn(&question, &away, &mut known, minutes(0))
             .unwrap_err();
+    }
+
+    #[test]
+    fn after_an_answer_that_is_too_long_half_as_many_runs_are_asked_for() {
+        let (mut all, mut known) = (Runs::default(), ByName::new());
+        let too_long = Answer {
+            is_too_long: true,
+            ..Answer::of_test(70, "")
+        };
+        let now = minutes(0);
+        let mut limits = Vec::new();
+        for _ in 0..40 {
+            let question = all.questions(None, None, now).remove(0);
+            limits.extend(question.words().options.last().cloned());
+            all.learn(&question, &too_long, &mut known, now)
+                .unwrap_err();
+        }
+        assert_eq!(limits[..2], ["--limit=2000", "--limit=1000"]);
+        assert_eq!(limits[39], "--limit=1");
+        let question = all.about_failures(now).unwrap();
+        assert_eq!(question.words().options.last().unwrap(), "--limit=1");
     }
 
     #[test]

@@ -24,7 +24,13 @@ pub fn page(view: &View, seen: &Seen, name: &str, ticks: &[Timestamp]) -> Found 
         ));
     }
     let contents = html! {
-        p.kind { @if job.is_some() { "Job of the crontab" } @else { "Command of " code { "dblock run" } } }
+        p.kind {
+            @match (job, runs.last().map(Ended::origin)) {
+                (Some(_), _) => "Job of the crontab",
+                (None, Some((what, command))) => { (words::capital(what)) " of " code { (command) } },
+                (None, None) => "Nothing is known of it yet",
+            }
+        }
         h1 #headline { (name) }
         section #away aria-label="Answers" { (answers::problems(seen, view.now)) }
         p #state.state { (state(seen, job, runs, now)) }

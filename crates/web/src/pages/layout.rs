@@ -162,6 +162,23 @@ pub fn switch(view: &View, object: (&str, &str), is_paused: bool) -> Markup {
     button(view, &url, &words::capital(kind), object.1)
 }
 
+/// A page that leads to this path and query at once, and needs no script for that.
+pub fn detour(to: &str) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="color-scheme" content="light dark";
+                meta name="robots" content="noindex";
+                meta http-equiv="refresh" content={ "0;url=" (to) };
+                title { "dblock" }
+            }
+            body { p { a href=(to) { "Go on" } } }
+        }
+    }
+}
+
 /// A page of a few words: something that does not exist, or is not allowed.
 pub fn message(view: &View, title: &str, words: &str) -> Markup {
     let contents = html! { h1 { (title) } p { (words) } p { a href="/" { "To the overview" } } };

@@ -155,7 +155,7 @@ fn job_row(seen: &Seen, name: &str, job: Option<&Job>, now: Timestamp) -> Markup
     html! {
         tr {
             th scope="row" { a href=(links::job(name)) { (name) } }
-            td { @match job { Some(job) => (job.schedule), None => i { "dblock run" } } }
+            td { @match job { Some(job) => (job.schedule), None => i { (runs.last().map_or("", |run| run.origin().1)) } } }
             td { @if let Some((ending, _)) = last { (how(ending)) } }
             td { @if let Some(at) = last.and_then(|(_, at)| at) { (words::brief(at, now)) } }
             td { (strip(runs)) }

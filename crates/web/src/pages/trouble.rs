@@ -77,7 +77,8 @@ pub fn troubles(seen: &Seen, now: Timestamp) -> Vec<Trouble> {
         no_daemon(seen, now),
         late(seen),
         failed(seen, now),
-        failed_elsewhere(seen, now),
+        failed_elsewhere(seen, false, now),
+        failed_elsewhere(seen, true, now),
         dead(seen),
         no_worker(seen),
         gone(seen, now),
@@ -208,7 +209,7 @@ fn failed_job(job: &Job, last: &Failure, seen: &Seen, now: Timestamp) -> Markup 
     }
 }
 
-/// Names that have runs, and are no job of the crontab: of `dblock run`.
+/// Names that have runs, and are no job of the crontab: of `dblock run` and `dblock acquire`.
 pub fn other_names(seen: &Seen) -> impl Iterator<Item = &str> {
     let names = seen.runs.value.iter().flat_map(HashMap::keys);
     names
@@ -216,15 +217,19 @@ pub fn other_names(seen: &Seen) -> impl Iterator<Item = &str> {
         .filter(|name| seen.job(name).is_none())
 }
 
-fn failed_elsewhere(seen: &Seen, now: Timestamp) -> Option<Trouble> {
+/// The other names whose last run failed; `are_acquired`: those of `dblock acquire`, and not those of `dblock run`.
+fn failed_elsewhere(seen: &Seen, are_acquired: bool, now: Timestamp) -> Option<Trouble> {
     let mut names: Vec<&str> = other_names(seen).collect();
     names.sort_unstable();
     let last = names
         .iter()
         .filter_map(|name| Some((*name, latest_verdict(seen.runs_of(name))?)));
-    let failed = last
-        .filter(|(_, last)| last.ending.kind().is_bad() && now.duration_since(last.latest()) < DAY);
-    let each = failed.map(|(name, last)| {
+    let last = last.filter(|(_, last)| last.is_acquired == are_acquired);
+    let failed: Vec<(&str, &Ended)> = last
+        .filter(|(_, last)| last.ending.kind().is_bad() && now.duration_since(last.latest()) < DAY)
+        .collect();
+    let (one, command) = failed.first()?.1.origin();
+    let each = failed.into_iter().map(|(name, last)| {
         html! {
             span { (job_link(name)) ": " a href=(links::run(&last.run)) { (last.ending.words()) }
             (host(last.host.as_deref())) ", " (words::brief(last.at, now))
@@ -232,7 +237,7 @@ fn failed_elsewhere(seen: &Seen, now: Timestamp) -> Option<Trouble> {
             "." } (strip(seen.runs_of(name)))
         }
     });
-    let what = |commands| format!("{} of dblock run failed", counted(commands, "command"));
+    let what = |number| format!("{} of {command} failed", counted(number, one));
     Trouble::new(FAILED, what, "/timeline#failures", each)
 }
 

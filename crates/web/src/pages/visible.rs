@@ -6,8 +6,8 @@ use crate::base::text::is_unseen;
 
 /// A page whose texts show all that is in them. What stands in its tags stays: forms send it, and links lead by it.
 pub fn visible(page: Markup) -> Markup {
-    let is_meant = |c: char| is_unseen(c) || c.is_control() && !c.is_whitespace();
-    if !page.0.contains(is_meant) {
+    let is_meant = |c: char, before| is_unseen(c, before) || c.is_control() && !c.is_whitespace();
+    if !page.0.contains(|c: char| is_meant(c, None)) {
         return page;
     }
     let mut shown = String::with_capacity(page.0.len());
@@ -18,7 +18,7 @@ pub fn visible(page: Markup) -> Markup {
             '>' => is_in_tag = false,
             _ => {}
         }
-        if is_meant(c) && !is_in_tag {
+        if !is_in_tag && is_meant(c, shown.chars().next_back()) {
             shown.extend(c.escape_default());
         } else {
             shown.push(c);

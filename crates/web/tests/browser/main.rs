@@ -216,6 +216,19 @@ fn enter_follows_a_link_and_a_slash_goes_to_the_filter() {
 }
 
 #[test]
+fn a_link_of_another_server_leads_to_the_page() {
+    let (_fleet, web) = a_fleet();
+    let browser = a_browser(&web);
+    let link = url(&web, "/history?result=lost");
+    browser.open(&format!("data:text/html,<a href='{link}'>here</a>"));
+    browser.run("document.querySelector('a').click()");
+    browser.until(
+        "the page that it names",
+        "return location.pathname + location.search === '/history?result=lost' && document.querySelector('h1')?.textContent === 'History'",
+    );
+}
+
+#[test]
 fn a_page_is_refreshed_in_place() {
     let (fleet, web) = a_fleet();
     let browser = a_browser(&web);

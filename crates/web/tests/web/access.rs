@@ -210,6 +210,34 @@ fn a_form_that_another_server_sends_is_refused() {
 }
 
 #[test]
+fn a_link_of_another_server_leads_to_the_page_by_way_of_one_of_this_server() {
+    let fleet = Fleet::new();
+    let file = password(&fleet);
+    let of = |site| {
+        [
+            ("Sec-Fetch-Site", site),
+            ("Sec-Fetch-Mode", "navigate"),
+            ("Sec-Fetch-Dest", "document"),
+        ]
+    };
+    let link = of("cross-site");
+    for (more, status) in [(&[][..], 403), (&["--password-file", &*file], 303)] {
+        // It comes without the cookie.
+        let web = fleet.serve(more);
+        let get = |path: &str| web.send("GET", path, &link, "");
+        get("/history?name=a&on=%22")
+            .expect(200)
+            .has("content=\"0;url=/history?name=a&amp;on=%22\"")
+            .lacks("<script");
+        get("//evil.example/").expect(200).has("\"0;url=/\"");
+        get("/actions/pause?job=report").expect(403);
+        // That page is of this server, and the cookie may still be missing.
+        web.send("GET", "/history", &of("same-origin"), "")
+            .expect(status);
+    }
+}
+
+#[test]
 fn the_password_is_asked_for_and_lets_in() {
     let fleet = Fleet::new();
     let mut web = fleet.serve(&["--password-file", &password(&fleet)]);

@@ -325,6 +325,46 @@ fn what_failed_while_nobody_looked_is_found_though_more_ran_since_than_an_answer
 }
 
 #[test]
+fn where_an_answer_is_too_long_to_be_read_fewer_runs_are_asked_for() {
+    let fleet = Fleet::new();
+    let run = history_of("often", "11:00:00", 0, "null");
+    let spaces = " ".repeat(9 << 20);
+    fleet.answers("history", &format!("{spaces}{run}"));
+    let web = fleet.serve(&["--refresh", "1s"]).enter();
+    web.until_shows("/", "it is larger than", true);
+    let asked = |limit: &str| fleet.asked(&["history", "--json", limit]);
+    assert!(asked("--limit=2000") > 0);
+    until("it asks for fewer", || {
+        web.get("/").expect(200);
+        asked("--limit=1000") > 0
+    });
+    fleet.answers("history", &run);
+    web.until_shows("/", "it is larger than", false);
+}
+
+#[test]
+fn a_lock_that_a_script_lost_is_no_command_of_dblock_run() {
+    let fleet = Fleet::new();
+    let lost = r#""program":"dblock acquire","outcome":"lost","exit_code":null"#;
+    let history = history_of("deploy", "11:30:00", 0, "null");
+    let history = history.replace(r#""outcome":"ran","exit_code":0"#, lost);
+    assert!(history.contains(lost), "{history}");
+    fleet.answers("cron-list", &crontab(&[]));
+    fleet.answers("history", &history);
+    let web = fleet.serve(&["--refresh", "1h"]).enter();
+    web.until_all_is_known();
+    web.get("/")
+        .expect(200)
+        .has("1 lock of dblock acquire failed")
+        .has("<i>dblock acquire</i>")
+        .lacks("dblock run");
+    web.get("/jobs/deploy")
+        .expect(200)
+        .has("Lock of <code>dblock acquire</code>")
+        .lacks("dblock run");
+}
+
+#[test]
 fn where_there_are_no_tables_nothing_is_wrong() {
     let fleet = Fleet::new();
     for answer in ["history", "cron-list", "queue-status"] {

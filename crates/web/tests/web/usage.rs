@@ -1,6 +1,11 @@
 //! What cannot be right is refused at once: one line, and an exit code as of every dblock.
 
-use crate::harness::{Fleet, output, private, program, until};
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+
+use nix::sys::signal::{SigHandler, Signal, signal};
+
+use crate::harness::{Fleet, Web, output, private, program, until};
 
 #[track_caller]
 fn refused(fleet: &Fleet, args: &[&str], code: i32, said: &str) {
@@ -81,6 +86,21 @@ fn what_cannot_be_used_is_refused_before_anybody_looks() {
 }
 
 #[test]
+fn whoever_starts_it_may_ignore_the_ends_of_children() {
+    let fleet = Fleet::new();
+    let mut command = fleet.command(&["--listen", "127.0.0.1:0"]);
+    // SAFETY: only a disposition is set between fork and exec, and no function is made a handler.
+    unsafe {
+        command.pre_exec(|| {
+            signal(Signal::SIGCHLD, SigHandler::SigIgn)?;
+            Ok(())
+        });
+    }
+    let web = Web::start(&mut command).enter();
+    web.until_all_is_known();
+}
+
+#[test]
 fn the_help_names_every_option() {
     let output = output(&mut Fleet::new().command(&["--help"]));
     let help = String::from_utf8_lossy(&output.stdout);
@@ -100,6 +120,15 @@ fn the_help_names_every_option() {
         help.contains("Usage: dblock web") && output.status.success(),
         "{help}"
     );
+}
+
+#[test]
+fn help_that_cannot_be_written_is_an_error() {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let output = output(Fleet::new().command(&["--help"]).stdout(full));
+    let said = String::from_utf8_lossy(&output.stderr);
+    let line = "dblock: cannot write to stdout: No space left on device\n";
+    assert_eq!((output.status.code(), &*said), (Some(70), line));
 }
 
 #[test]

@@ -5,6 +5,9 @@ use serde::Deserialize;
 
 use super::Ending;
 
+/// What stands in the place of the program of a lock that a script acquired.
+const ACQUIRE: &str = "dblock acquire";
+
 /// The answer.
 #[derive(Debug, Clone, Deserialize)]
 pub struct History {
@@ -106,11 +109,22 @@ pub struct Ended {
     pub ran_seconds: Option<f32>,
     /// The host.
     pub host: Option<Box<str>>,
+    /// Whether it is a lock of `dblock acquire`, and no command.
+    pub is_acquired: bool,
     /// How it ended.
     pub ending: Ending,
 }
 
 impl Ended {
+    /// What it is, where it is of no job of the crontab: a command, or a lock; and of which command of dblock's.
+    pub fn origin(&self) -> (&'static str, &'static str) {
+        if self.is_acquired {
+            ("lock", ACQUIRE)
+        } else {
+            ("command", "dblock run")
+        }
+    }
+
     /// When it ended, or what is known of it last.
     pub fn latest(&self) -> Timestamp {
         self.until.unwrap_or(self.at)
@@ -127,6 +141,7 @@ impl From<&Run> for Ended {
             #[expect(clippy::cast_possible_truncation, reason = "a bar in a chart")]
             ran_seconds: run.times.ran_seconds.map(|seconds| seconds as f32),
             host: run.place.host.clone(),
+            is_acquired: run.place.program.as_deref() == Some(ACQUIRE),
             ending: run.ending.clone(),
         }
     }
