@@ -119,7 +119,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand run" -l hold-at-least -d '
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l once-at -d 'Skip the run if a run of this name has already succeeded for this tick. The tick is the last time that CRON names, by the server\'s clock; CRON has five fields as in a crontab' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l time-zone -d 'The time zone of --once-at, for example Europe/Berlin or UTC [default: the host\'s]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l once-per -d 'Skip the run if the last successful run of this name started less than this long ago' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand run" -l keep-output -d 'Keep the first 4 kB and the last 60 kB of what the command writes to stdout and stderr, for dblock output, and record the run. SIZE is how much in all, 8k to 480k. Not with a terminal' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand run" -l keep-output -d 'Keep the first 4 kB and the last 60 kB of what the command writes to stdout and stderr, for dblock output, and record the run. SIZE is how much in all, 8k to 480k. Not with a terminal' -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l token -d 'Run under a lock that dblock acquire acquired. dblock renews it while the command runs, and does not release it. A token runs one command at a time. - reads the token from stdin; without --name, DBLOCK_TOKEN gives it' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l if-unreachable -d 'If no server is reached in time: fail with 69, or run the command without the lock and warn [default: fail]' -r -f -a "fail\t''
 run\t''"
@@ -265,7 +265,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand config" -l hold-at-least -
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l once-at -d 'Skip the run if a run of this name has already succeeded for this tick. The tick is the last time that CRON names, by the server\'s clock; CRON has five fields as in a crontab' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l time-zone -d 'The time zone of --once-at, for example Europe/Berlin or UTC [default: the host\'s]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l once-per -d 'Skip the run if the last successful run of this name started less than this long ago' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand config" -l keep-output -d 'Keep the first 4 kB and the last 60 kB of what the command writes to stdout and stderr, for dblock output, and record the run. SIZE is how much in all, 8k to 480k. Not with a terminal' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand config" -l keep-output -d 'Keep the first 4 kB and the last 60 kB of what the command writes to stdout and stderr, for dblock output, and record the run. SIZE is how much in all, 8k to 480k. Not with a terminal' -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l token -d 'Run under a lock that dblock acquire acquired. dblock renews it while the command runs, and does not release it. A token runs one command at a time. - reads the token from stdin; without --name, DBLOCK_TOKEN gives it' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l if-unreachable -d 'If no server is reached in time: fail with 69, or run the command without the lock and warn [default: fail]' -r -f -a "fail\t''
 run\t''"
@@ -527,7 +527,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand output" -s q -l quiet -d '
 complete -c dblock -n "__fish_dblock_using_subcommand output" -s v -l verbose -d 'Log each step and how long it took; given twice, log every statement, but never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand output" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand output" -s h -l help -d 'Print help'
-complete -c dblock -n "__fish_dblock_using_subcommand metrics" -s o -l output -d 'Write to FILE, which is replaced in one step, as the textfile collector of Prometheus\' node_exporter needs it' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand metrics" -s o -l output -d 'Write to FILE, which is replaced in one step, as the textfile collector of Prometheus\' node_exporter needs it; - is stdout' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand metrics" -l limit -d 'At most N locks, N jobs of the crontab and N queues, by name; 0 is no limit. dblock_omitted counts the others [default: 1000]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand metrics" -l url -d 'Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock; for PostgreSQL postgres://user@host1,host2:5433/database?sslmode=verify-full, with the parameters of libpq [env: DBLOCK_URL]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand metrics" -l host -d 'The server\'s name or address; localhost means its local socket. PostgreSQL: also several, or the folder of a local socket; localhost means TCP [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"

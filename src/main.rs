@@ -18,15 +18,14 @@ mod supervise;
 mod work;
 
 use std::fmt::Display;
-use std::io;
 
 use clap::error::{ContextKind, ErrorKind};
 
 use base::exit::{Ending, Failure, Reason};
 use base::log::{Level, Log};
 use base::static_glibc;
-use base::text::in_words;
 use base::value::may_have_password;
+use commands::output::print;
 use settings::cli::{self, CommandLine, Subcommand};
 
 /// Bytes that the heap grows by at a time. A run needs some hundred thousand, and each growth is a system call; what is not used
@@ -51,14 +50,14 @@ fn main() {
 /// Prints the help or the version that was asked for, the help where nothing was, or what is wrong with the command line.
 fn stopped_by_clap(error: &clap::Error) -> Ending {
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match error.print() {
-            // A reader that has seen enough, as `head`, is no error.
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                log_error(format_args!("cannot write to stdout: {}", in_words(&error)));
-                return Ending::Code(Reason::Internal.code());
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // Not by clap, which does not see that stdout is closed.
+            if let Err(failure) = print(&error.render().to_string()) {
+                log_error(&failure);
+                return Ending::Code(failure.reason.code());
             }
-            _ => return Ending::Code(0),
-        },
+            return Ending::Code(0);
+        }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = error.print();
         }

@@ -11,7 +11,7 @@ pub mod kept_output;
 pub mod kill;
 pub mod metrics;
 mod of_token;
-mod output;
+pub mod output;
 mod question;
 pub mod queue;
 pub mod release;

@@ -23,7 +23,7 @@ use crate::base::log::Listener;
 pub use files::check_public_key;
 use files::{File, identity};
 use verifier::Verifier;
-pub use verifier::is_readable;
+pub use verifier::{is_readable, unusable};
 
 /// The variables that replace the system's CAs, as with OpenSSL: a file, and folders.
 pub const SYSTEM_CAS: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
@@ -111,8 +111,10 @@ fn config(
     let roots = asks_who
         .then(|| roots(settings.ca.as_deref(), settings.names.ca))
         .transpose()?;
+    let (roots, unusable) = roots.unzip();
     let verifier = Verifier {
         roots,
+        unusable: unusable.flatten(),
         binds_logins,
         verifies_name: settings.mode == SslMode::VerifyIdentity,
         algorithms: provider.signature_verification_algorithms,
@@ -135,31 +137,34 @@ fn config(
     Ok(config)
 }
 
-/// The CAs to trust: only those of the file, which the user calls so, or else those of the system.
-fn roots(file: Option<&Path>, name: &'static str) -> Result<RootCertStore, Failure> {
+/// The CAs to trust: only those of the file, which the user calls so, or else those of the system, and what of these cannot be used.
+fn roots(
+    file: Option<&Path>,
+    name: &'static str,
+) -> Result<(RootCertStore, Option<Failure>), Failure> {
     let mut roots = RootCertStore::empty();
     let Some(path) = file else {
-        // System certificates that cannot be read do not matter, as long as there are others.
-        let (certificates, why) = of_system();
+        // System certificates that cannot be read do not matter, as long as one of the others has signed the server's.
+        let (certificates, unusable) = of_system();
         roots.add_parsable_certificates(certificates);
         if roots.is_empty() {
+            let why = unusable.map_or_else(String::new, |failure| format!(": {failure}"));
             return Err(refusal(format!(
                 "the system names no CA that it trusts{why}; name yours with --ssl-ca"
             )));
         }
-        return Ok(roots);
+        return Ok((roots, unusable));
     };
     let file = File::read(name, path)?;
     let (usable, _) = roots.add_parsable_certificates(file.certificates()?);
     if usable == 0 {
         return Err(file.refused("its certificates cannot be read"));
     }
-    Ok(roots)
+    Ok((roots, None))
 }
 
-/// The certificates of the CAs that the system trusts, or that [`SYSTEM_CAS`] name instead; and why there are none of that file, as the
-/// end of a sentence.
-fn of_system() -> (Vec<CertificateDer<'static>>, String) {
+/// The certificates of the CAs that the system trusts, or that [`SYSTEM_CAS`] name instead; and why there are none of that file.
+fn of_system() -> (Vec<CertificateDer<'static>>, Option<Failure>) {
     let [of_file, of_folders] = SYSTEM_CAS;
     let given = |variable| env::var_os(variable).filter(|value| !value.is_empty());
     let (file, folders) = (given(of_file), given(of_folders));
@@ -167,20 +172,25 @@ fn of_system() -> (Vec<CertificateDer<'static>>, String) {
         // The crate takes an empty one for the name of a file.
         // SAFETY: this process has one thread.
         unsafe { env::remove_var(of_file) };
-        return (load_native_certs().certs, String::new());
+        return (load_native_certs().certs, None);
     }
     let mut certificates = Vec::new();
-    let mut why = String::new();
+    let mut unusable = None;
     if let Some(path) = file.as_deref().map(Path::new) {
         match File::read(of_file, path) {
-            Ok(file) => certificates.extend(file.readable_certificates()),
-            Err(failure) => why = format!(": {}", failure.line),
+            Ok(file) => {
+                certificates = file.readable_certificates();
+                if certificates.is_empty() {
+                    unusable = file.certificates().err();
+                }
+            }
+            Err(failure) => unusable = Some(failure),
         }
     }
     for folder in folders.iter().flat_map(env::split_paths) {
         certificates.extend(load_certs_from_paths(None, Some(&folder)).certs);
     }
-    (certificates, why)
+    (certificates, unusable)
 }
 
 fn refusal(line: String) -> Failure {

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError};
 
+use super::tls::unusable;
 use crate::base::exit::Reason;
 
 /// The most names of a certificate that a message lists.
@@ -73,6 +74,11 @@ fn meaning(alert: AlertDescription) -> String {
 
 /// What is wrong with a server's certificate, and what to do about it.
 fn wrong_with_certificate(error: &CertificateError) -> String {
+    if let Some(failure) = unusable(error) {
+        return format!(
+            "no CA that is trusted here has signed its certificate ({failure}); name the one that has with --ssl-ca"
+        );
+    }
     match error {
         CertificateError::UnknownIssuer => {
             "no CA that is trusted here has signed its certificate; name the one that has with --ssl-ca".to_owned()

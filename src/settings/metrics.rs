@@ -27,9 +27,11 @@ pub fn read(command_line: CommandLine) -> Result<(Metrics, Common), Failure> {
     let read = |sources: &mut super::Sources| {
         let output = sources.given("output");
         if let Some(given) = output.filter(|given| given.value.is_empty()) {
-            return Err(given.wrong("name a file"));
+            return Err(given.wrong("name a file, or - for stdout"));
         }
-        let output = output.map(Given::path);
+        let output = output
+            .map(Given::path)
+            .filter(|path| path.as_os_str() != "-");
         Ok((
             output,
             own(sources, &cli::metrics::LIMIT, value::limit_of_entries)?,

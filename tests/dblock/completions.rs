@@ -204,7 +204,7 @@ in_each_shell! {
     }
 
     fn the_command_to_run_is_completed_as_if_it_stood_alone(offered) {
-        for line in ["run --name x -- ec", "run --name x ec", "config -n x -w 5 -q ec"] {
+        for line in ["run --name x -- ec", "run --name x ec", "config -n x -w 5 -q ec", "run --name x --keep-output ec"] {
             has(&offered(&format!("dblock {line}")), &["echo"]);
         }
         assert_eq!(offered("dblock run --name x -- cat sec"), ["secret-1", "secret-2"]);

@@ -325,6 +325,30 @@ fn the_quick_start_keeps_what_is_in_the_option_file_and_lets_nobody_else_read_it
 }
 
 #[test]
+fn nobody_else_can_read_the_option_file_of_the_daemon() {
+    let blocks = Page::read("docs/cron.md").blocks();
+    let mut makes = blocks
+        .iter()
+        .filter(|block| block.text.contains("touch /etc/dblock.cnf"));
+    let block = makes.next().expect("the daemon's option file");
+    let host = Host::new(Kind::MariaDb);
+    let file = host.path("/etc/dblock.cnf");
+    for before in [None, Some("[dblock]\n")] {
+        fs::remove_file(&file).unwrap_or_default();
+        if let Some(before) = before {
+            host.write("/etc/dblock.cnf", before.as_bytes(), 0o644);
+        }
+        does(&host, &format!("umask 0\n{}", block.text));
+        let after = fs::read_to_string(&file).unwrap();
+        assert_eq!(after, before.unwrap_or_default());
+        assert_eq!(
+            fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+    }
+}
+
+#[test]
 fn no_unit_has_its_password_where_every_user_can_read_it() {
     let unit =
         fs::read_to_string(Path::new(ROOT).join("docs/examples/dblock-cron.service")).unwrap();

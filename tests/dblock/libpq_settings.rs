@@ -240,6 +240,11 @@ fn variables_and_services_mean_the_servers_that_they_mean_to_psql() {
         ("", &[("PGSERVICE", "b"), ("PGPORT", "1")]),
         ("", &[("PGSERVICE", "c"), ("PGHOST", "127.0.0.2")]),
         ("", &[("PGSERVICE", "system")]),
+        // A home that nobody can look into, as it is no folder.
+        (
+            "",
+            &[("PGSERVICE", "system"), ("HOME", "FOLDER/other.conf")],
+        ),
         (
             "",
             &[("PGSERVICE", "a"), ("PGSERVICEFILE", "FOLDER/other.conf")],

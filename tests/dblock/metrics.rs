@@ -343,6 +343,24 @@ fn a_file_is_replaced_as_a_whole_and_old_values_do_not_stay() {
 }
 
 #[test]
+fn a_line_instead_of_a_file_is_stdout() {
+    let server = Server::shared(Kind::MariaDb);
+    let folder = tempfile::tempdir().unwrap();
+    let metrics = || {
+        let there = folder.path().to_str().unwrap();
+        let metrics = Dblock::at(server, "metrics").args(["-o", "-"]);
+        metrics.under(["sh", "-c", "cd \"$0\" && exec \"$@\"", there])
+    };
+    let output = metrics().output();
+    output.expect_code(0).expect_silence();
+    let up = value(&samples(&output.stdout), "up", &json!({}));
+    assert_eq!(up, Some(1.0));
+    let refused = metrics().env("DBLOCK_PASSWORD", "wrong").output();
+    refused.expect_code(77).expect_stdout("");
+    assert!(names(folder.path()).is_empty());
+}
+
+#[test]
 fn what_cannot_be_replaced_is_left_alone() {
     let server = Server::shared(Kind::MariaDb);
     let folder = tempfile::tempdir().unwrap();
@@ -367,7 +385,9 @@ fn what_cannot_be_replaced_is_left_alone() {
     let empty = Dblock::at(server, "metrics")
         .args(["--output", ""])
         .output();
-    empty.expect_code(64).expect_one_line("name a file");
+    empty
+        .expect_code(64)
+        .expect_one_line("name a file, or - for stdout");
     // Nor does a limit on the size of files leave a part of it.
     let limited = ["sh", "-c", "ulimit -f 1; exec \"$0\" \"$@\""];
     let metrics = Dblock::at(server, "metrics")

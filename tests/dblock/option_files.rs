@@ -305,7 +305,7 @@ fn included_files_are_read_where_they_are_included() {
     let folder = folder(&[
         (
             "my.cnf",
-            "[client]\nuser=first\n!include FOLDER/one.cnf # comment\n!includedir FOLDER/many\nhost=h\n",
+            "[client]\nuser=first\n!include FOLDER/one.cnf # comment\n! includedir FOLDER/many\nhost=h\n",
         ),
         ("one.cnf", "[client]\nuser=one\n[other]\nuser=none\n"),
         ("many/20.cnf", "[client]\nuser=twenty\n"),
@@ -582,44 +582,6 @@ fn options_of_all_commands() -> BTreeMap<String, Option<String>> {
     options
 }
 
-#[test]
-fn an_option_of_any_command_in_our_group_keeps_no_other_from_its_work() {
-    let options = options_of_all_commands();
-    for known in ["grace", "jobs", "max-attempts", "payload", "owner", "next"] {
-        assert!(options.contains_key(known), "{known}: {options:?}");
-    }
-    let say_which_files = [
-        "defaults-file",
-        "defaults-extra-file",
-        "defaults-group-suffix",
-        "no-defaults",
-    ];
-    // The first two say the same as another one, and the other two are no setting.
-    let left_out = ["slots", "once-per", "help", "version"];
-    let mut text = "[dblock]\n".to_owned();
-    for (option, value) in &options {
-        if say_which_files.contains(&&**option) || left_out.contains(&&**option) {
-            continue;
-        }
-        let value = match (option.as_str(), value.as_deref()) {
-            ("url", _) => "mysql://user@host",
-            ("once-at", _) => "0 3 * * *",
-            ("time-zone", _) => "UTC",
-            ("kill-after", _) | (_, Some("N" | "CODE" | "PORT")) => "7",
-            (_, None) => "1",
-            (_, Some("DURATION" | "DURATION|TIME")) => "1m",
-            (_, Some("FILE")) => "FOLDER/password",
-            (_, Some(words)) => words.split('|').next().expect("a word"),
-        };
-        text.extend([option, " = ", value, "\n"]);
-    }
-    text += "verbose = 0\n";
-    let folder = folder(&[("my.cnf", &text), ("password", "x\n")]);
-    config_of(&folder.path().join("my.cnf"))
-        .output()
-        .expect_code(0);
-}
-
 /// Each command that reads option files, and the arguments of one that does something there, or would with a server.
 const COMMANDS: [(&str, &str); 29] = [
     ("run", "-- true"),
@@ -658,8 +620,12 @@ const PUBLIC_KEY: &str = "-----BEGIN PUBLIC KEY-----\nBgkqhkiG9w0BAQE=\n-----END
 
 #[test]
 fn each_command_takes_the_options_of_all_others_in_our_group() {
+    let options = options_of_all_commands();
+    for known in ["grace", "jobs", "max-attempts", "payload", "owner", "next"] {
+        assert!(options.contains_key(known), "{known}: {options:?}");
+    }
     let mut text = "[dblock]\n".to_owned();
-    for (option, value) in &options_of_all_commands() {
+    for (option, value) in &options {
         // Some say which files are read, two are no setting, and of those that exclude each other the other one is there.
         if option.contains("defaults")
             || ["help", "version", "slots", "once-per"].contains(&&**option)

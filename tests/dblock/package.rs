@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
@@ -9,7 +10,9 @@ use std::sync::LazyLock;
 use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
-use crate::harness::{Dblock, PASSWORD, SOON, Server, both_servers, eventually, unique, works};
+use crate::harness::{
+    Dblock, PASSWORD, SOON, Server, both_servers, eventually, unique, works, write_program,
+};
 
 const SOURCE: &str = env!("CARGO_MANIFEST_DIR");
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -137,6 +140,8 @@ impl Root {
     #[track_caller]
     fn dpkg(&self, args: &[&str]) {
         let mut command = Command::new("dpkg");
+        // There is no shell in it for the package's scripts.
+        command.arg("--force-script-chrootless");
         command.arg("--root").arg(self.0.path());
         told(command.arg("--log=/dev/null").args(args));
     }
@@ -369,6 +374,70 @@ fn the_unit_in_the_package_is_that_of_the_page_and_starts_the_program_in_the_pac
         end.lines().collect::<Vec<_>>(),
         ["dblock: cannot read the option file /etc/dblock.cnf: no such file"]
     );
+}
+
+#[test]
+fn the_service_is_stopped_when_the_package_is_removed_and_only_then() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let mut scripts = Command::new("dpkg-deb");
+    scripts.arg("--control").arg(package());
+    told(scripts.arg(path("control")));
+    fs::create_dir(path("bin")).unwrap();
+    for helper in ["systemctl", "deb-systemd-helper", "deb-systemd-invoke"] {
+        let stub = b"#!/bin/sh\necho \"${0##*/} $*\" >>\"$CALLS\"\n";
+        write_program(&path("bin").join(helper), stub);
+    }
+    // What a script calls where systemd runs.
+    let calls = |action: &str, root: &str| {
+        let with_systemd = r#"mount -t tmpfs none /run; mkdir -p /run/systemd/system; exec "$@""#;
+        fs::write(path("calls"), "").unwrap();
+        let mut words = action.split(' ');
+        let mut script = Command::new("unshare");
+        script
+            .args(["--mount", "sh", "-ec", with_systemd, "sh"])
+            .arg(path("control").join(words.next().unwrap()))
+            .args(words)
+            .env("PATH", format!("{}:/usr/bin:/bin", path("bin").display()))
+            .env("CALLS", path("calls"))
+            .env("DPKG_ROOT", root);
+        told(&mut script);
+        fs::read_to_string(path("calls")).unwrap()
+    };
+    let reload = "systemctl --system daemon-reload\n";
+    let update = "deb-systemd-helper update-state dblock-cron.service\n";
+    for (action, called) in [
+        ("postinst configure", &*format!("{update}{reload}")),
+        ("prerm upgrade 2.0", ""),
+        ("postrm upgrade 2.0", ""),
+        (
+            "prerm remove",
+            "deb-systemd-invoke stop dblock-cron.service\n",
+        ),
+        ("postrm remove", reload),
+        (
+            "postrm purge",
+            "deb-systemd-helper purge dblock-cron.service\n",
+        ),
+    ] {
+        assert_eq!(calls(action, ""), called, "{action}");
+    }
+    for action in ["prerm remove", "postrm remove"] {
+        let called = calls(action, "/elsewhere");
+        assert_eq!(called, "", "{action}: the service here is another one");
+    }
+}
+
+#[test]
+fn a_purge_forgets_that_the_service_was_enabled() {
+    let root = Root::with_the_package();
+    let link = root.path("etc/systemd/system/multi-user.target.wants/dblock-cron.service");
+    fs::create_dir_all(link.parent().unwrap()).unwrap();
+    symlink("/usr/lib/systemd/system/dblock-cron.service", &link).unwrap();
+    root.dpkg(&["--remove", "dblock"]);
+    assert!(link.is_symlink(), "the package may come back");
+    root.dpkg(&["--purge", "dblock"]);
+    assert!(!link.is_symlink());
 }
 
 #[test]

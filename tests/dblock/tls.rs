@@ -354,6 +354,23 @@ both_secured! {
         is_refused(none.args(["--ssl-mode", "verify-ca"]), CONFIGURATION, ["--ssl-ca"]);
     }
 
+    fn a_file_of_cas_that_cannot_be_used_is_named_where_a_folder_of_others_lacks_the_right_one(secured) {
+        let server = secured.showing("right");
+        let folder = tempfile::tempdir().unwrap();
+        let run = |file: &str| {
+            let run = to(&server).env("SSL_CERT_FILE", file).env("SSL_CERT_DIR", folder.path());
+            run.args(["--ssl-mode", "verify-ca"])
+        };
+        fs::copy(Certificates::shared().path("other-ca.pem"), folder.path().join("other-ca.pem")).unwrap();
+        for (file, why) in [("/nonexistent/ca.pem", "No such file"), ("/etc/passwd", "no certificate in PEM")] {
+            let named = format!("SSL_CERT_FILE, {file}: ");
+            is_refused(run(file), CONFIGURATION, ["is not trusted", &named, why]);
+        }
+        // Where the folder has it, the file does not matter.
+        fs::copy(Certificates::shared().path("ca.pem"), folder.path().join("ca.pem")).unwrap();
+        works(run("/nonexistent/ca.pem"));
+    }
+
     fn a_ca_that_is_not_used_is_a_warning(secured) {
         let server = secured.showing("right");
         for mode in ["preferred", "required"] {

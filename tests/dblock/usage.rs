@@ -485,12 +485,23 @@ fn what_no_worker_can_do_is_refused() {
 
 #[test]
 fn help_that_cannot_be_written_is_an_error() {
-    for args in [&["--help"][..], &["run", "-h"], &["--version"]] {
+    for args in [
+        &["--help"][..],
+        &["run", "-h"],
+        &["help", "run"],
+        &["--version"],
+    ] {
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let output = Dblock::bare().args(args).stdout(full).output();
-        output
-            .expect_code(70)
+        let full = Dblock::bare().args(args).stdout(full).output();
+        full.expect_code(70)
             .expect_one_line("cannot write to stdout: No space left on device");
+        let closed = Dblock::bare()
+            .args(args)
+            .under(["sh", "-c", "exec \"$@\" >&-", "sh"]);
+        let closed = closed.output();
+        closed
+            .expect_code(70)
+            .expect_one_line("cannot write to stdout: Bad file descriptor");
     }
 }
 

@@ -328,6 +328,16 @@ fn fish() -> String {
             "clap asks in another way than {using}"
         );
     }
+    for option in behind_equals() {
+        // Without a value of its own what is behind it is the next word, which clap takes for the value.
+        let (words, name) = option.split_once(" --").expect("a long option");
+        let start = format!("__fish_dblock_using_subcommand {words}\" -l {name} ");
+        let at = table.find(&start).expect("clap has it in its table");
+        let line = table[at..].lines().next().expect("it begins there");
+        let of_value = line.strip_suffix(" -r -f").expect("it takes a value");
+        let of_value = at + of_value.len();
+        table.replace_range(of_value..of_value + " -r".len(), "");
+    }
     let runners = runners();
     let before = runners
         .iter()

@@ -1,5 +1,7 @@
 //! Decides whether a server is the right one.
 
+use std::sync::Arc;
+
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{
     verify_server_cert_signed_by_trust_anchor as verify_chain, verify_server_name,
@@ -7,13 +9,17 @@ use rustls::client::{
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme};
+
+use crate::base::exit::Failure;
 
 /// Decides whether a server is the right one.
 #[derive(Debug)]
 pub struct Verifier {
     /// The CAs to trust; `None`: any server is accepted.
     pub roots: Option<RootCertStore>,
+    /// Why there are no more CAs; `None`: there are all that were named.
+    pub unusable: Option<Failure>,
     /// Whether any server must prove that it has the key of its certificate, if that [can be read](is_readable): a login may be bound to it.
     pub binds_logins: bool,
     /// Whether the certificate must be for the name that the user gave.
@@ -27,6 +33,25 @@ impl Verifier {
     /// rustls cannot read a certificate of version 1, which many servers have.
     fn verifies_key(&self, certificate: &CertificateDer) -> bool {
         self.roots.is_some() || self.binds_logins && is_readable(certificate)
+    }
+
+    /// The error of a chain. That of a missing CA has why there are no more, for [`unusable`].
+    fn explained(&self, error: rustls::Error) -> rustls::Error {
+        let lacks_ca = error == rustls::Error::from(CertificateError::UnknownIssuer);
+        match &self.unusable {
+            Some(failure) if lacks_ca => {
+                CertificateError::Other(OtherError(Arc::new(failure.clone()))).into()
+            }
+            _ => error,
+        }
+    }
+}
+
+/// Why a file cannot be used that may have the CA that is missing; `None`: the error is another one.
+pub fn unusable(error: &CertificateError) -> Option<&Failure> {
+    match error {
+        CertificateError::Other(OtherError(error)) => error.downcast_ref(),
+        _ => None,
     }
 }
 
@@ -47,7 +72,8 @@ impl ServerCertVerifier for Verifier {
         if let Some(roots) = &self.roots {
             let certificate = ParsedCertificate::try_from(end_entity)?;
             let all = self.algorithms.all;
-            verify_chain(&certificate, roots, intermediates, now, all)?;
+            verify_chain(&certificate, roots, intermediates, now, all)
+                .map_err(|error| self.explained(error))?;
             if self.verifies_name {
                 verify_server_name(&certificate, server_name)?;
             }

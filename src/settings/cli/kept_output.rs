@@ -21,8 +21,8 @@ pub const DEFINITION: Definition = Definition {
 const HELP: &str = "\
 The output of a command is kept if dblock run --keep-output, dblock cron run or dblock queue work was told so, as long as its run
 is in the history, or as long as its job is there. stdout and stderr are printed to stdout as they were written, together and
-byte for byte. If something was left out in the middle, a line on stderr says how much. It needs dblock's tables (dblock init).
-SELECT on them is enough, and a replica works, too.
+byte for byte; to a terminal, what would steer it is escaped. If something was left out in the middle, a line on stderr says how
+much. It needs dblock's tables (dblock init). SELECT on them is enough, and a replica works, too.
 
 Exit codes: 0; 75 there is none; 69 no server in time; 77 the account was refused; 78 no tables, or bad configuration; 64 bad
 usage; 70 internal error; 71 the system refused.

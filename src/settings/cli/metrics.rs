@@ -29,7 +29,8 @@ const SETTINGS: &[Setting] = &[
         short: Some('o'),
         takes: Takes::Value("FILE"),
         files: Files::No,
-        help: "Write to FILE, which is replaced in one step, as the textfile collector of Prometheus' node_exporter needs it",
+        help: "Write to FILE, which is replaced in one step, as the textfile collector of Prometheus' node_exporter needs it; - is \
+               stdout",
         ..SETTING
     },
     LIMIT,

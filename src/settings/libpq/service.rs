@@ -1,5 +1,6 @@
 //! Service files: connection parameters under a name, as libpq reads them (`parseServiceInfo`).
 
+use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf, absolute};
@@ -49,8 +50,13 @@ impl Service {
             let path: Rc<Path> = Rc::from(absolute(&path).unwrap_or(path));
             let (bytes, metadata) = match file::read(&path) {
                 Ok(read) => read,
-                Err(error) if error.kind() == io::ErrorKind::NotFound && !is_named => {
-                    self.files.push((path, FileStatus::Absent));
+                // As in libpq: what stat(2) does not find is passed over, also in a folder that this user cannot look into.
+                Err(error) if !is_named && fs::metadata(&path).is_err() => {
+                    let status = match error.kind() {
+                        io::ErrorKind::PermissionDenied => FileStatus::Unreadable,
+                        _ => FileStatus::Absent,
+                    };
+                    self.files.push((path, status));
                     continue;
                 }
                 Err(error) => {

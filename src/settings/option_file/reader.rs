@@ -223,7 +223,7 @@ impl FoundOptions {
         Ok(())
     }
 
-    /// `!include FILE` or `!includedir FOLDER`. A relative path starts at the working directory.
+    /// `!include FILE` or `!includedir FOLDER`, also with white space behind the `!`. A relative path starts at the working directory.
     fn include(
         &mut self,
         line: &[u8],
@@ -231,14 +231,15 @@ impl FoundOptions {
         groups: &[String],
         depth: usize,
     ) -> Result<(), Failure> {
+        let line = line[1..].trim_ascii_start();
         let (word, path) = match line.iter().position(u8::is_ascii_whitespace) {
             Some(end) => line.split_at(end),
             None => (line, &b""[..]),
         };
         let path = without_comment(path).trim_ascii();
         let path = &expanded(OsStr::from_bytes(path).to_owned());
-        let is_folder = word == b"!includedir";
-        if !is_folder && word != b"!include" {
+        let is_folder = word == b"includedir";
+        if !is_folder && word != b"include" {
             // As in the client.
             return Ok(());
         }
