@@ -3,7 +3,7 @@
 # A fleet to look at: three hosts with one crontab, two queues and some locks; much is well, and some is not. Sourced after private.sh.
 
 # The hours of the day at which each job of the crontab runs, and what it does: a command sleeps for a second where a real one works for
-# half an hour and more.
+# half an hour and more. Commands start in HOME.
 fleet_crontab() {
     cat <<'CRONTAB'
 CRON_TZ=UTC
@@ -14,7 +14,7 @@ CRON_TZ=UTC
 #: check-certificates
 0 6 * * *  sleep 0.05
 #: import-prices
-5 * * * *  echo 'GET https://prices.example.com/today.csv'; if [ $(($(cat HOUR) \% 7)) = 3 ]; then echo 'curl: (22) The requested URL returned error: 503' >&2; exit 22; fi; sleep 0.2
+5 * * * *  echo 'GET https://prices.example.com/today.csv'; if [ $(($(cat hour) \% 7)) = 3 ]; then echo 'curl: (22) The requested URL returned error: 503' >&2; exit 22; fi; sleep 0.2
 #: invoices
 0 3 * * *  echo 'invoice 2026-114: the customer has no address' >&2; exit 3
 #: mail-digest
@@ -52,7 +52,7 @@ start_fleet() {
     dblock init >/dev/null
     cd "$dir" || exit
     echo 0 >hour
-    fleet_crontab | sed "s|HOUR|$PWD/hour|" >fleet.crontab
+    fleet_crontab >fleet.crontab
     # web3 has a file of its own.
     sed 's/^15 5 /15 6 /' fleet.crontab >web3.crontab
     for host in web1 web2; do "${on[@]}" "$host" dblock cron run fleet.crontab &>/dev/null & done

@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # A fresh dblock and a private server, which is gone when the script ends. Sourced by the scripts that show dblock at work.
 
-# private_server mariadb|postgres OPTION...: builds dblock, starts the server with these options, exports DBLOCK_URL and DBLOCK_PASSWORD; $dir is a scratch folder.
+# private_server mariadb|postgres OPTION...: builds dblock, starts the server with these options, exports DBLOCK_URL and DBLOCK_PASSWORD; $dir is
+# a scratch folder, and the home from now on.
 private_server() {
     local line kind=$1
     script/bootstrap "$([[ $kind == postgres ]] && echo postgres || echo server)" >&2
@@ -24,6 +25,9 @@ private_server() {
         if [[ $line == port=* ]]; then server_port=${line#port=}; fi
     done
     [[ ${line:-} == ready ]] || fail 'the server did not start'
+    # This user's settings are for other servers. What cargo has at home stays there.
+    unset "${!DBLOCK_@}" "${!PG@}" "${!MYSQL_@}" MARIADB_HOME
+    export CARGO_HOME=${CARGO_HOME:-$HOME/.cargo} RUSTUP_HOME=${RUSTUP_HOME:-$HOME/.rustup} HOME=$dir
     case $kind in
         mariadb) export DBLOCK_URL=mysql://dblock@127.0.0.1:$server_port/ ;;
         postgres) export DBLOCK_URL=postgres://dblock@127.0.0.1:$server_port/app ;;
