@@ -529,7 +529,7 @@ all_servers_with_tables! {
             ("--durable --once-per 1h", "last success", blind),
         ] {
             let (name, proxy) = (unique("early"), Proxy::to(server));
-            proxy.freeze_at(format!("/* dblock {asked} */"));
+            proxy.freeze_at_named(asked);
             let run = Dblock::run_at(&proxy.url(), &name).args(["--connect-timeout", "60"]);
             let mut run = run.args(options.split(' ')).command(["echo", "ran"]).spawn();
             eventually("it asks", SOON, || proxy.is_frozen());

@@ -198,7 +198,7 @@ all_servers! {
     fn a_plain_client_that_has_just_released_the_lock_keeps_its_session(server) {
         let (name, proxy) = (unique("kept"), Proxy::to(server));
         let mut client = server.hold(&name);
-        proxy.freeze_at("/* dblock kill */".to_owned());
+        proxy.freeze_at_named("kill");
         let killing = kill(server, &name).env("DBLOCK_URL", proxy.url()).spawn();
         eventually("it is about to end the session", SOON, || proxy.is_frozen());
         client.unlock(&name);

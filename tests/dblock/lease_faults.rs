@@ -825,7 +825,7 @@ each_way! {
         assert!(begun.elapsed() > TTL / 2, "{:?}", begun.elapsed());
         proxy.thaw();
         // The lock is not kept for who hangs.
-        let next = Dblock::run(server, &name).args(server.durable.then_some("--durable"));
+        let next = Dblock::run(server, &name);
         next.args(["--wait", "30"]).command(["true"]).output().expect_code(0);
         assert!(hung.hangs());
         drop(hung);

@@ -201,6 +201,16 @@ impl Proxy {
         self.shared.lock().freezes_at = Some(part);
     }
 
+    /// The same before the next statement of this name.
+    pub fn freeze_at_named(&self, name: &str) {
+        // On PostgreSQL more follows in the comment.
+        let end = match self.kind {
+            Kind::Postgres => ";",
+            Kind::MariaDb | Kind::MySql => " */",
+        };
+        self.freeze_at(format!("/* dblock {name}{end}"));
+    }
+
     /// Whether it carries nothing on.
     pub fn is_frozen(&self) -> bool {
         self.shared.lock().frozen
