@@ -23,7 +23,7 @@ use crate::base::log::Listener;
 pub use files::check_public_key;
 use files::{File, identity};
 use verifier::Verifier;
-pub use verifier::{is_readable, unusable};
+pub use verifier::is_readable;
 
 /// The variables that replace the system's CAs, as with OpenSSL: a file, and folders.
 pub const SYSTEM_CAS: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];

@@ -3,10 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use rustls::pki_types::UnixTime;
-use rustls::{AlertDescription, CertificateError};
+use rustls::{AlertDescription, CertificateError, OtherError};
 
-use super::tls::unusable;
-use crate::base::exit::Reason;
+use crate::base::exit::{Failure, Reason};
 
 /// The most names of a certificate that a message lists.
 const NAMES_TOLD: usize = 5;
@@ -69,6 +68,14 @@ fn meaning(alert: AlertDescription) -> String {
             "it has no cipher that dblock has, or no certificate to show, or wants one ({alert:?})"
         ),
         other => format!("it sent the alert {other:?}"),
+    }
+}
+
+/// Why a file cannot be used that may have the CA that is missing, as the verifier puts it in; `None`: the error is another one.
+fn unusable(error: &CertificateError) -> Option<&Failure> {
+    match error {
+        CertificateError::Other(OtherError(error)) => error.downcast_ref(),
+        _ => None,
     }
 }
 

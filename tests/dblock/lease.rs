@@ -441,7 +441,7 @@ both_locks! {
         eventually("the lock is free", Duration::from_secs(7) + slack(), || holder(&mut admin, &name).is_none());
         let client = server.hold(&name);
         shell.enter("fg");
-        shell.wait_for("the command");
+        shell.wait_for("was lost");
         shell.expect_code(74);
         drop(client);
     }

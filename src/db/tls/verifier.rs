@@ -35,7 +35,7 @@ impl Verifier {
         self.roots.is_some() || self.binds_logins && is_readable(certificate)
     }
 
-    /// The error of a chain. That of a missing CA has why there are no more, for [`unusable`].
+    /// The error of a chain. That of a missing CA has why there are no more, for its message.
     fn explained(&self, error: rustls::Error) -> rustls::Error {
         let lacks_ca = error == rustls::Error::from(CertificateError::UnknownIssuer);
         match &self.unusable {
@@ -44,14 +44,6 @@ impl Verifier {
             }
             _ => error,
         }
-    }
-}
-
-/// Why a file cannot be used that may have the CA that is missing; `None`: the error is another one.
-pub fn unusable(error: &CertificateError) -> Option<&Failure> {
-    match error {
-        CertificateError::Other(OtherError(error)) => error.downcast_ref(),
-        _ => None,
     }
 }
 
