@@ -8,8 +8,8 @@ use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    Crontab, Kind, SOON, Server, all_servers, both_servers, children_of, eventually, send, slack,
-    within,
+    BY_CHANCE, Crontab, Kind, SOON, Server, all_servers, both_servers, children_of, eventually,
+    send, slack, unique, within,
 };
 
 const JOB: &str = "#: job\n0 0 1 1 * echo run >>{}";
@@ -87,6 +87,38 @@ both_servers! {
         crontab.tables.sql("UPDATE dblock_cron_jobs SET seen_at = UTC_TIMESTAMP(6) - INTERVAL 31 DAY WHERE name LIKE '%-job'");
         let _another = crontab.start(&[]);
         eventually("it is forgotten", SOON, || crontab.count("dblock_cron_jobs WHERE name LIKE '%-job'") == 0);
+    }
+
+    fn all_rows_of_a_job_without_a_name_go_some_time_after_its_line_was_edited(server on mysql) {
+        let crontab = Crontab::new(server, "0 0 1 1 * echo old >>{}");
+        let tables = &crontab.tables;
+        tables.init().args(["--keep", "1h,100"]).output().expect_code(0);
+        let host = crontab.start(&[]);
+        let old = crontab.rows::<String>("SELECT name FROM dblock_cron_jobs").remove(0);
+        assert!(old.starts_with("echo-"), "{old}");
+        tables.sql("UPDATE dblock_cron_jobs SET next_at = UTC_TIMESTAMP(6), changed_at = UTC_TIMESTAMP(6)");
+        crontab.eventually_lines(1);
+        crontab.eventually_idle();
+        crontab.eventually_row(&format!("dblock_locks WHERE name = '{old}' AND owner IS NULL"));
+        crontab.write("0 0 1 1 * echo new >>{}");
+        host.signal(Signal::SIGHUP);
+        crontab.eventually_row(&format!("dblock_cron_jobs WHERE name <> '{old}'"));
+        let left = || ["cron_jobs", "runs", "locks", "successes"].map(|table| crontab.count(&format!("dblock_{table} WHERE name = '{old}'")));
+        assert_eq!(left(), [1; 4]);
+        let [ago, long_ago] = [3, 31].map(|days| format!("UTC_TIMESTAMP(6) - INTERVAL {days} DAY"));
+        tables.sql(&format!("UPDATE dblock_runs SET requested_at = {ago}, ended_at = {ago} WHERE name = '{old}'"));
+        tables.sql(&format!("UPDATE dblock_locks SET renewed_at = {ago} WHERE name = '{old}'"));
+        tables.sql(&format!("UPDATE dblock_successes SET started_at = {ago}, ended_at = {ago} WHERE name = '{old}'"));
+        // A job is known for 30 days, and until then its name counts as used.
+        tables.sql(&format!("UPDATE dblock_cron_jobs SET seen_at = {long_ago} WHERE name = '{old}'"));
+        let _another = crontab.start(&[]);
+        // It stands before the other one, so that each look at old locks comes by that.
+        let used = unique("another");
+        eventually("other runs have deleted all of it", BY_CHANCE, || {
+            tables.at("run").args(["--record", "--name", &used, "true"]).output().expect_code(0);
+            left() == [0; 4]
+        });
+        assert_eq!(crontab.count("dblock_cron_jobs"), 1);
     }
 }
 
