@@ -9,7 +9,6 @@ mod releasing;
 mod replacing;
 mod running;
 
-use std::io;
 use std::mem::{discriminant, replace};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -20,7 +19,6 @@ use super::message::{FromKeeper, ToKeeper};
 use crate::base::clock::{Moment, is_over};
 use crate::base::exit::Failure;
 use crate::base::log::Log;
-use crate::base::text::in_words;
 use crate::history::KeptOutput;
 use crate::keeper::Board;
 use crate::lock::Grant;
@@ -264,22 +262,21 @@ impl Plan for Supervisor<'_> {
         });
     }
 
-    fn on_system_error(&mut self, error: io::Error) -> Option<anyhow::Result<Conclusion>> {
+    fn on_system_error(&mut self, failure: Failure) -> Option<anyhow::Result<Conclusion>> {
         let command = self.runner.commands.pop();
         self.step(|this, phase| match (phase, command) {
             (Phase::Running(running), Some(command)) => {
-                this.finish_command(command.running, running.hold_until, Err(error))
+                this.finish_command(command.running, running.hold_until, Err(failure))
             }
-            (Phase::Acquiring(_), _) => this.end_acquiring(Err(error.into())),
-            (Phase::Holding(_), _) => this.begin_release(LAST_CHANCE, Err(error.into())),
-            // A lock may outlive its keeper, which must not be killed before it has released that.
-            (phase @ Phase::Releasing(_), _) => phase,
+            (Phase::Acquiring(_), _) => this.end_acquiring(Err(failure.into())),
+            // The command has ended, and dblock ends as it did. What is held on after that is held on: messages and signals are heard all the
+            // same. A lock may outlive its keeper, which must not be killed before it has released that.
+            (phase @ (Phase::Holding(_) | Phase::Releasing(_)), _) => phase,
             (phase @ Phase::Done(Some(_)), _) => {
-                let why = in_words(&error);
-                this.runner.log.warning(format_args!("cannot wait: {why}"));
+                this.runner.log.warning(&failure);
                 phase
             }
-            _ => Phase::Done(Some(Err(error.into()))),
+            _ => Phase::Done(Some(Err(failure.into()))),
         });
         match &mut self.phase {
             Phase::Done(conclusion) => conclusion.take(),

@@ -75,8 +75,8 @@ pub trait Plan: Sized {
 
     /// The system does not let this process wait for events, so that all commands were killed and are gone. Returns how the process ends, if
     /// that is at once; otherwise this is called again until it is.
-    fn on_system_error(&mut self, error: io::Error) -> Option<anyhow::Result<Self::Conclusion>> {
-        Some(Err(error.into()))
+    fn on_system_error(&mut self, failure: Failure) -> Option<anyhow::Result<Self::Conclusion>> {
+        Some(Err(failure.into()))
     }
 
     /// Runs commands until [`Self::advance`] returns how the process ends.
@@ -99,7 +99,7 @@ pub trait Plan: Sized {
                 for command in commands {
                     command.running.child.kill_and_wait();
                 }
-                conclusion = self.on_system_error(error);
+                conclusion = self.on_system_error(Failure::refused("wait", &error));
                 if conclusion.is_none() {
                     sleep(LOOK_AGAIN);
                     self.runner().peer.send_rest();

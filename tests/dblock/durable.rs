@@ -650,7 +650,10 @@ all_servers! {
                 run.signal(Signal::SIGCONT);
             }
             let end = run.wait_within(SOON);
-            end.expect_code(if ends_itself { 5 } else { 70 });
+            end.expect_code(if ends_itself { 5 } else { 71 });
+            if !ends_itself {
+                end.expect_said(["cannot wait: Invalid argument"]);
+            }
             assert_eq!(row(server, &name).unwrap().owner, None, "{end:#?}");
         }
     }

@@ -12,8 +12,8 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::harness::pty::{INTERRUPT, SUSPEND, Shell};
 use crate::harness::{
-    Client, Dblock, PASSWORD, Proxy, Running, SOON, Server, Watcher, all_servers, each_lock,
-    eventually, eventually_gone, is_stopped, send, slack, stat_field, unique, within,
+    Client, Dblock, PASSWORD, Proxy, Running, SOON, Server, Watcher, all_servers, allow_files,
+    each_lock, eventually, eventually_gone, is_stopped, send, slack, stat_field, unique, within,
 };
 
 /// Long enough to see that something does not happen.
@@ -304,6 +304,31 @@ each_lock! {
         }
         assert!(!within(A_WHILE, || !run.is_running() || server.holder(&name).is_none()));
         end_hold(server, &name, run, 6);
+    }
+
+    fn a_hold_goes_on_where_the_system_refuses_to_wait_for_events(server) {
+        let name = unique("refuses");
+        let mut run = in_the_hold(server, &name);
+        // dblock waits for more than that at once.
+        allow_files(run.pid(), 2);
+        run.signal(Signal::SIGCONT);
+        assert!(!within(A_WHILE, || !run.is_running() || server.holder(&name).is_none()));
+        end_hold(server, &name, run, 6);
+    }
+
+    fn a_hold_goes_on_where_what_the_command_has_shared_cannot_be_closed(server) {
+        let name = unique("shared");
+        let run = holding(server, &name, "50").stdin(Stdio::piped());
+        let mut run = run.sh("echo ready; read x; exit 6").spawn();
+        run.wait_line("ready", SOON);
+        // Enough for what dblock waits for, and not for another file.
+        allow_files(run.pid(), 3);
+        drop(run.take_stdin());
+        run.wait_stderr("dblock: cannot close what the command has shared: Too many open files", SOON);
+        assert!(!within(A_WHILE, || !run.is_running() || server.holder(&name).is_none()));
+        run.signal(Signal::SIGTERM);
+        run.wait_within(SOON).expect_code(6);
+        eventually_free(server, &name);
     }
 
     fn a_hangup_that_was_ignored_at_the_start_does_not_end_the_hold(server) {

@@ -524,7 +524,9 @@ fn the_lock_is_held_until_the_group_is_gone_where_the_system_refuses_to_wait_for
     second().expect_code(75);
     assert!(runs(hidden) && run.is_running(), "{}", run.stderr());
     send(hidden, Signal::SIGKILL);
-    run.wait_within(SOON).expect_code(70);
+    let end = run.wait_within(SOON);
+    end.expect_code(71)
+        .expect_said(["cannot wait: Invalid argument"]);
     eventually("the lock is free", SOON, || server.holder(&name).is_none());
 }
 

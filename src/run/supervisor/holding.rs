@@ -7,6 +7,7 @@ use super::phase::{Conclusion, Holding, Phase};
 use super::{LAST_CHANCE, Supervisor};
 use crate::base::clock::Moment;
 use crate::base::descriptors;
+use crate::base::exit::Failure;
 use crate::base::text::shown;
 use crate::supervise::Received;
 
@@ -42,13 +43,15 @@ impl Supervisor<'_> {
         self.runner.outputs.close();
         // Whoever reads the command's output through a pipe waits until the last copy of the pipe is closed, and dblock has inherited
         // one. So it closes stdin, stdout, stderr, and all else that it does not need.
-        match descriptors::close_all_except(&self.own_descriptors()) {
-            Ok(()) => Phase::Holding(Holding {
-                shares: false,
-                ..holding
-            }),
-            Err(error) => self.begin_release(LAST_CHANCE, Err(error.into())),
+        if let Err(error) = descriptors::close_all_except(&self.own_descriptors()) {
+            // They wait, but the command has ended, and its lock is held.
+            let log = self.runner.log;
+            log.warning(Failure::refused("close what the command has shared", &error));
         }
+        Phase::Holding(Holding {
+            shares: false,
+            ..holding
+        })
     }
 
     /// The descriptors that the supervisor still needs when its command has ended: all that it opened itself, and the one that names the

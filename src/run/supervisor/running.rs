@@ -1,7 +1,6 @@
 //! While the command runs: watches its end, its timeout and its lease, and forwards signals to it. Ends it when the timeout is over, or
 //! when the lock is lost and the policy says so.
 
-use std::io;
 use std::time::{Duration, SystemTime};
 
 use nix::sys::signal::Signal;
@@ -26,7 +25,8 @@ impl Supervisor<'_> {
         let acquired = Moment::now();
         self.grant = grant;
         if let Err(error) = self.runner.poller.signals.collect_all() {
-            return self.begin_release(self.job.release_within, Err(error.into()));
+            let failure = Failure::refused("collect signals", &error);
+            return self.begin_release(self.job.release_within, Err(failure.into()));
         }
         let started = Moment::now();
         let number = grant.map_or(WITHOUT_LOCK, |_| UNDER_LOCK);
@@ -297,7 +297,7 @@ impl Supervisor<'_> {
         &mut self,
         command: Command,
         hold_until: Moment,
-        cause: io::Result<Option<Cause>>,
+        cause: Result<Option<Cause>, Failure>,
     ) -> Phase {
         let (ending, timed_out) = (command.child.ended(), command.timed_out());
         let late_failure = command.child.late_failure().map(|error| error.failure);
