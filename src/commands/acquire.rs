@@ -78,8 +78,8 @@ pub fn acquire(command_line: CommandLine) -> anyhow::Result<Ending> {
     };
     let name = &acquire.lock.name;
     let secret = random::id()?;
-    let mut ending = Ok(Ending::Code(0));
-    query::ask_and_answer(
+    let mut ending = None;
+    let asked = query::ask_and_answer(
         "the acquisition",
         |link, parent| hold_row(&acquire, &secret, &common, &link, parent),
         Limits { connect, whole },
@@ -92,7 +92,7 @@ pub fn acquire(command_line: CommandLine) -> anyhow::Result<Ending> {
             Acquisition::Acquired { lease, .. } if lease.proved.elapsed() > lease.ttl / 2 => {
                 link.close_for_sending();
                 let line = format!("{name} was lost before its token was printed");
-                ending = Err(Failure::new(Reason::LockLost, line));
+                ending = Some(Err(Failure::new(Reason::LockLost, line)));
             }
             Acquisition::Acquired {
                 token, slot, fence, ..
@@ -100,24 +100,30 @@ pub fn acquire(command_line: CommandLine) -> anyhow::Result<Ending> {
                 log.info(format_args!("acquired {name} (slot {slot}), fence {fence}"));
                 match print_to_reader(&shown(&acquire, common.json, &token, slot, fence)) {
                     Ok(()) => {
+                        ending = Some(Ok(Ending::Code(0)));
                         // From here on the lock is held. A signal must not end dblock as if it were not.
                         let _ = SigSet::all().thread_block();
                         let _ = link.send(&Answer::Printed);
                     }
                     Err(failure) => {
                         link.close_for_sending();
-                        ending = Err(failure);
+                        ending = Some(Err(failure));
                     }
                 }
             }
             Acquisition::Taken(holders) => {
                 log.warning(format_args!("{name} is {holders}"));
-                ending = Ok(Ending::Code(CONFLICT));
+                ending = Some(Ok(Ending::Code(CONFLICT)));
             }
         },
         |_| "the grant".to_owned(),
-    )?;
-    Ok(ending?)
+    );
+    // Whatever becomes of that process afterwards: whoever has the token has the lock, and nobody else releases it.
+    let decided = ending.unwrap_or_else(|| {
+        let nothing = || Failure::new(Reason::Internal, "the server gave no answer");
+        Err(asked.err().unwrap_or_else(nothing))
+    });
+    Ok(decided?)
 }
 
 /// What `--json` prints, as `docs/acquire.schema.json` says.

@@ -1,19 +1,20 @@
 //! `dblock acquire`, `renew`, `release` and `run --token`: a lock that spans several commands of a script.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::harness::{
     Client, Dblock, Frozen, Kind, Proxy, Records, SOON, Server, Texts, Watcher,
-    all_servers_with_tables, eventually, eventually_gone, processes_with, slack, unique, url_of,
-    url_of_kind, within,
+    all_servers_with_tables, eventually, eventually_gone, processes_with, send, slack, unique,
+    url_of, url_of_kind, within,
 };
 
 /// `dblock acquire --name NAME`.
@@ -893,6 +894,24 @@ all_servers_with_tables! {
         let ends: Vec<(String, String)> = admin.exec(ends, (&name,)).unwrap();
         assert_eq!(ends, [("failed".to_owned(), "the token was not printed".to_owned())]);
         let token = token(acquire(server, &name));
+        release(server, &token).output().expect_code(0);
+    }
+
+    fn a_token_that_is_printed_is_that_of_a_lock_also_if_what_has_acquired_it_was_killed(server on mysql) {
+        let (name, mut admin) = (unique("killed"), server.watcher());
+        let (reader, writer) = io::pipe().unwrap();
+        // There is no room for the token yet.
+        let size = fcntl(&writer, FcntlArg::F_GETPIPE_SZ).unwrap();
+        (&writer).write_all(&vec![b'\n'; size.try_into().unwrap()]).unwrap();
+        let mut acquiring = acquire(server, &name).args(["--ttl", "1h"]).stdout(writer).spawn();
+        let is_printing = |pid: i32| fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default().contains("pipe");
+        eventually("it is about to print the token", SOON, || is_printing(acquiring.pid()));
+        let acquirer = acquiring.children()[0];
+        send(acquirer, Signal::SIGKILL);
+        let mut lines = BufReader::new(reader).lines().map_while(Result::ok);
+        let token = lines.find(|line| !line.is_empty()).expect("a token");
+        acquiring.wait_within(SOON).expect_code(0).expect_silence();
+        assert_eq!(owner(&mut admin, &name, 0), Some(owner_by(&token)));
         release(server, &token).output().expect_code(0);
     }
 
