@@ -329,3 +329,22 @@ fn the_worker_that_takes_over_tells_of_a_dead_one_with_its_jobs() {
     second.wait_within(SOON).expect_code(0);
     assert_eq!(told.calls().len(), 1);
 }
+
+#[test]
+fn a_worker_whose_hooks_are_slow_claims_nothing_that_it_cannot_start() {
+    let jobs = Jobs::new(server(), &["--max-attempts", "1"]);
+    jobs.number(40);
+    let mut slow = jobs
+        .work(&["--on-failure", "exec sleep 600"])
+        .sh("exit 5")
+        .spawn();
+    // At most 32 hooks run at once. One more waits for them, and so do all further jobs.
+    eventually("no more start", SOON, || jobs.states()[3] == 33);
+    let other = jobs.work(&["--drain"]).sh("true").output();
+    other.expect_code(0);
+    assert_eq!(jobs.states(), [0, 0, 0, 33]);
+    slow.signal(Signal::SIGTERM);
+    eventually("it waits for its hooks", SOON, || jobs.workers() == 0);
+    slow.signal(Signal::SIGTERM);
+    slow.wait_within(SOON).expect_code(0);
+}

@@ -291,6 +291,8 @@ impl Coordinator<'_> {
             || self.spec.until == Until::Once && self.started_any
             // They would be returned at once.
             || is_over(self.stalled_at())
+            // None would start, and other workers may have room.
+            || self.runner.asides.are_full()
         {
             return 0;
         }
