@@ -605,7 +605,7 @@ fn a_server_on_which_a_lock_would_not_exclude_is_refused() {
                 nodes: ["1", "1"],
                 ..FIT
             },
-            "several nodes",
+            "name one node alone, and use --allow-unfit-server\n",
         ),
     ] {
         refused(&granting("15.4", granted).url(), &[words]);

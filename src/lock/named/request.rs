@@ -77,10 +77,15 @@ enum Accepts {
     ReadOnly,
 }
 
-/// A server on which this request would exclude nobody, or may not: why, and what may be done.
-pub(super) fn unfit(session: &Session, why: Unfit) -> Fault {
-    let line = format!("{session} {why}, or use --allow-unfit-server");
-    Fault::Final(Failure::new(Reason::Configuration, line))
+impl Accepts {
+    /// What else may be done about a server that is unfit for this reason, as the end of a line.
+    fn besides(self, why: Unfit) -> &'static str {
+        match (self, why) {
+            // `dblock acquire` and `dblock cron run` have no such option. That reason names it already.
+            (Self::Queue, _) | (_, Unfit::SeveralNodes) => "",
+            _ => ", or use --allow-unfit-server",
+        }
+    }
 }
 
 impl Request {
@@ -140,6 +145,12 @@ impl Request {
     /// Whether it accepts only servers on which a lock excludes others.
     pub(super) fn wants_fit(&self) -> bool {
         matches!(self.accepts, Accepts::Fit | Accepts::Queue)
+    }
+
+    /// A server on which this request would exclude nobody, or may not: why, and what may be done.
+    pub(super) fn unfit(&self, session: &Session, why: Unfit) -> Fault {
+        let line = format!("{session} {why}{}", self.accepts.besides(why));
+        Fault::Final(Failure::new(Reason::Configuration, line))
     }
 
     /// Whether the request refuses a server that is unfit for this reason.
@@ -336,7 +347,7 @@ impl Request {
                 let line = format!("{session} {why}");
                 return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
             }
-            Some(why) if self.wants_fit() => return Err(unfit(session, *why)),
+            Some(why) if self.wants_fit() => return Err(self.unfit(session, *why)),
             Some(why) => {
                 let line = format!("{session} {why}; locking there anyway");
                 session.tell(Level::Warning, &line);
@@ -489,4 +500,23 @@ pub fn may_end(begun: Moment) -> Result<(), Fault> {
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_option_is_named_once_and_only_to_who_has_it() {
+        let besides = Accepts::Fit.besides(Unfit::SessionsShared);
+        assert_eq!(besides, ", or use --allow-unfit-server");
+        let several = Unfit::SeveralNodes.to_string();
+        assert!(several.ends_with("use --allow-unfit-server"));
+        for (accepts, why) in [
+            (Accepts::Fit, Unfit::SeveralNodes),
+            (Accepts::Queue, Unfit::SessionsShared),
+        ] {
+            assert_eq!(accepts.besides(why), "", "{why}");
+        }
+    }
 }

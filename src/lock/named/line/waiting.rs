@@ -9,7 +9,7 @@ use crate::db::{Fault, Session, no_answer};
 use crate::lock::named::acquire::{Decision, Opening, Turns};
 use crate::lock::named::fitness::Unfit;
 use crate::lock::named::queue::Step;
-use crate::lock::named::request::{PAUSE, Request, carry_out, unfit};
+use crate::lock::named::request::{PAUSE, Request, carry_out};
 use crate::lock::named::statements::{Line, RECHECK};
 use crate::lock::{Caller, Grant, Lease};
 
@@ -168,7 +168,7 @@ impl Request {
     /// taken nothing there.
     fn check_own(&self, answered: u64, own: u64, session: &Session) -> Result<(), Fault> {
         if answered != own && self.wants_fit() {
-            return Err(unfit(session, Unfit::SessionsShared));
+            return Err(self.unfit(session, Unfit::SessionsShared));
         }
         Ok(())
     }
