@@ -44,6 +44,8 @@ Options of a job:
       --overlap skip|wait|allow
                               If the last run still runs: skip the tick, let one tick wait, or run both [default: skip]
       --jitter DURATION       Delay the start by up to this long, at most halfway to the next tick [default: 0]
+      --keep-output failed|all|none
+                              Of which runs to keep the output, instead of what dblock cron run was told
       --on-failure COMMAND, --on-end COMMAND
                               What to run at the end of an attempt, instead of what dblock cron run was told; '' is nothing
 
