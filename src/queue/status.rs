@@ -5,16 +5,16 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::jobs::JobState;
-use super::narrow::jobs_of;
+use super::narrow::{jobs_in, jobs_of};
 use super::queues::Queue;
 use crate::base::list::omit;
-use crate::db::sql::{micros, micros_since, span, text_literals, time};
+use crate::db::sql::{micros, micros_since, micros_until, span, text_literals, time};
 use crate::db::{Ask, Fault, LIST, Row, Session, ask};
 use crate::schema::{QUEUE_MINUTES, QUEUES, RUNNING, Tables, WORKERS};
 
 /// How many rows of a state are counted at most, unless the numbers are to be exact: whoever polls a queue reads a few pages of it, however
 /// many jobs it has.
-const MOST_COUNTED: u64 = 10_000;
+const MOST_COUNTED: usize = 10_000;
 
 /// Rates are averages over this many whole minutes.
 pub const MINUTES: u32 = 5;
@@ -107,7 +107,6 @@ pub fn status(
         }
     }
     let omitted = omit(&mut queues, scope.limit);
-    let most = (!scope.exact).then_some(MOST_COUNTED);
     for QueueRow {
         id,
         name,
@@ -115,16 +114,18 @@ pub fn status(
         deleted,
     } in queues
     {
-        let (due, oldest_due) = session.run(&ask_count(tables, id, JobState::Due, most))?;
         let mut count = |state| {
-            let asked = session.run(&ask_count(tables, id, state, most));
-            asked.map(|(count, _)| count)
+            let counted = if scope.exact {
+                ask_all(tables, id, state)
+            } else {
+                ask_first(tables, id, state)
+            };
+            session.run(&counted)
         };
-        let (delayed, running, dead) = (
-            count(JobState::Delayed)?,
-            count(JobState::Running)?,
-            count(JobState::Dead)?,
-        );
+        let (due, oldest_due) = count(JobState::Due)?;
+        let (delayed, _) = count(JobState::Delayed)?;
+        let (running, _) = count(JobState::Running)?;
+        let (dead, _) = count(JobState::Dead)?;
         let (done, failed) = session.run(&ask_minutes(tables, id))?;
         report(StatusItem::Queue(Box::new(Summary {
             name,
@@ -147,7 +148,7 @@ pub fn status(
 
 /// How many of a queue's jobs are due.
 pub fn ask_due(tables: &Tables, queue: &Queue) -> Ask<'static, Count> {
-    ask_count(tables, queue.id, JobState::Due, Some(MOST_COUNTED)).map(|(count, _)| count)
+    ask_first(tables, queue.id, JobState::Due).map(|(count, _)| count)
 }
 
 struct QueueRow {
@@ -188,39 +189,71 @@ fn ask_queues(tables: &Tables, names: &[String]) -> Ask<'static, Vec<QueueRow>> 
     queues.up_to(LIST)
 }
 
-/// The number of a queue's jobs in a state, in at most so many rows, and how long ago the first one of these was due.
-fn ask_count(
-    tables: &Tables,
-    queue: u32,
-    state: JobState,
-    most: Option<u64>,
-) -> Ask<'static, (Count, Option<Duration>)> {
+/// Jobs that were counted: how many, and how long the oldest of them has been due.
+type Counted = (Count, Option<Duration>);
+
+/// All jobs of a queue in a state, counted by the server.
+fn ask_all(tables: &Tables, queue: u32, state: JobState) -> Ask<'static, Counted> {
+    let sql = format!(
+        "SELECT CAST(COALESCE(SUM({}), 0) AS UNSIGNED) AS jobs, {} AS due_for FROM {}",
+        jobs_of("n"),
+        micros_since("MIN(n.due_at)"),
+        rows_of(tables, queue, state)
+    );
+    ask("queue count", sql, |rows| {
+        let row = rows.one()?;
+        let (jobs, due_for): (u64, Option<i64>) = (row.get("jobs")?, row.get("due_for")?);
+        let count = Count { jobs, more: false };
+        Ok((count, due_for.map(span)))
+    })
+}
+
+/// The first jobs of a queue in a state. Their rows are added up here. To add up these alone, a server would write them to a temporary
+/// table, and so read each of them twice.
+fn ask_first(tables: &Tables, queue: u32, state: JobState) -> Ask<'static, Counted> {
+    // Of jobs in other states nobody asks for that.
+    let due_in = if state == JobState::Due {
+        micros_until("n.due_at")
+    } else {
+        "NULL".to_owned()
+    };
     // One more than are counted shows that there are more.
-    let limit = most.map_or_else(String::new, |most| format!(" LIMIT {}", most + 1));
+    let limit = MOST_COUNTED + 1;
+    let sql = format!(
+        "SELECT n.jobs, {due_in} AS due_in FROM {} LIMIT {limit}",
+        rows_of(tables, queue, state)
+    );
+    let first = ask("queue count", sql, |rows| {
+        let first: Vec<(u32, Option<i64>)> =
+            rows.all(|row| Ok((jobs_in(row)?, row.get("due_in")?)))?;
+        Ok(add_up(&first))
+    });
+    first.up_to(limit)
+}
+
+/// The rows `n` of a queue's jobs in a state: the end of a statement.
+fn rows_of(tables: &Tables, queue: u32, state: JobState) -> String {
     let table = tables.of(state.table());
-    let from = match state {
+    match state {
         JobState::Running => format!(
             "{} w JOIN {table} n ON n.worker = w.worker WHERE w.queue = {queue} AND w.expires_at IS NOT NULL",
             tables.of(&WORKERS)
         ),
         _ => format!("{table} n WHERE n.queue = {queue}"),
+    }
+}
+
+/// What the first rows say: of each how many jobs it is for, and in how many microseconds these are due.
+fn add_up(first: &[(u32, Option<i64>)]) -> Counted {
+    let more = first.len() > MOST_COUNTED;
+    let jobs: u64 = first.iter().map(|(jobs, _)| u64::from(*jobs)).sum();
+    let count = Count {
+        jobs: jobs - u64::from(more),
+        more,
     };
-    let sql = format!(
-        "SELECT CAST(COALESCE(SUM(jobs), 0) AS UNSIGNED) AS jobs, COUNT(*) AS counted, {} AS due_for FROM \
-         (SELECT {} AS jobs, n.due_at FROM {from}{limit}) some",
-        micros_since("MIN(due_at)"),
-        jobs_of("n")
-    );
-    ask("queue count", sql, move |rows| {
-        let row = rows.one()?;
-        let (counted, due_for): (u64, Option<i64>) = (row.get("counted")?, row.get("due_for")?);
-        let (jobs, more): (u64, _) = (row.get("jobs")?, most.is_some_and(|most| counted > most));
-        let count = Count {
-            jobs: jobs - u64::from(more),
-            more,
-        };
-        Ok((count, due_for.map(span)))
-    })
+    // An application may have written no date. It comes before all others, as in the server's MIN.
+    let due_in = first.iter().map(|(_, due_in)| *due_in).min().flatten();
+    (count, due_in.map(|micros| span(micros.saturating_neg())))
 }
 
 /// A queue's jobs done and attempts failed in the last whole minutes.
@@ -278,4 +311,39 @@ fn worker(row: &Row) -> Result<Worker, Fault> {
         running: row.get("running")?,
         gone: row.get("is_gone")?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_more_rows_than_are_counted_the_last_says_only_that_there_are_more() {
+        for (rows, jobs_of_each, jobs, more) in [
+            (0, 1, 0, false),
+            (MOST_COUNTED, 1, 10_000, false),
+            (MOST_COUNTED + 1, 1, 10_000, true),
+            // Blocks.
+            (2, 500, 1000, false),
+            (MOST_COUNTED + 1, 500, 5_000_499, true),
+        ] {
+            let (count, _) = add_up(&vec![(jobs_of_each, None); rows]);
+            assert_eq!(count, Count { jobs, more }, "{rows} rows");
+        }
+    }
+
+    #[test]
+    fn the_oldest_job_is_the_one_that_has_been_due_longest() {
+        let oldest = |all: &[Option<i64>]| {
+            let rows: Vec<_> = all.iter().map(|due_in| (1, *due_in)).collect();
+            add_up(&rows).1
+        };
+        let micros = |micros| Some(Duration::from_micros(micros));
+        assert_eq!(oldest(&[]), None);
+        assert_eq!(oldest(&[Some(-3), Some(-7), Some(5)]), micros(7));
+        assert_eq!(oldest(&[Some(5)]), micros(0));
+        assert_eq!(oldest(&[Some(i64::MIN)]), micros(i64::MAX.unsigned_abs()));
+        // One without a date.
+        assert_eq!(oldest(&[Some(-7), None]), None);
+    }
 }

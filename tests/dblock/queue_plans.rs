@@ -311,6 +311,7 @@ both_servers! {
         done(queue(&["put", "q", "--delay", "1h", "a"]));
         done(queue(&["status"]));
         done(queue(&["status", "q"]));
+        done(queue(&["status", "--exact"]));
         for state in ["due", "delayed", "running", "dead", "done"] {
             // More than a page of each.
             done(queue(&["list", "q", "--state", state, "-n", "500"]));
