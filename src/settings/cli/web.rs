@@ -106,7 +106,7 @@ speaks to no database: while somebody looks, it runs dblock status, cron list, q
 options above. docs/web.md has a systemd unit, nginx in front, and ssh -L.
 
 Exit codes: 0 ended by SIGTERM or SIGINT; 78 a password file, certificate or connection setting that cannot be used; 71 it
-cannot listen there; 64 bad usage; 70 internal error; 127 dblock-web or dblock is not installed.
+cannot listen there; 64 bad usage; 70 internal error; 126 dblock-web cannot be executed; 127 it or dblock is not installed.
 
 Examples:
   dblock web --url mysql://watcher@db1,db2/
