@@ -10,8 +10,8 @@ use nix::sys::signal::Signal;
 
 use crate::harness::schema::follows;
 use crate::harness::{
-    Dblock, Kind, Proxy, Records, Running, SOON, Server, Tables, Watcher, all_servers, eventually,
-    is_stopped, runs, send, slack, unique, within,
+    Dblock, Kind, Proxy, Records, Running, SOON, Server, Tables, Watcher, all_servers,
+    both_servers, eventually, is_stopped, runs, send, slack, unique, url_of, within,
 };
 
 fn run(server: &Server, name: &str, options: &[&str]) -> Dblock {
@@ -400,6 +400,26 @@ all_servers! {
             let output = run(shared, &unique("no-tables"), options).sh("echo ran").output();
             assert!(matches!(output.code, Some(77 | 78)), "{output:?}");
             assert_eq!((output.stdout.as_str(), output.stderr.lines().count()), ("", 1), "{output:?}");
+        }
+    }
+}
+
+both_servers! {
+    fn a_success_is_not_left_on_a_server_that_is_read_only_by_then_though_its_account_may_write_there(shared) {
+        let (before, now) = (Server::private(shared.kind).with_durable_runs(), Server::durable(shared.kind));
+        before.let_write_above_read_only("dblock");
+        for durable in [&[][..], &["--durable"]] {
+            let name = unique("demoted");
+            let run_at = |url: &str| Dblock::run_at(url, &name).args(YEARLY).args(durable);
+            let begun = run_at(&url_of([&before, now])).stdin(Stdio::piped());
+            let mut begun = begun.sh("echo began; read line; exit 0").spawn();
+            begun.wait_line("began", SOON);
+            before.set_read_only(true);
+            drop(begun.take_stdin());
+            begun.wait_within(SOON).expect_code(0);
+            let again = run_at(&now.url()).command(["true"]).output();
+            again.expect_code(75).expect_one_line("has run for");
+            before.set_read_only(false);
         }
     }
 }

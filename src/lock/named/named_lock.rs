@@ -169,8 +169,15 @@ impl NamedLock {
         patience: Duration,
     ) -> Result<bool, Fault> {
         let begun = Moment::now();
+        // Only what must not be lost is tried for some time.
+        let must_count = !patience.is_zero() && !self.request.accepts_read_only();
         loop {
-            match carry_out_all(also, session) {
+            let done = if must_count {
+                carry_out_where_it_counts(also, session)
+            } else {
+                carry_out_all(also, session)
+            };
+            match done {
                 Ok(()) => return Ok(true),
                 Err(fault @ Fault::Gone(_)) => return Err(fault),
                 Err(fault) if begun.elapsed() < patience && fault.refuses_for_now() => {
@@ -223,6 +230,17 @@ fn carry_out_all(also: &dyn Fn() -> Vec<String>, session: &mut Session) -> Resul
             done => return done,
         }
     }
+}
+
+/// As [`carry_out_all`], unless the server is read-only. It does not refuse every account, and nobody reads what was written there.
+fn carry_out_where_it_counts(
+    also: &dyn Fn() -> Vec<String>,
+    session: &mut Session,
+) -> Result<(), Fault> {
+    if is_read_only(session)? {
+        return Err(Fault::ReadOnly(why_read_only(session).to_owned()));
+    }
+    carry_out_all(also, session)
 }
 
 /// Runs these statements as far as that is possible soon: to free the lock matters more than to record the run.

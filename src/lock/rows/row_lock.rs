@@ -17,6 +17,7 @@ use crate::base::clock::{Moment, by_chance};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
+use crate::db::server_facts::{is_read_only, why_read_only};
 use crate::db::{Client, Connector, Fault, LatestTimeline, Session, roll_back};
 use crate::lock::named::{OwnKillers, Request, Verbosity, follow, unpooled_number};
 use crate::lock::{
@@ -332,6 +333,18 @@ impl RowLock {
         }
     }
 
+    /// Leaves a server that is read-only by now. It does not refuse every account, and nobody reads what was written there.
+    fn leave_if_read_only(&mut self) -> Result<(), Fault> {
+        let Some(mut session) = self.session.take() else {
+            return Ok(());
+        };
+        if is_read_only(&mut session)? {
+            return Err(Fault::ReadOnly(why_read_only(&session).to_owned()));
+        }
+        self.session = Some(session);
+        Ok(())
+    }
+
     /// The current session, or a new one that holds the run id lock.
     pub(super) fn reach(&mut self) -> Result<Session, Fault> {
         if let Some(session) = self.session.take() {
@@ -451,7 +464,14 @@ impl Backend for RowLock {
                 }
                 Err(fault) => Err(refused_for_now(fault)),
             };
-            match reached.and_then(|()| self.release_row(&also)) {
+            let is_fit = match reached {
+                // A new session's server takes writes. Only what must not be lost is tried for some time.
+                Ok(()) if !is_new && !patience.is_zero() && !also.is_empty() => {
+                    self.leave_if_read_only()
+                }
+                reached => reached,
+            };
+            match is_fit.and_then(|()| self.release_row(&also)) {
                 Ok(was_held) => break Ok(was_held),
                 Err(fault)
                     if !also.is_empty()

@@ -89,6 +89,12 @@ impl Server {
     /// A new account that may write there also while the server is read-only.
     pub fn account_above_read_only(&self) -> String {
         let account = self.account();
+        self.let_write_above_read_only(&account);
+        account
+    }
+
+    /// Lets an account write there also while the server is read-only.
+    pub fn let_write_above_read_only(&self, account: &str) {
         let privilege = match self.kind {
             Kind::MariaDb => "READ_ONLY ADMIN",
             Kind::MySql => "CONNECTION_ADMIN",
@@ -97,7 +103,6 @@ impl Server {
         self.admin()
             .query_drop(format!("GRANT {privilege} ON *.* TO '{account}'@'%'"))
             .expect("the admin may do that");
-        account
     }
 }
 
