@@ -43,12 +43,12 @@ impl Link {
         Ok((Self(one), Self(other)))
     }
 
-    /// Sends one message. It has at least one byte: an empty packet would look like the end of the link.
+    /// Sends one message.
     ///
     /// # Errors
     /// `EPIPE` when the other end is gone.
     pub fn send(&self, message: &impl Serialize) -> io::Result<()> {
-        self.send_all(message, &[], MsgFlags::empty())
+        self.send_packet(&packet_of(message)?, &[], MsgFlags::empty())
     }
 
     /// Shuts down sending: the other end sees this end as closed.
@@ -73,8 +73,10 @@ impl Link {
     /// Sends one message, unless the other end has read so little that half of the buffer is used. The other half is for messages that
     /// must arrive, whose senders wait for room.
     pub fn send_if_heard(&self, message: &impl Serialize) {
-        if !self.is_half_full() {
-            let _ = self.send_all(message, &[], MsgFlags::MSG_DONTWAIT);
+        if !self.is_half_full()
+            && let Ok(packet) = packet_of(message)
+        {
+            let _ = self.send_packet(&packet, &[], MsgFlags::MSG_DONTWAIT);
         }
     }
 
@@ -93,7 +95,7 @@ impl Link {
     pub fn send_with(&self, message: &impl Serialize, descriptor: BorrowedFd) -> io::Result<()> {
         let descriptors = [descriptor.as_raw_fd()];
         let descriptors = [ControlMessage::ScmRights(&descriptors)];
-        self.send_all(message, &descriptors, MsgFlags::empty())
+        self.send_packet(&packet_of(message)?, &descriptors, MsgFlags::empty())
     }
 
     /// Sends one message, and with it a descriptor if there is one, unless the buffer is full or the system has no room at the moment.
@@ -106,9 +108,13 @@ impl Link {
         message: &impl Serialize,
         descriptor: Option<BorrowedFd>,
     ) -> io::Result<bool> {
+        self.try_send_packet(&packet_of(message)?, descriptor)
+    }
+
+    fn try_send_packet(&self, packet: &[u8], descriptor: Option<BorrowedFd>) -> io::Result<bool> {
         let descriptors: Vec<_> = descriptor.iter().map(AsRawFd::as_raw_fd).collect();
         let besides = descriptor.map(|_| ControlMessage::ScmRights(&descriptors));
-        match self.send_all(message, besides.as_slice(), MsgFlags::MSG_DONTWAIT) {
+        match self.send_packet(packet, besides.as_slice(), MsgFlags::MSG_DONTWAIT) {
             Ok(()) => Ok(true),
             Err(error) if passes(&error) => Ok(false),
             Err(error) => Err(error),
@@ -122,15 +128,13 @@ impl Link {
         let _ = poll(&mut link, PollTimeout::from(millis));
     }
 
-    fn send_all(
+    fn send_packet(
         &self,
-        message: &impl Serialize,
+        packet: &[u8],
         besides: &[ControlMessage],
         flags: MsgFlags,
     ) -> io::Result<()> {
-        let packet = postcard::to_allocvec(message).map_err(|_| ErrorKind::InvalidData)?;
-        debug_assert!(!packet.is_empty());
-        let parts = [IoSlice::new(&packet)];
+        let parts = [IoSlice::new(packet)];
         sendmsg::<()>(
             self.0.as_raw_fd(),
             &parts,
@@ -146,6 +150,16 @@ impl Link {
     /// # Errors
     /// `InvalidData` for a packet that is no message. `EMFILE` if this process has too many open descriptors; then the message is lost.
     pub fn receive<M: DeserializeOwned>(&self) -> io::Result<Option<(M, Option<OwnedFd>)>> {
+        let Some((packet, descriptor)) = self.receive_packet()? else {
+            return Ok(None);
+        };
+        match postcard::take_from_bytes(&packet) {
+            Ok((message, [])) => Ok(Some((message, descriptor))),
+            _ => Err(ErrorKind::InvalidData.into()),
+        }
+    }
+
+    fn receive_packet(&self) -> io::Result<Option<(Vec<u8>, Option<OwnedFd>)>> {
         let mut packet = vec![0; LONGEST_PACKET];
         let mut parts = [IoSliceMut::new(&mut packet)];
         let mut space = cmsg_space!(RawFd);
@@ -167,14 +181,33 @@ impl Link {
             Err(Errno::ECONNRESET) => attempt()?,
             received => received?,
         };
-        if length == 0 {
-            return Ok(None);
-        }
-        match postcard::take_from_bytes(&packet[..length]) {
-            Ok((message, [])) => Ok(Some((message, descriptor))),
-            _ => Err(ErrorKind::InvalidData.into()),
+        packet.truncate(length);
+        Ok((length > 0).then_some((packet, descriptor)))
+    }
+
+    /// Waits until a message, or the end of the link, is there.
+    fn await_packet(&self, deadline: Option<Moment>) -> Arrival<()> {
+        loop {
+            let left = deadline.map(|deadline| deadline.since(Moment::now()));
+            // In pieces: poll(2) does not count the time that the machine sleeps.
+            let piece = left.map_or(1000, |left| left.as_micros().div_ceil(1000).min(1000));
+            let millis = u16::try_from(piece).unwrap_or_default();
+            let mut descriptors = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut descriptors, PollTimeout::from(millis)) {
+                Ok(0) if left == Some(Duration::ZERO) => return Arrival::Late,
+                Ok(0) | Err(Errno::EINTR) => {}
+                Ok(_) => return Arrival::Message(()),
+                Err(_) => return Arrival::Gone,
+            }
         }
     }
+}
+
+/// The packet of a message. It has at least one byte: an empty packet would look like the end of the link.
+fn packet_of(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    let packet = postcard::to_allocvec(message).map_err(|_| ErrorKind::InvalidData)?;
+    debug_assert!(!packet.is_empty());
+    Ok(packet)
 }
 
 /// Whether the same message may be sent later: the buffer is full, memory is short, or too many descriptors of this user are under way.
@@ -224,23 +257,13 @@ pub enum Arrival<M> {
 
 /// Waits for the next message until the deadline; `None` waits for ever. A message that is already there is never late.
 pub fn next<M: DeserializeOwned>(link: &Link, deadline: Option<Moment>) -> Arrival<M> {
-    loop {
-        let left = deadline.map(|deadline| deadline.since(Moment::now()));
-        // In pieces: poll(2) does not count the time that the machine sleeps.
-        let piece = left.map_or(1000, |left| left.as_micros().div_ceil(1000).min(1000));
-        let millis = u16::try_from(piece).unwrap_or_default();
-        let mut descriptors = [PollFd::new(link.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut descriptors, PollTimeout::from(millis)) {
-            Ok(0) if left == Some(Duration::ZERO) => return Arrival::Late,
-            Ok(0) | Err(Errno::EINTR) => {}
-            Ok(_) => {
-                return match link.receive() {
-                    Ok(Some((message, _))) => Arrival::Message(message),
-                    Ok(None) | Err(_) => Arrival::Gone,
-                };
-            }
-            Err(_) => return Arrival::Gone,
-        }
+    match link.await_packet(deadline) {
+        Arrival::Message(()) => match link.receive() {
+            Ok(Some((message, _))) => Arrival::Message(message),
+            Ok(None) | Err(_) => Arrival::Gone,
+        },
+        Arrival::Gone => Arrival::Gone,
+        Arrival::Late => Arrival::Late,
     }
 }
 

@@ -30,6 +30,16 @@ pub fn fork_isolated<M: Serialize>(
     work: impl FnOnce(Rc<Link>, Pid) -> Result<(), Failure>,
     failed: fn(Failure) -> M,
 ) -> Result<(Pid, Link), Failure> {
+    fork_with_link(Box::new(work), &|link, failure| {
+        let _ = link.send(&failed(failure));
+    })
+}
+
+/// Forks a process for `work`. If that fails, its last message is what `report` sends.
+fn fork_with_link(
+    work: Box<dyn FnOnce(Rc<Link>, Pid) -> Result<(), Failure> + '_>,
+    report: &dyn Fn(&Link, Failure),
+) -> Result<(Pid, Link), Failure> {
     let refused = |error: io::Error| Failure::refused("start a process", &error);
     let (ours, theirs) = Link::pair().map_err(refused)?;
     let parent = getpid();
@@ -41,7 +51,7 @@ pub fn fork_isolated<M: Serialize>(
             limit_memory();
             let link = Rc::new(theirs);
             let for_work = Rc::clone(&link);
-            guarded(|| work(for_work, parent), &link, failed).exit()
+            guarded(|| work(for_work, parent), |failure| report(&link, failure)).exit()
         }
     }
 }
@@ -91,12 +101,8 @@ fn inherited_limit() -> Option<(rlim_t, &'static str)> {
 /// The place of the last panic. Its message is not kept, because it may quote secrets.
 static PANICKED_AT: Mutex<String> = Mutex::new(String::new());
 
-/// Runs the work of a forked process, and turns its failure into a message, even a panic of the crate that speaks to the server.
-fn guarded<M: Serialize>(
-    work: impl FnOnce() -> Result<(), Failure>,
-    link: &Link,
-    failed: fn(Failure) -> M,
-) -> Ending {
+/// Runs the work of a forked process, and reports its failure, even a panic of the crate that speaks to the server.
+fn guarded(work: impl FnOnce() -> Result<(), Failure>, report: impl FnOnce(Failure)) -> Ending {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map_or_else(String::new, place);
         *PANICKED_AT.lock().unwrap_or_else(PoisonError::into_inner) = place;
@@ -116,10 +122,10 @@ fn guarded<M: Serialize>(
         }
     };
     let code = failure.reason.code();
-    let _ = link.send(&failed(Failure {
+    report(Failure {
         line: cut(&failure.line),
         ..failure
-    }));
+    });
     Ending::Code(code)
 }
 
