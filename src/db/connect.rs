@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use std::vec;
 
 use super::address::Address;
 use super::fault::Fault;
@@ -55,6 +56,20 @@ pub struct PassedOver {
     pub line: String,
     /// Whether it was reached and is read-only, as a replica should be.
     pub read_only: bool,
+}
+
+/// A round of all servers.
+struct Round<'a> {
+    /// The servers that are left, in order.
+    targets: vec::IntoIter<&'a Target>,
+    /// How many rounds in a row before this one have found a full server.
+    full_rounds: u32,
+    /// The fault that decides so far.
+    outcome: Option<Fault>,
+    /// Reported if another server is used instead; otherwise the last one is the error.
+    refusals: Vec<String>,
+    /// What the last server lacks. That is the error, unless another server's fault decides.
+    unsaid: Option<String>,
 }
 
 impl Connector {
@@ -108,72 +123,98 @@ impl Connector {
         &self,
         mut open: impl FnMut(&mut Session) -> Result<T, Fault>,
     ) -> Result<(Session, T), Fault> {
-        let mut outcome: Option<Fault> = None;
-        // Reported if another server is used instead; otherwise the last one is the error.
-        let mut refusals: Vec<String> = Vec::new();
-        let full_rounds = self.full_rounds.take();
+        let mut round = self.begin_round();
+        while let Some(target) = round.targets.next() {
+            match self.try_target(target, &mut open) {
+                Ok(opened) => {
+                    self.note_connected(round);
+                    return Ok(opened);
+                }
+                Err(fault) => self.pass_over(&mut round, target, fault)?,
+            }
+        }
+        Err(self.why_none(round))
+    }
+
+    fn begin_round(&self) -> Round<'_> {
         self.passed_over.borrow_mut().clear();
         let failed = self.failed.borrow().clone();
         let has_failed = |target: &&Target| failed.as_ref() == Some(&target.to_string());
-        let (last, first): (Vec<_>, Vec<_>) = self.targets.iter().partition(has_failed);
-        // What the last server lacks is the error, unless another server's fault decides.
-        let mut unsaid: Option<String> = None;
-        let mut targets = first.into_iter().chain(last).peekable();
-        while let Some(target) = targets.next() {
-            let fault = match self.try_target(target, &mut open) {
-                Ok(opened) => {
-                    for line in refusals {
-                        self.tell_once(Level::Warning, &line);
-                    }
-                    self.has_connected.set(true);
-                    self.failed.take();
-                    self.resolvers.borrow_mut().end();
-                    self.said.borrow_mut().clear();
-                    return Ok(opened);
-                }
-                Err(Fault::NoNamedLocks(failure)) => return Err(Fault::Final(failure)),
-                Err(fault) if fault.ends_round() => return Err(fault),
-                Err(fault) => fault,
-            };
-            let line = match &fault {
-                Fault::ReadOnly(cause) => format!("{target} {cause}"),
-                Fault::Untrusted(failure) | Fault::Final(failure) => failure.line.clone(),
-                fault => format!("cannot connect to {target}: {fault}"),
-            };
-            match &fault {
-                Fault::Final(_) => refusals.push(line.clone()),
-                Fault::Untrusted(_) if targets.peek().is_none() => unsaid = Some(line.clone()),
-                // Only this warning shows that a server is not the right one while another takes its place.
-                Fault::Untrusted(_) => self.tell_once(Level::Warning, &line),
-                _ => self.tell_once(Level::Info, &line),
-            }
-            if matches!(fault, Fault::Full(_)) {
-                self.full_rounds.set(full_rounds.saturating_add(1));
-            }
-            let read_only = matches!(fault, Fault::ReadOnly(_));
-            let fault = if read_only {
-                Fault::ReadOnly(line.clone())
-            } else {
-                fault
-            };
-            let target = target.to_string();
-            self.passed_over.borrow_mut().push(PassedOver {
-                target,
-                line,
-                read_only,
-            });
-            outcome = Some(match outcome {
-                None | Some(Fault::Untrusted(_)) => fault,
-                Some(outcome) => outcome.decided_by(fault),
-            });
+        let (last, mut targets): (Vec<_>, Vec<_>) = self.targets.iter().partition(has_failed);
+        targets.extend(last);
+        Round {
+            targets: targets.into_iter(),
+            full_rounds: self.full_rounds.take(),
+            outcome: None,
+            refusals: Vec::new(),
+            unsaid: None,
         }
-        if let Some(Fault::Untrusted(failure)) = outcome {
-            return Err(Fault::Final(failure));
-        }
-        if let Some(line) = unsaid {
+    }
+
+    fn note_connected(&self, round: Round) {
+        for line in round.refusals {
             self.tell_once(Level::Warning, &line);
         }
-        Err(outcome.unwrap_or_else(|| Fault::Gone("no server is named".to_owned())))
+        self.has_connected.set(true);
+        self.failed.take();
+        self.resolvers.borrow_mut().end();
+        self.said.borrow_mut().clear();
+    }
+
+    /// Notes why a server has no session, before the next one is tried.
+    ///
+    /// # Errors
+    /// The fault, if it ends the round.
+    fn pass_over(&self, round: &mut Round, target: &Target, fault: Fault) -> Result<(), Fault> {
+        let fault = match fault {
+            Fault::NoNamedLocks(failure) => return Err(Fault::Final(failure)),
+            fault if fault.ends_round() => return Err(fault),
+            fault => fault,
+        };
+        let line = match &fault {
+            Fault::ReadOnly(cause) => format!("{target} {cause}"),
+            Fault::Untrusted(failure) | Fault::Final(failure) => failure.line.clone(),
+            fault => format!("cannot connect to {target}: {fault}"),
+        };
+        let is_last = round.targets.as_slice().is_empty();
+        match &fault {
+            Fault::Final(_) => round.refusals.push(line.clone()),
+            Fault::Untrusted(_) if is_last => round.unsaid = Some(line.clone()),
+            // Only this warning shows that a server is not the right one while another takes its place.
+            Fault::Untrusted(_) => self.tell_once(Level::Warning, &line),
+            _ => self.tell_once(Level::Info, &line),
+        }
+        if matches!(fault, Fault::Full(_)) {
+            self.full_rounds.set(round.full_rounds.saturating_add(1));
+        }
+        let read_only = matches!(fault, Fault::ReadOnly(_));
+        let fault = if read_only {
+            Fault::ReadOnly(line.clone())
+        } else {
+            fault
+        };
+        self.passed_over.borrow_mut().push(PassedOver {
+            target: target.to_string(),
+            line,
+            read_only,
+        });
+        round.outcome = Some(match round.outcome.take() {
+            None | Some(Fault::Untrusted(_)) => fault,
+            Some(outcome) => outcome.decided_by(fault),
+        });
+        Ok(())
+    }
+
+    /// Why no server has a session.
+    fn why_none(&self, round: Round) -> Fault {
+        if let Some(Fault::Untrusted(failure)) = round.outcome {
+            return Fault::Final(failure);
+        }
+        if let Some(line) = round.unsaid {
+            self.tell_once(Level::Warning, &line);
+        }
+        let none = || Fault::Gone("no server is named".to_owned());
+        round.outcome.unwrap_or_else(none)
     }
 
     /// Tries all servers again and again, however long it takes, until one has a session that `open` accepts.
@@ -329,7 +370,7 @@ impl Connector {
     fn try_target<T>(
         &self,
         target: &Target,
-        open: &mut impl FnMut(&mut Session) -> Result<T, Fault>,
+        open: &mut dyn FnMut(&mut Session) -> Result<T, Fault>,
     ) -> Result<(Session, T), Fault> {
         let (share, begun) = (self.attempt_limit.get(), Moment::now());
         let addresses = Address::all_of(target, |host| self.resolve_in(share / 2, host))?;

@@ -9,7 +9,7 @@ use nix::sys::socket::{SockaddrStorage, getpeername};
 
 use super::ask::{Ask, Batch, Reply, ask};
 use super::fault::Fault;
-use super::row::Rows;
+use super::row::{Row, Rows};
 use super::target::Kind;
 use super::wire::{Code, Failed, Wire, limit_reading};
 use crate::base::exit::{Failure, Reason};
@@ -66,15 +66,20 @@ impl Session {
     /// # Errors
     /// After a [`Fault::Gone`] of the connection the session fails every statement with the same fault.
     pub fn run<T>(&mut self, ask: &Ask<T>) -> Result<T, Fault> {
-        let reply = self.send(ask)?.map_err(|(fault, _)| fault)?;
+        let reply = self.reply_to(ask.sql(), ask.most_rows())?;
         ask.read(reply.rows())
     }
 
+    /// The answer to a statement, of at most so many rows.
+    fn reply_to(&mut self, sql: &str, most_rows: usize) -> Result<Reply, Fault> {
+        self.send(sql, most_rows)?.map_err(|(fault, _)| fault)
+    }
+
     /// Sends a statement. `Err`: the server has refused it.
-    fn send<T>(&mut self, ask: &Ask<T>) -> Result<Result<Reply, (Fault, Code)>, Fault> {
-        self.begin(ask.sql())?;
+    fn send(&mut self, sql: &str, most_rows: usize) -> Result<Result<Reply, (Fault, Code)>, Fault> {
+        self.begin(sql)?;
         let mut replies = Vec::new();
-        let sent = self.wire.send(&[ask.sql()], ask.most_rows(), &mut replies);
+        let sent = self.wire.send(&[sql], most_rows, &mut replies);
         if let Err(failed) = sent {
             return self.refused(failed).map(Err);
         }
@@ -111,7 +116,7 @@ impl Session {
     /// # Errors
     /// As [`Session::run`].
     pub fn change(&mut self, command: &Ask<()>) -> Result<u64, Fault> {
-        let reply = self.send(command)?.map_err(|(fault, _)| fault)?;
+        let reply = self.reply_to(command.sql(), command.most_rows())?;
         Ok(reply.changed)
     }
 
@@ -120,7 +125,7 @@ impl Session {
     /// # Errors
     /// The session must be dropped.
     pub fn try_run<T>(&mut self, ask: &Ask<T>) -> Result<Result<T, Code>, Fault> {
-        match self.send(ask)? {
+        match self.send(ask.sql(), ask.most_rows())? {
             Ok(reply) => ask.read(reply.rows()).map(Ok),
             Err((_, code)) => Ok(Err(code)),
         }
@@ -133,13 +138,17 @@ impl Session {
     /// # Errors
     /// As [`Session::run`].
     pub fn run_both<T>(&mut self, first: &Ask<()>, second: &Ask<T>) -> Result<T, Fault> {
-        let statements = format!("{}; {}", first.sql(), second.sql());
-        self.begin(&statements)?;
-        let row = match self.wire.send_both(&statements) {
-            Ok(row) => row,
-            Err(failed) => return Err(self.refused(failed)?.0),
-        };
+        let row = self.send_both(first.sql(), second.sql())?;
         second.read(Rows(row.as_slice()))
+    }
+
+    fn send_both(&mut self, first: &str, second: &str) -> Result<Option<Row>, Fault> {
+        let statements = format!("{first}; {second}");
+        self.begin(&statements)?;
+        match self.wire.send_both(&statements) {
+            Ok(row) => Ok(row),
+            Err(failed) => Err(self.refused(failed)?.0),
+        }
     }
 
     /// Sends several statements in one packet, or [one by one](Session::send_one_by_one), and reads their answers. The only limit between
@@ -148,7 +157,13 @@ impl Session {
     /// # Errors
     /// As [`Session::run`].
     pub fn run_batch<T>(&mut self, batch: &Batch<T>) -> Result<T, Fault> {
-        let all: Vec<&str> = batch.statements().iter().map(String::as_str).collect();
+        let (replies, fault) = self.send_all(batch.statements());
+        batch.answer(&replies, fault)
+    }
+
+    /// The answers to statements as far as they succeed, and the fault of the next one.
+    fn send_all(&mut self, statements: &[String]) -> (Vec<Reply>, Option<Fault>) {
+        let all: Vec<&str> = statements.iter().map(String::as_str).collect();
         let in_packet = if self.is_one_by_one {
             1
         } else {
@@ -166,7 +181,7 @@ impl Session {
                 break;
             }
         }
-        batch.answer(&replies, fault)
+        (replies, fault)
     }
 
     /// Sends each statement of a batch in its own packet from now on, until one fails. A node of a Galera cluster rolls back a

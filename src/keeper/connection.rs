@@ -129,25 +129,29 @@ impl<'a> Connection<'a> {
         let Some(session) = &mut self.session else {
             return Err(NoAnswer::NoSession);
         };
-        let fault = match ask(session) {
-            Ok(answer) => return Ok(answer),
-            Err(fault) => self.tables.explain(fault),
+        ask(session).map_err(|fault| self.no_answer(fault))
+    }
+
+    /// What follows from the fault of a statement.
+    fn no_answer(&mut self, fault: Fault) -> NoAnswer {
+        let Some(session) = &mut self.session else {
+            return NoAnswer::NoSession;
         };
-        match fault {
+        match self.tables.explain(fault) {
             Fault::Final(failure) => {
                 // Whoever goes on all the same is in no transaction.
                 let _ = session.run(&roll_back());
-                Err(NoAnswer::Refused(failure))
+                NoAnswer::Refused(failure)
             }
-            Fault::Conflict(_) | Fault::Interrupted(_) | Fault::NoRoom(_)
+            fault @ (Fault::Conflict(_) | Fault::Interrupted(_) | Fault::NoRoom(_))
                 if session.run(&roll_back()).is_ok() =>
             {
-                Err(NoAnswer::RolledBack(fault))
+                NoAnswer::RolledBack(fault)
             }
             fault => {
                 let line = format!("lost the session with {session}: {fault}");
                 self.give_up(&line);
-                Err(NoAnswer::Lost(line))
+                NoAnswer::Lost(line)
             }
         }
     }
