@@ -23,7 +23,7 @@ use crate::db::Ask;
 use crate::history::{Journal, Outcome, RunEnd, RunFacts};
 use crate::isolated::link::{Link, cut};
 use crate::isolated::process::die_with;
-use crate::isolated::query::{self, Limits, Message};
+use crate::isolated::query::{self, Limits, Message, send_item};
 use crate::lock::named::Verbosity;
 use crate::lock::rows::{RowLock, RowSpec, Token, owner_of};
 use crate::lock::{
@@ -164,21 +164,17 @@ struct Waiting {
 
 impl Caller for Waiting {
     fn on_server(&self, server: &str) {
-        let _ = self
-            .link
-            .send(&Message::<Acquisition>::Reached(cut(server)));
+        let _ = self.link.send(&Message::Reached(cut(server)));
     }
 
     fn on_read_only(&self, server: Option<&str>) {
         let line = server.map(cut);
-        let _ = self.link.send(&Message::<Acquisition>::OnlyReadOnly(line));
+        let _ = self.link.send(&Message::OnlyReadOnly(line));
     }
 
     fn on_wait(&self, holders: &Holders) {
         let line = format!("{} is {holders}; waiting", self.name);
-        let _ = self
-            .link
-            .send(&Message::<Acquisition>::Note(Level::Info, cut(&line)));
+        let _ = self.link.send(&Message::Note(Level::Info, cut(&line)));
     }
 
     fn on_claim(&self, may_be_held: bool) -> bool {
@@ -188,9 +184,7 @@ impl Caller for Waiting {
         } else if die_with(self.parent).is_err() {
             let _ = raise(Signal::SIGKILL);
         }
-        let _ = self
-            .link
-            .send(&Message::<Acquisition>::MustFinish(may_be_held));
+        let _ = self.link.send(&Message::MustFinish(may_be_held));
         if may_be_held {
             self.ask_alive();
             return self.is_answered();
@@ -199,7 +193,7 @@ impl Caller for Waiting {
     }
 
     fn ask_alive(&self) {
-        let _ = self.link.send(&Message::Item(Acquisition::AreYouThere));
+        let _ = send_item(&self.link, Acquisition::AreYouThere);
     }
 
     /// Waits while the process that prints is stopped. Meanwhile the server ends the silent session, and its place goes to the next waiter.
@@ -231,7 +225,7 @@ fn hold_row(
         slots: acquire.lock.slots,
         ttl: acquire.lock.ttl,
     };
-    let listener = listener_of::<Acquisition>(link, common.log.shown);
+    let listener = listener_of(link, common.log.shown);
     let connector = begin(&introduction, &common.connection, listener, link)?;
     let owner = owner_of(secret);
     let journal = Journal {
@@ -286,13 +280,13 @@ fn hold_row(
         }
         Err(holders) => {
             record_skip(&mut lock, &holders, &acquire.lock.name, &journal);
-            link.send(&Message::Item(Acquisition::Taken(holders)))
+            send_item(link, Acquisition::Taken(holders))
         }
     };
     // End the session before the parent ends this process.
     drop(lock);
     if outcome.is_ok() {
-        let _ = link.send(&Message::<Acquisition>::Done);
+        let _ = link.send(&Message::Done);
     }
     Ok(())
 }
@@ -357,7 +351,7 @@ fn pass_on(
         fence: token.fence,
         lease,
     };
-    let sent = link.send(&Message::Item(acquired));
+    let sent = send_item(link, acquired);
     let is_printed = sent.is_ok() && matches!(link.receive(), Ok(Some((Answer::Printed, _))));
     if !is_printed {
         let end = RunEnd::of(Outcome::Failed, "the token was not printed");

@@ -55,11 +55,11 @@ struct Alone(Rc<Link>);
 
 impl Caller for Alone {
     fn on_server(&self, server: &str) {
-        let _ = self.0.send(&Message::<()>::Reached(cut(server)));
+        let _ = self.0.send(&Message::Reached(cut(server)));
     }
 
     fn on_read_only(&self, server: Option<&str>) {
-        let _ = self.0.send(&Message::<()>::OnlyReadOnly(server.map(cut)));
+        let _ = self.0.send(&Message::OnlyReadOnly(server.map(cut)));
     }
 }
 
@@ -72,7 +72,7 @@ fn act(
     work: Work,
 ) -> Result<(), Failure> {
     let introduction = Introduction::of_command(command, parent, DEFAULT_TTL);
-    let listener = listener_of::<()>(link, common.log.shown);
+    let listener = listener_of(link, common.log.shown);
     let connector = begin(&introduction, &common.connection, listener, link)?;
     let (token, owner) = (&of_token.token, of_token.token.owner());
     let spec = LockSpec {
@@ -117,6 +117,6 @@ fn act(
     }
     // End the session before the parent ends this process.
     drop(lock);
-    let _ = link.send(&Message::<()>::Done);
+    let _ = link.send(&Message::Done);
     Ok(())
 }

@@ -17,7 +17,7 @@ use crate::db::{ConnectOptions, Connector, Fault, Session};
 use crate::history::{self, Deed, prune_deeds};
 use crate::isolated::client;
 use crate::isolated::link::{Arrival, Link, cut, next};
-use crate::isolated::query::{self, Limits, Message};
+use crate::isolated::query::{self, Limits, Message, send_item};
 use crate::lock::named::{self, Inspector};
 use crate::lock::{DEFAULT_TTL, Introduction};
 use crate::schema::Tables;
@@ -184,7 +184,7 @@ impl<'a> Question<'a> {
         self.explained(work(&mut asker), &asker)?;
         asker.keep_records();
         drop(asker);
-        let _ = link.send(&Message::<T>::Done);
+        let _ = link.send(&Message::Done);
         Ok(())
     }
 
@@ -201,29 +201,15 @@ impl<'a> Question<'a> {
         let mut asker = self.connect(link, parent)?;
         loop {
             self.explained(work(&mut asker), &asker)?;
-            let _ = link.send(&Message::<T>::Done);
+            let _ = link.send(&Message::Done);
             let Arrival::Message(ToAsker::AskAgain) = next(link, None) else {
                 return Ok(());
             };
         }
     }
 
-    /// Connects, and says to which server.
-    fn connect<T: Serialize>(&self, link: &Rc<Link>, parent: Pid) -> Result<Asker<T>, Failure> {
-        let connection = &self.common.connection;
-        let introduction = Introduction::of_command(self.command, parent, DEFAULT_TTL);
-        let listener = listener_of::<T>(link, self.common.log.shown);
-        let connector = begin(&introduction, connection, listener, link)?;
-        let tables = Tables::of_connection(connection);
-        let reaching = Reaching {
-            patience: connection.connect_timeout.mul_f64(PATIENCE),
-            on_read_only: &|line| {
-                let _ = link.send(&Message::<T>::OnlyReadOnly(line.map(cut)));
-            },
-        };
-        let inspector = (self.reach)(&connector, &tables, reaching)?;
-        let server = inspector.session.to_string();
-        let _ = link.send(&Message::<T>::Reached(cut(&server)));
+    fn connect<T>(&self, link: &Rc<Link>, parent: Pid) -> Result<Asker<T>, Failure> {
+        let (inspector, tables) = self.reach_server(link, parent)?;
         Ok(Asker {
             inspector,
             tables,
@@ -231,6 +217,25 @@ impl<'a> Question<'a> {
             deeds: 0,
             unrecorded: None,
         })
+    }
+
+    /// Connects, and says to which server.
+    fn reach_server(&self, link: &Rc<Link>, parent: Pid) -> Result<(Inspector, Tables), Failure> {
+        let connection = &self.common.connection;
+        let introduction = Introduction::of_command(self.command, parent, DEFAULT_TTL);
+        let listener = listener_of(link, self.common.log.shown);
+        let connector = begin(&introduction, connection, listener, link)?;
+        let tables = Tables::of_connection(connection);
+        let reaching = Reaching {
+            patience: connection.connect_timeout.mul_f64(PATIENCE),
+            on_read_only: &|line| {
+                let _ = link.send(&Message::OnlyReadOnly(line.map(cut)));
+            },
+        };
+        let inspector = (self.reach)(&connector, &tables, reaching)?;
+        let server = inspector.session.to_string();
+        let _ = link.send(&Message::Reached(cut(&server)));
+        Ok((inspector, tables))
     }
 
     /// A fault of what was asked, with what to do about it.
@@ -331,7 +336,7 @@ pub struct Answers<T>(Rc<Link>, PhantomData<T>);
 impl<T: Serialize> Answers<T> {
     /// Sends one.
     pub fn send(&self, answer: T) {
-        let _ = self.0.send(&Message::Item(answer));
+        let _ = send_item(&self.0, answer);
     }
 }
 
@@ -351,8 +356,8 @@ pub fn begin(
 }
 
 /// Sends each step to the process that prints, and statements too if they are shown.
-pub fn listener_of<T: Serialize>(link: &Rc<Link>, shown: Level) -> Listener {
+pub fn listener_of(link: &Rc<Link>, shown: Level) -> Listener {
     client::notes(link, shown, |link, level, text| {
-        let _ = link.send(&Message::<T>::Note(level, text));
+        let _ = link.send(&Message::Note(level, text));
     })
 }

@@ -268,7 +268,7 @@ impl<A: Watched, W: FnMut(&mut Asker<A::Item>) -> Result<(), Fault>> Watch<'_, A
         let (question, work) = (self.question, &mut self.work);
         let (pid, link) = fork_isolated(
             |link, parent| question.work_again(work, &link, parent),
-            Message::<A::Item>::Failed,
+            Message::Failed,
         )?;
         let mut limits = limits(&question.common.connection);
         limits.whole = question.whole;
@@ -295,7 +295,13 @@ impl<A: Watched, W: FnMut(&mut Asker<A::Item>) -> Result<(), Fault>> Watch<'_, A
             match event {
                 // Between two questions the session's end is no news.
                 Event::Finished(_) | Event::Failed(_) if process.is_idle => self.end_process(),
-                Event::Item(item) => self.coming.answer.add(item),
+                Event::Item(item) => match item.message() {
+                    Some(item) => self.coming.answer.add(item),
+                    None => {
+                        let gone = process.progress.gone();
+                        self.finished(gone)?;
+                    }
+                },
                 Event::Note(level, text) if level <= self.question.common.log.shown => {
                     self.coming.notes.push(text);
                 }
@@ -304,21 +310,20 @@ impl<A: Watched, W: FnMut(&mut Asker<A::Item>) -> Result<(), Fault>> Watch<'_, A
                     self.end_process();
                     self.failed(failure)?;
                 }
-                Event::Finished(finished) => {
-                    process.is_idle = true;
-                    match finished {
-                        Finished::All(_) => self.answered(),
-                        gone @ Finished::Gone(_) => {
-                            let ended = end(process.pid);
-                            self.process = None;
-                            let gone = gone.server(self.question.called, &ended);
-                            gone.map_or_else(|failure| self.failed(failure), |_| Ok(()))?;
-                        }
-                    }
-                }
+                Event::Finished(finished) => self.finished(finished)?,
             }
         }
         Ok(())
+    }
+
+    fn finished(&mut self, finished: Finished) -> Result<(), Failure> {
+        if matches!(finished, Finished::All(_)) {
+            self.answered();
+            return Ok(());
+        }
+        let ended = self.process.take().map(|process| end(process.pid));
+        let gone = finished.server(self.question.called, &ended.unwrap_or_default());
+        gone.map_or_else(|failure| self.failed(failure), |_| Ok(()))
     }
 
     fn answered(&mut self) {
@@ -328,8 +333,11 @@ impl<A: Watched, W: FnMut(&mut Asker<A::Item>) -> Result<(), Fault>> Watch<'_, A
         self.last = Some((answer, now));
         self.trouble = None;
         self.next_draw = Some(now);
-        let is_old = |process: &Process| process.begun.elapsed() > LONGEST_SESSION;
-        if self.every > LONGEST_IDLE || self.process.as_ref().is_some_and(is_old) {
+        let Some(process) = &mut self.process else {
+            return;
+        };
+        process.is_idle = true;
+        if self.every > LONGEST_IDLE || process.begun.elapsed() > LONGEST_SESSION {
             self.end_process();
         }
     }

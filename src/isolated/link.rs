@@ -11,8 +11,8 @@ use nix::sys::socket::{
     AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, Shutdown, SockFlag, SockType,
     getsockopt, recv, recvmsg, sendmsg, shutdown, socketpair, sockopt::SndBuf,
 };
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
@@ -48,7 +48,7 @@ impl Link {
     /// # Errors
     /// `EPIPE` when the other end is gone.
     pub fn send(&self, message: &impl Serialize) -> io::Result<()> {
-        self.send_packet(&packet_of(message)?, &[], MsgFlags::empty())
+        self.send_packet(&Packet::of(message)?, &[], MsgFlags::empty())
     }
 
     /// Shuts down sending: the other end sees this end as closed.
@@ -74,7 +74,7 @@ impl Link {
     /// must arrive, whose senders wait for room.
     pub fn send_if_heard(&self, message: &impl Serialize) {
         if !self.is_half_full()
-            && let Ok(packet) = packet_of(message)
+            && let Ok(packet) = Packet::of(message)
         {
             let _ = self.send_packet(&packet, &[], MsgFlags::MSG_DONTWAIT);
         }
@@ -95,7 +95,7 @@ impl Link {
     pub fn send_with(&self, message: &impl Serialize, descriptor: BorrowedFd) -> io::Result<()> {
         let descriptors = [descriptor.as_raw_fd()];
         let descriptors = [ControlMessage::ScmRights(&descriptors)];
-        self.send_packet(&packet_of(message)?, &descriptors, MsgFlags::empty())
+        self.send_packet(&Packet::of(message)?, &descriptors, MsgFlags::empty())
     }
 
     /// Sends one message, and with it a descriptor if there is one, unless the buffer is full or the system has no room at the moment.
@@ -108,10 +108,10 @@ impl Link {
         message: &impl Serialize,
         descriptor: Option<BorrowedFd>,
     ) -> io::Result<bool> {
-        self.try_send_packet(&packet_of(message)?, descriptor)
+        self.try_send_packet(&Packet::of(message)?, descriptor)
     }
 
-    fn try_send_packet(&self, packet: &[u8], descriptor: Option<BorrowedFd>) -> io::Result<bool> {
+    fn try_send_packet(&self, packet: &Packet, descriptor: Option<BorrowedFd>) -> io::Result<bool> {
         let descriptors: Vec<_> = descriptor.iter().map(AsRawFd::as_raw_fd).collect();
         let besides = descriptor.map(|_| ControlMessage::ScmRights(&descriptors));
         match self.send_packet(packet, besides.as_slice(), MsgFlags::MSG_DONTWAIT) {
@@ -130,11 +130,13 @@ impl Link {
 
     fn send_packet(
         &self,
-        packet: &[u8],
+        packet: &Packet,
         besides: &[ControlMessage],
         flags: MsgFlags,
     ) -> io::Result<()> {
-        let parts = [IoSlice::new(packet)];
+        // An empty packet would look like the end of the link.
+        debug_assert!(!packet.0.is_empty());
+        let parts = [IoSlice::new(&packet.0)];
         sendmsg::<()>(
             self.0.as_raw_fd(),
             &parts,
@@ -153,13 +155,11 @@ impl Link {
         let Some((packet, descriptor)) = self.receive_packet()? else {
             return Ok(None);
         };
-        match postcard::take_from_bytes(&packet) {
-            Ok((message, [])) => Ok(Some((message, descriptor))),
-            _ => Err(ErrorKind::InvalidData.into()),
-        }
+        let message = packet.message().ok_or(ErrorKind::InvalidData)?;
+        Ok(Some((message, descriptor)))
     }
 
-    fn receive_packet(&self) -> io::Result<Option<(Vec<u8>, Option<OwnedFd>)>> {
+    fn receive_packet(&self) -> io::Result<Option<(Packet, Option<OwnedFd>)>> {
         let mut packet = vec![0; LONGEST_PACKET];
         let mut parts = [IoSliceMut::new(&mut packet)];
         let mut space = cmsg_space!(RawFd);
@@ -182,7 +182,7 @@ impl Link {
             received => received?,
         };
         packet.truncate(length);
-        Ok((length > 0).then_some((packet, descriptor)))
+        Ok((length > 0).then_some((Packet(packet), descriptor)))
     }
 
     /// Waits until a message, or the end of the link, is there.
@@ -203,11 +203,40 @@ impl Link {
     }
 }
 
-/// The packet of a message. It has at least one byte: an empty packet would look like the end of the link.
-fn packet_of(message: &impl Serialize) -> io::Result<Vec<u8>> {
-    let packet = postcard::to_allocvec(message).map_err(|_| ErrorKind::InvalidData)?;
-    debug_assert!(!packet.is_empty());
-    Ok(packet)
+/// A message in bytes. Within another message it is a part whose type only its receiver knows.
+#[derive(Debug)]
+pub struct Packet(Vec<u8>);
+
+impl Packet {
+    /// The bytes of a message.
+    ///
+    /// # Errors
+    /// `InvalidData`.
+    pub fn of(message: &impl Serialize) -> io::Result<Self> {
+        let bytes = postcard::to_allocvec(message).map_err(|_| ErrorKind::InvalidData)?;
+        Ok(Self(bytes))
+    }
+
+    /// The message; `None`: it is none of this type.
+    pub fn message<M: DeserializeOwned>(&self) -> Option<M> {
+        match postcard::take_from_bytes(&self.0) {
+            Ok((message, [])) => Some(message),
+            _ => None,
+        }
+    }
+}
+
+impl Serialize for Packet {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Packet {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let bytes = <&[u8]>::deserialize(deserializer)?;
+        Ok(Self(bytes.to_vec()))
+    }
 }
 
 /// Whether the same message may be sent later: the buffer is full, memory is short, or too many descriptors of this user are under way.

@@ -1,6 +1,7 @@
 //! Waits within a time limit for the answers of an isolated process that asks a server, for `status`, `kill` and `check`.
 
 use std::cell::Cell;
+use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use nix::unistd::Pid;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::link::{Arrival, Link, next};
+use super::link::{Arrival, Link, Packet, next};
 use super::process::{end, fork_isolated};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
@@ -17,7 +18,7 @@ use crate::base::text::shown;
 
 /// From the process that asks the server.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Message<T> {
+pub enum Message {
     /// What it does now, or what has just failed.
     Note(Level, String),
     /// It is connected to this server.
@@ -27,11 +28,19 @@ pub enum Message<T> {
     /// Whether it must not be killed from now on. It ends by itself when nobody listens any more.
     MustFinish(bool),
     /// One item of the answer.
-    Item(T),
+    Item(Packet),
     /// There are no more.
     Done,
     /// The query failed.
     Failed(Failure),
+}
+
+/// Sends one item of the answer.
+///
+/// # Errors
+/// As [`Link::send`].
+pub fn send_item(link: &Link, item: impl Serialize) -> io::Result<()> {
+    link.send(&Message::Item(Packet::of(&item)?))
 }
 
 /// How long to wait for the end of a process that must not be killed.
@@ -52,7 +61,7 @@ pub struct Limits {
 /// # Errors
 /// The query failed. At a timeout: [`Reason::Configuration`] if the latest round found only read-only servers, else
 /// [`Reason::Unreachable`].
-pub fn ask<T: Serialize + DeserializeOwned>(
+pub fn ask<T: DeserializeOwned>(
     what: &str,
     work: impl FnOnce(Rc<Link>, Pid) -> Result<(), Failure>,
     limits: Limits,
@@ -67,7 +76,7 @@ pub fn ask<T: Serialize + DeserializeOwned>(
 ///
 /// # Errors
 /// As [`ask`].
-pub fn ask_and_answer<T: Serialize + DeserializeOwned>(
+pub fn ask_and_answer<T: DeserializeOwned>(
     what: &str,
     work: impl FnOnce(Rc<Link>, Pid) -> Result<(), Failure>,
     limits: Limits,
@@ -75,13 +84,31 @@ pub fn ask_and_answer<T: Serialize + DeserializeOwned>(
     mut on_item: impl FnMut(T, &Link),
     label: impl Fn(&T) -> String,
 ) -> Result<String, Failure> {
-    let (pid, link) = fork_isolated(work, Message::<T>::Failed)?;
+    let forked = fork_isolated(work, Message::Failed)?;
+    await_answer(what, forked, limits, log, &mut |packet, link| {
+        let item: T = packet.message()?;
+        let label = label(&item);
+        on_item(item, link);
+        Some(label)
+    })
+}
+
+/// Takes an item of the answer. Returns its label; `None`: it is no item.
+type OnItem<'a> = dyn FnMut(&Packet, &Link) -> Option<String> + 'a;
+
+fn await_answer(
+    what: &str,
+    (pid, link): (Pid, Link),
+    limits: Limits,
+    log: Log,
+    on_item: &mut OnItem,
+) -> Result<String, Failure> {
     let must_finish = Cell::new(false);
-    let finished = match receive(&link, limits, log, &mut on_item, &label, &must_finish) {
+    let finished = match receive(&link, limits, log, on_item, &must_finish) {
         Ok(finished) => finished,
         Err(failure) => {
             // A process that takes longer than that continues alone.
-            if !must_finish.get() || finishes::<T>(&link) {
+            if !must_finish.get() || finishes(&link) {
                 end(pid);
             }
             return Err(failure);
@@ -92,11 +119,11 @@ pub fn ask_and_answer<T: Serialize + DeserializeOwned>(
 }
 
 /// Whether a process that must not be killed ends by itself soon.
-fn finishes<T: DeserializeOwned>(link: &Link) -> bool {
+fn finishes(link: &Link) -> bool {
     link.close_for_sending();
     let deadline = Moment::now() + LAST_CHANCE;
     loop {
-        match next::<Message<T>>(link, Some(deadline)) {
+        match next::<Message>(link, Some(deadline)) {
             Arrival::Message(_) => {}
             Arrival::Gone => return true,
             Arrival::Late => return false,
@@ -128,12 +155,11 @@ impl Finished {
     }
 }
 
-fn receive<T: DeserializeOwned>(
+fn receive(
     link: &Link,
     limits: Limits,
     log: Log,
-    on_item: &mut impl FnMut(T, &Link),
-    label: &impl Fn(&T) -> String,
+    on_item: &mut OnItem,
     must_finish: &Cell<bool>,
 ) -> Result<Finished, Failure> {
     let mut progress = Progress::new(limits);
@@ -142,10 +168,10 @@ fn receive<T: DeserializeOwned>(
             Event::Nothing => {}
             Event::Note(level, text) => log.say(level, &text),
             Event::MustFinish(must) => must_finish.set(must),
-            Event::Item(item) => {
-                progress.last_note = format!("what comes after {}", label(&item));
-                on_item(item, link);
-            }
+            Event::Item(item) => match on_item(&item, link) {
+                Some(label) => progress.last_note = format!("what comes after {label}"),
+                None => return Ok(progress.gone()),
+            },
             Event::Finished(finished) => return Ok(finished),
             Event::Failed(failure) => return Err(failure),
         }
@@ -153,7 +179,7 @@ fn receive<T: DeserializeOwned>(
 }
 
 /// What has arrived from the process that asks.
-pub enum Event<T> {
+pub enum Event {
     /// Nothing to act on.
     Nothing,
     /// What it does now, or what has just failed.
@@ -161,7 +187,7 @@ pub enum Event<T> {
     /// Whether it must not be killed from now on.
     MustFinish(bool),
     /// One item of the answer.
-    Item(T),
+    Item(Packet),
     /// The answer is complete, or never will be.
     Finished(Finished),
     /// The query failed, or took too long.
@@ -212,7 +238,7 @@ impl Progress {
     }
 
     /// Takes notice of what arrived until its deadline.
-    pub fn on<T>(&mut self, arrival: Arrival<Message<T>>) -> Event<T> {
+    pub fn on(&mut self, arrival: Arrival<Message>) -> Event {
         match arrival {
             Arrival::Message(Message::Note(level, text)) => {
                 if level == Level::Info {
@@ -238,7 +264,8 @@ impl Progress {
         Event::Nothing
     }
 
-    fn gone(&self) -> Finished {
+    /// It has ended, or sent what is no part of an answer.
+    pub fn gone(&self) -> Finished {
         Finished::Gone(self.last_note.clone())
     }
 

@@ -24,7 +24,7 @@ use crate::db::server_facts::{ask_login, is_mariadb, is_replica, median, ping};
 use crate::db::{ConnectOptions, Connector, Fault, Kind, Session};
 use crate::isolated::link::{Arrival, Link, cut, next};
 use crate::isolated::process::{detach, die_with, end, fork_isolated};
-use crate::isolated::query::Message;
+use crate::isolated::query::{Message, send_item};
 use crate::lock::named::{Opening, Probe, Reached, await_waiter, end_session};
 use crate::lock::rows::{RowProbe, clock_of};
 use crate::lock::{DEFAULT_TTL, Introduction};
@@ -32,9 +32,6 @@ use crate::schema::Tables;
 
 /// Longest wait of the second session for the lock, and for each message between the two.
 const HAND_OVER_LIMIT: Duration = Duration::from_secs(2);
-
-/// A message from the process that talks to the server.
-type FromExaminer = Message<Finding>;
 
 /// A message from the process with the second session.
 #[derive(Debug, Serialize, Deserialize)]
@@ -62,7 +59,7 @@ pub fn examine(
     parent: Pid,
 ) -> Result<(), Failure> {
     let verbosity = Rc::new(Cell::new(Verbosity::All));
-    let (report, verbosity_now) = (listener_of::<Finding>(link, shown), Rc::clone(&verbosity));
+    let (report, verbosity_now) = (listener_of(link, shown), Rc::clone(&verbosity));
     let listener: Listener = Rc::new(move |level, text| match verbosity_now.get() {
         Verbosity::All => report(level, text),
         Verbosity::NoWarnings if level != Level::Warning => report(level, text),
@@ -88,7 +85,7 @@ pub fn examine(
     })?;
     let rows = RowProbe::new(&Tables::of_connection(connection), probe.name())?;
     let server = session.to_string();
-    let _ = link.send(&FromExaminer::Reached(cut(&server)));
+    let _ = link.send(&Message::Reached(cut(&server)));
     let mut examiner = Examiner {
         session,
         link,
@@ -109,7 +106,7 @@ pub fn examine(
         .map_err(|fault| fault.into_failure(&server))?;
     // Say goodbye to the server before the last message.
     drop(examiner);
-    let _ = link.send(&FromExaminer::Done);
+    let _ = link.send(&Message::Done);
     Ok(())
 }
 
@@ -228,7 +225,7 @@ impl Examiner<'_> {
     }
 
     fn report(&self, finding: Finding) {
-        let _ = self.link.send(&FromExaminer::Item(finding));
+        let _ = send_item(self.link, finding);
     }
 
     fn report_all(&self, findings: impl IntoIterator<Item = Finding>) {

@@ -68,7 +68,7 @@ pub fn put(command_line: CommandLine) -> anyhow::Result<Ending> {
     let signals = Signals::collect().map_err(refused)?;
     let (pid, link) = fork_isolated(
         |link, parent| feed(&put, &common, &link, parent),
-        Message::<Fed>::Failed,
+        Message::Failed,
     )?;
     let mut printer = Printer::new(&put, &common, link, signals);
     let outcome = printer.run().map_err(refused);

@@ -16,7 +16,7 @@ use crate::commands::queue::records::{NextPayloads, Records};
 use crate::db::{Connector, Fault, Session};
 use crate::isolated::link::{Link, cut};
 use crate::isolated::process::{detach_with_descriptors, harden};
-use crate::isolated::query::Message;
+use crate::isolated::query::{Message, send_item};
 use crate::lock::{DEFAULT_TTL, Introduction};
 use crate::queue::{
     For, Outcome, Putter, ask_packet, find_queue, missing_queue, no_such_queue, open,
@@ -44,7 +44,7 @@ pub(super) fn feed(
     harden(parent)?;
     let command = "dblock queue put";
     let attributes = Introduction::of_command(command, parent, DEFAULT_TTL).attributes();
-    let listener = listener_of::<Fed>(link, common.log.shown);
+    let listener = listener_of(link, common.log.shown);
     let connector = Connector::new(&common.connection, attributes, DEFAULT_TTL, listener)?;
     // The payload files may be named by descriptors, such as /dev/fd/63.
     detach_with_descriptors(c"dblock-put")?;
@@ -69,12 +69,12 @@ pub(super) fn feed(
             Err(fault) => feeder.failed(fault, begun)?,
         }
     };
-    let _ = link.send(&Message::<Fed>::Reached(cut(&server)));
+    let _ = link.send(&Message::Reached(cut(&server)));
     feeder.used = Moment::now();
     let mut putter = Putter::new(&tables, queue, &put.traits)?;
     feeder.feed(&mut putter)?;
     drop(feeder);
-    let _ = link.send(&Message::<Fed>::Done);
+    let _ = link.send(&Message::Done);
     Ok(())
 }
 
@@ -125,7 +125,7 @@ impl Feeder<'_> {
                     }
                     None => return Ok(()),
                 };
-                let _ = self.link.send(&Message::Item(outcome));
+                self.tell(outcome);
                 if !left.is_empty() && self.link.is_readable() {
                     return Ok(());
                 }
@@ -211,7 +211,7 @@ impl Feeder<'_> {
     }
 
     fn tell(&self, fed: Fed) {
-        let _ = self.link.send(&Message::Item(fed));
+        let _ = send_item(self.link, fed);
     }
 
     fn tell_doubt(&self, in_doubt: bool, payloads: &[&[u8]]) {
@@ -262,13 +262,13 @@ impl Feeder<'_> {
         match self.tables.explain(fault) {
             fault @ (Fault::Conflict(_) | Fault::Interrupted(_)) if !is_late => {
                 let line = format!("{fault}; trying again");
-                (listener_of::<Fed>(self.link, Level::Info))(Level::Info, &line);
+                (listener_of(self.link, Level::Info))(Level::Info, &line);
                 sleep(CONFLICT_PAUSE);
                 Ok(())
             }
             Fault::NoRoom(cause) if !is_late => {
                 let line = format!("{server} has no room: {cause}; trying again");
-                (listener_of::<Fed>(self.link, Level::Info))(Level::Info, &line);
+                (listener_of(self.link, Level::Info))(Level::Info, &line);
                 sleep(NO_ROOM_PAUSE);
                 Ok(())
             }

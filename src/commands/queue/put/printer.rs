@@ -140,6 +140,11 @@ impl<'a> Printer<'a> {
         }
     }
 
+    fn is_gone(&self) -> Finished {
+        let line = "the process that puts the jobs has ended";
+        self.ended(Finished::Failed(Failure::new(Reason::Internal, line)))
+    }
+
     fn is_late(&self) -> Finished {
         let failure = unreachable(self.connect_timeout, &self.last_note);
         self.ended(Finished::Failed(failure))
@@ -174,10 +179,8 @@ impl<'a> Printer<'a> {
     }
 
     fn receive(&mut self) -> Option<Finished> {
-        let Ok(Some((message, _))) = self.link.receive::<Message<Fed>>() else {
-            let line = "the process that puts the jobs has ended";
-            let failure = Failure::new(Reason::Internal, line);
-            return Some(self.ended(Finished::Failed(failure)));
+        let Ok(Some((message, _))) = self.link.receive::<Message>() else {
+            return Some(self.is_gone());
         };
         match message {
             Message::Note(level, line) => {
@@ -187,14 +190,27 @@ impl<'a> Printer<'a> {
                 }
             }
             Message::Reached(_) => (self.has_session, self.deadline) = (true, None),
-            Message::Item(Fed::Put(put)) => {
+            Message::Item(item) => match item.message() {
+                Some(fed) => self.take(fed),
+                None => return Some(self.is_gone()),
+            },
+            Message::OnlyReadOnly(_) | Message::MustFinish(_) => {}
+            Message::Done => return Some(self.ended(Finished::All)),
+            Message::Failed(failure) => return Some(self.ended(Finished::Failed(failure))),
+        }
+        None
+    }
+
+    fn take(&mut self, fed: Fed) {
+        match fed {
+            Fed::Put(put) => {
                 for id in put.ids() {
                     let _ = writeln!(self.text, "{id}");
                 }
                 self.jobs += u64::from(put.jobs);
                 self.in_doubt = 0;
             }
-            Message::Item(Fed::HasKey(job)) => {
+            Fed::HasKey(job) => {
                 self.in_doubt = 0;
                 let _ = writeln!(self.text, "{job}");
                 let queue = &self.put.queue;
@@ -203,21 +219,17 @@ impl<'a> Printer<'a> {
                     "job {job} of {queue} has the key {key}, and is not done: nothing is put"
                 ));
             }
-            Message::Item(Fed::Forgotten) => self.is_forgotten = true,
-            Message::Item(Fed::InDoubt(jobs)) => self.in_doubt = jobs,
-            Message::Item(Fed::Seeking) => {
+            Fed::Forgotten => self.is_forgotten = true,
+            Fed::InDoubt(jobs) => self.in_doubt = jobs,
+            Fed::Seeking => {
                 let limit = self.connect_timeout + BESIDES;
                 self.deadline = Some(Moment::now() + limit);
             }
-            Message::Item(Fed::Found) => {
+            Fed::Found => {
                 let is_stopped = self.signal.is_some() || self.unwritten.is_some();
                 self.deadline = self.deadline.filter(|_| is_stopped);
             }
-            Message::OnlyReadOnly(_) | Message::MustFinish(_) => {}
-            Message::Done => return Some(self.ended(Finished::All)),
-            Message::Failed(failure) => return Some(self.ended(Finished::Failed(failure))),
         }
-        None
     }
 
     /// Reads the last messages of the other process, for the number of jobs that are put.
