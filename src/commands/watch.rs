@@ -7,7 +7,9 @@ mod screen;
 use std::env;
 use std::fmt::Write;
 use std::io;
+use std::mem::replace;
 use std::os::fd::AsFd;
+use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use nix::poll::{PollFd, PollFlags};
@@ -23,7 +25,7 @@ use crate::base::clock::{Moment, is_over};
 use crate::base::exit::{Ending, Failure};
 use crate::base::text::{in_seconds, printable, shown};
 use crate::db::Fault;
-use crate::isolated::link::{Link, next};
+use crate::isolated::link::{Link, Packet, next};
 use crate::isolated::process::{end, fork_isolated};
 use crate::isolated::query::{Event, Finished, Message, Progress};
 use crate::settings::Color;
@@ -47,7 +49,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const FRESH: Duration = Duration::from_secs(1);
 
 /// An answer that can be shown again and again.
-pub trait Watched: Default {
+pub trait Watched: Default + 'static {
     /// What it consists of.
     type Item: Serialize + DeserializeOwned;
 
@@ -61,6 +63,26 @@ pub trait Watched: Default {
     fn as_table(&self, color: Color) -> String;
 }
 
+/// A watched answer, whatever it consists of.
+trait Answer {
+    /// Adds what has come next; `None`: it is no part of the answer.
+    fn receive(&mut self, item: &Packet) -> Option<()>;
+
+    /// The answer for people.
+    fn table(&self, color: Color) -> String;
+}
+
+impl<A: Watched> Answer for A {
+    fn receive(&mut self, item: &Packet) -> Option<()> {
+        self.add(item.message()?);
+        Some(())
+    }
+
+    fn table(&self, color: Color) -> String {
+        self.as_table(color)
+    }
+}
+
 /// Has `work` ask the server `every` so often, and shows each answer, until the user ends it. Whatever is wrong before the first answer
 /// ends it, too; after that it is shown, and tried again.
 ///
@@ -69,22 +91,39 @@ pub trait Watched: Default {
 pub fn watch<A: Watched>(
     question: &Question,
     every: Duration,
-    work: impl FnMut(&mut Asker<A::Item>) -> Result<(), Fault>,
+    mut work: impl FnMut(&mut Asker<A::Item>) -> Result<(), Fault>,
+) -> Result<Ending, Failure> {
+    let no_answer = || -> Box<dyn Answer> { Box::new(A::default()) };
+    let mut work = |link: Rc<Link>, parent: Pid| question.work_again(&mut work, &link, parent);
+    run(question, every, &mut work, no_answer, A::NEWEST_LAST)
+}
+
+/// The main function of a process that asks.
+type Work<'a> = dyn FnMut(Rc<Link>, Pid) -> Result<(), Failure> + 'a;
+
+fn run(
+    question: &Question,
+    every: Duration,
+    work: &mut Work,
+    no_answer: fn() -> Box<dyn Answer>,
+    newest_last: bool,
 ) -> Result<Ending, Failure> {
     let refused = |error| Failure::refused("collect signals", &error);
     // Before the terminal is taken: a signal that ends this has it given back.
     let poller = Poller::new(Signals::collect_with_size().map_err(refused)?)?;
     let screen = Screen::enter(poller.signals.inherited())?;
     let title = format!("Every {}: {}", shown(every), command_line(question.command));
-    let mut watch = Watch::<A, _> {
+    let mut watch = Watch {
         question,
         work,
+        no_answer,
+        newest_last,
         every,
         title,
         poller,
         screen,
         process: None,
-        coming: Coming::default(),
+        coming: Coming::new(no_answer()),
         last: None,
         trouble: None,
         next_question: Moment::now(),
@@ -126,33 +165,35 @@ struct Process {
 }
 
 /// An answer that is not complete.
-struct Coming<A> {
-    answer: A,
+struct Coming {
+    answer: Box<dyn Answer>,
     notes: Vec<String>,
     asked: Moment,
 }
 
-impl<A: Default> Default for Coming<A> {
-    fn default() -> Self {
+impl Coming {
+    fn new(answer: Box<dyn Answer>) -> Self {
         Self {
-            answer: A::default(),
+            answer,
             notes: Vec::new(),
             asked: Moment::now(),
         }
     }
 }
 
-struct Watch<'a, A: Watched, W> {
+struct Watch<'a> {
     question: &'a Question<'a>,
-    work: W,
+    work: &'a mut Work<'a>,
+    no_answer: fn() -> Box<dyn Answer>,
+    newest_last: bool,
     every: Duration,
     title: String,
     poller: Poller,
     screen: Screen,
     process: Option<Process>,
-    coming: Coming<A>,
+    coming: Coming,
     /// The last complete answer, and when it was there.
-    last: Option<(Coming<A>, Moment)>,
+    last: Option<(Coming, Moment)>,
     /// What is wrong since.
     trouble: Option<String>,
     next_question: Moment,
@@ -160,7 +201,7 @@ struct Watch<'a, A: Watched, W> {
     next_draw: Option<Moment>,
 }
 
-impl<A: Watched, W: FnMut(&mut Asker<A::Item>) -> Result<(), Fault>> Watch<'_, A, W> {
+impl Watch<'_> {
     fn run(&mut self) -> Result<Ending, Failure> {
         let ended = self.until_the_end();
         self.screen.leave();
@@ -255,7 +296,7 @@ impl<A: Watched, W: FnMut(&mut Asker<A::Item>) -> Result<(), Fault>> Watch<'_, A
 
     /// Asks, in the session of the last time if there is one.
     fn ask(&mut self) -> Result<(), Failure> {
-        self.coming = Coming::default();
+        self.coming = Coming::new((self.no_answer)());
         self.next_draw
             .get_or_insert(Moment::now() + self.every.max(FRESH));
         if let Some(process) = &mut self.process {
@@ -265,13 +306,9 @@ impl<A: Watched, W: FnMut(&mut Asker<A::Item>) -> Result<(), Fault>> Watch<'_, A
             let _ = process.link.send(&ToAsker::AskAgain);
             return Ok(());
         }
-        let (question, work) = (self.question, &mut self.work);
-        let (pid, link) = fork_isolated(
-            |link, parent| question.work_again(work, &link, parent),
-            Message::Failed,
-        )?;
-        let mut limits = limits(&question.common.connection);
-        limits.whole = question.whole;
+        let (pid, link) = fork_isolated(&mut *self.work, Message::Failed)?;
+        let mut limits = limits(&self.question.common.connection);
+        limits.whole = self.question.whole;
         self.process = Some(Process {
             pid,
             link,
@@ -295,13 +332,12 @@ impl<A: Watched, W: FnMut(&mut Asker<A::Item>) -> Result<(), Fault>> Watch<'_, A
             match event {
                 // Between two questions the session's end is no news.
                 Event::Finished(_) | Event::Failed(_) if process.is_idle => self.end_process(),
-                Event::Item(item) => match item.message() {
-                    Some(item) => self.coming.answer.add(item),
-                    None => {
+                Event::Item(item) => {
+                    if self.coming.answer.receive(&item).is_none() {
                         let gone = process.progress.gone();
                         self.finished(gone)?;
                     }
-                },
+                }
                 Event::Note(level, text) if level <= self.question.common.log.shown => {
                     self.coming.notes.push(text);
                 }
@@ -328,7 +364,7 @@ impl<A: Watched, W: FnMut(&mut Asker<A::Item>) -> Result<(), Fault>> Watch<'_, A
 
     fn answered(&mut self) {
         let now = Moment::now();
-        let answer = std::mem::take(&mut self.coming);
+        let answer = replace(&mut self.coming, Coming::new((self.no_answer)()));
         self.next_question = (answer.asked + self.every).max(now);
         self.last = Some((answer, now));
         self.trouble = None;
@@ -381,7 +417,7 @@ impl<A: Watched, W: FnMut(&mut Asker<A::Item>) -> Result<(), Fault>> Watch<'_, A
         let time = to_the_second(SystemTime::now());
         let mut frame = Frame {
             title: [self.title.clone(), format!("{time} UTC")],
-            newest_last: A::NEWEST_LAST,
+            newest_last: self.newest_last,
             ..Frame::default()
         };
         let step = || match &self.process {
@@ -399,7 +435,7 @@ impl<A: Watched, W: FnMut(&mut Asker<A::Item>) -> Result<(), Fault>> Watch<'_, A
             let why = self.trouble.clone().unwrap_or_else(step);
             frame.trouble = printable(&format!("from {} ago; {why}", in_seconds(age)));
         }
-        frame.body = last.answer.as_table(self.question.common.color);
+        frame.body = last.answer.table(self.question.common.color);
         for note in &last.notes {
             let _ = writeln!(frame.body, "dblock: {}", printable(note));
         }
