@@ -282,7 +282,7 @@ impl Sources {
         reader: impl Fn(&str) -> Result<T, String>,
     ) -> Result<Option<T>, Failure> {
         let default = cli::setting(name).and_then(|setting| setting.default);
-        self.read_and_record(name, reader, default)
+        self.read_and_record(name, &reader, default)
     }
 
     /// As [`Sources::optional`], but a setting that no source gives is not recorded.
@@ -303,7 +303,7 @@ impl Sources {
     fn read_and_record<T>(
         &mut self,
         name: &str,
-        reader: impl Fn(&str) -> Result<T, String>,
+        reader: &dyn Fn(&str) -> Result<T, String>,
         default: Option<&str>,
     ) -> Result<Option<T>, Failure> {
         let Some(given) = self.given(name).cloned() else {
