@@ -168,6 +168,23 @@ impl<'a> Connection<'a> {
         }
         Some(done)
     }
+
+    /// As [`Self::lend`], for `work` after whose faults the session is of no more use. `None`: there is none any more.
+    pub fn lend_until_fault<T>(
+        &mut self,
+        work: impl FnOnce(&mut Session) -> Result<T, Fault>,
+    ) -> Option<T> {
+        let connector = Rc::clone(&self.connector);
+        let done = self.lend(|mut session| match work(&mut session) {
+            Ok(done) => (Some(done), Some(session)),
+            Err(fault) => {
+                session.tell(Level::Info, &format!("{session}: {fault}"));
+                connector.try_last(&session);
+                (None, None)
+            }
+        });
+        done.flatten()
+    }
 }
 
 /// Whether the server has ended the session of this descriptor, which is between statements; `None`: there is no session.

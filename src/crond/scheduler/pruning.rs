@@ -1,11 +1,8 @@
 //! Deletes old history from time to time, as whoever records runs does. Pruning uses the session that renews the leases, so it waits until
 //! nothing is urgent.
 
-use std::rc::Rc;
-
 use super::Scheduler;
 use crate::base::clock::Moment;
-use crate::base::log::Level;
 use crate::history::{PRUNING_LIMIT, prune_beside, prunes_now};
 
 impl Scheduler<'_> {
@@ -29,18 +26,10 @@ impl Scheduler<'_> {
         };
         self.prepare_to_ask();
         let (tables, limit) = (self.tables, self.answer_limit());
-        let connector = Rc::clone(&self.connection.connector);
-        let pruned = self.connection.lend(|mut session| {
-            match prune_beside(tables, &name, limit, &mut session) {
-                Ok(()) => (true, Some(session)),
-                Err(fault) => {
-                    session.tell(Level::Info, &format!("{session}: {fault}"));
-                    connector.try_last(&session);
-                    (false, None)
-                }
-            }
-        });
-        if pruned == Some(true) {
+        let pruned = self
+            .connection
+            .lend_until_fault(|session| prune_beside(tables, &name, limit, session));
+        if pruned.is_some() {
             self.outage.note_heard();
         }
     }

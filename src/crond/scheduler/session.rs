@@ -1,7 +1,6 @@
 //! The session, which the locks of all ticks share, and statements on it.
 
 use std::collections::HashMap;
-use std::rc::Rc;
 use std::time::Duration;
 
 use super::Scheduler;
@@ -173,18 +172,9 @@ impl Scheduler<'_> {
         }
         let in_order = runs.iter().filter_map(|run| found.remove(run));
         let mut locks: Vec<&mut RowLock> = in_order.collect();
-        let connector = Rc::clone(&self.connection.connector);
-        let lent =
-            self.connection
-                .lend(|mut session| match work(&mut locks, server, &mut session) {
-                    Ok(done) => (Some(done), Some(session)),
-                    Err(fault) => {
-                        session.tell(Level::Info, &format!("{session}: {fault}"));
-                        connector.try_last(&session);
-                        (None, None)
-                    }
-                });
-        let done = lent.flatten();
+        let done = self
+            .connection
+            .lend_until_fault(|session| work(&mut locks, server, session));
         if done.is_some() {
             self.outage.note_heard();
         }
