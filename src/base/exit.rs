@@ -2,11 +2,12 @@
 
 use std::fmt::{self, Display, Formatter};
 use std::io;
+use std::time::Duration;
 
 use nix::sys::prctl;
 use serde::{Deserialize, Serialize};
 
-use super::text::in_words;
+use super::text::{in_words, shown};
 
 /// A reason with its own exit code. The codes are those of `sysexits.h` where it has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,6 +79,13 @@ impl Failure {
     pub fn refused(what: &str, error: &io::Error) -> Self {
         let line = format!("cannot {what}: {}", in_words(error));
         Self::new(Reason::OsRefused, line)
+    }
+
+    /// No server was reached within this limit. The cause is what was tried last.
+    pub fn unreachable(limit: Duration, cause: &str) -> Self {
+        let limit = shown(limit);
+        let line = format!("no server could be reached within {limit}: {cause}");
+        Self::new(Reason::Unreachable, line)
     }
 }
 

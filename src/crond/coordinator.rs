@@ -201,9 +201,7 @@ impl Coordinator<'_> {
                 let failure = if let Some(line) = &self.only_read_only {
                     Failure::new(Reason::Configuration, line)
                 } else {
-                    let (limit, last) = (shown(limit), &self.runner.last_note);
-                    let line = format!("no server could be reached within {limit}: {last}");
-                    Failure::new(Reason::Unreachable, line)
+                    Failure::unreachable(limit, &self.runner.last_note)
                 };
                 self.stop(NO_LIMIT, Err(failure.into()));
             }

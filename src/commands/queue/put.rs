@@ -4,14 +4,12 @@ mod feeder;
 mod printer;
 
 use std::io;
-use std::time::Duration;
 
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::records::check_files;
 use crate::base::exit::{Ending, Failure, Reason};
-use crate::base::text::shown;
 use crate::commands::output::cannot_write;
 use crate::isolated::process::{end, fork_isolated};
 use crate::isolated::query::Message;
@@ -103,12 +101,4 @@ impl Source {
             Self::Stdin | Self::Records(_) => true,
         }
     }
-}
-
-fn unreachable(limit: Duration, cause: &str) -> Failure {
-    let line = format!(
-        "no server could be reached within {}: {cause}",
-        shown(limit)
-    );
-    Failure::new(Reason::Unreachable, line)
 }

@@ -334,9 +334,8 @@ impl Supervisor<'_> {
             let line = format!("{read_only}{besides}");
             return Err(Failure::new(Reason::Configuration, line).into());
         }
-        let limit = shown(self.job.connection.connect_timeout);
-        let line = format!("no server could be reached within {limit}: {last_note}");
-        let failure = Failure::new(Reason::Unreachable, line);
+        let limit = self.job.connection.connect_timeout;
+        let failure = Failure::unreachable(limit, last_note);
         Ok(Acquisition::Unreachable(failure))
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nix::unistd::Pid;
 
-use super::{Fed, unreachable};
+use super::Fed;
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
@@ -244,7 +244,8 @@ impl Feeder<'_> {
                     }
                     let servers = self.connector.passed_over();
                     let cause = servers.last().map(|server| server.line.clone());
-                    return Err(unreachable(self.limit, &cause.unwrap_or(fault.to_string())));
+                    let cause = cause.unwrap_or(fault.to_string());
+                    return Err(Failure::unreachable(self.limit, &cause));
                 }
                 Err(_) => sleep(self.connector.pause()),
             }

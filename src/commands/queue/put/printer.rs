@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::{Fed, unreachable};
+use super::Fed;
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Log};
@@ -146,7 +146,7 @@ impl<'a> Printer<'a> {
     }
 
     fn is_late(&self) -> Finished {
-        let failure = unreachable(self.connect_timeout, &self.last_note);
+        let failure = Failure::unreachable(self.connect_timeout, &self.last_note);
         self.ended(Finished::Failed(failure))
     }
 
