@@ -1,7 +1,7 @@
 //! What a keeper needs of a lock, whatever keeps it.
 
 use std::fmt;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -55,15 +55,23 @@ pub trait Backend {
     /// The session on which the lock is held, or on which others were found to hold it, if it is still open.
     fn session(&mut self) -> Option<&mut Session>;
 
+    /// As [`Backend::session`], only to look at it.
+    fn current_session(&self) -> Option<&Session>;
+
     /// Drops the session that holds the lock, without a release, because the caller cannot use it.
     fn drop_held(&mut self);
 
     /// A descriptor that becomes readable when the lock is lost. While any copy of it is open, the lock stays held. `None`: the lock is
     /// not held, or is of a kind without one.
-    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.current_session().map(AsFd::as_fd)
+    }
 
     /// The server that keeps the lock.
-    fn server(&self) -> String;
+    fn server(&self) -> String {
+        let session = self.current_session();
+        session.map(Session::to_string).unwrap_or_default()
+    }
 
     /// Waits no longer than this for an answer from now on, and no longer than an eighth of it for a connection.
     ///

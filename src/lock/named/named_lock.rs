@@ -1,6 +1,5 @@
 //! The `Backend` of a named lock. The lock lives on one session at a time; if that is lost, it moves to a new one.
 
-use std::os::fd::{AsFd, BorrowedFd};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -442,15 +441,8 @@ impl Backend for NamedLock {
         self.session = None;
     }
 
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.session.as_ref().map(AsFd::as_fd)
-    }
-
-    fn server(&self) -> String {
-        self.session
-            .as_ref()
-            .map(Session::to_string)
-            .unwrap_or_default()
+    fn current_session(&self) -> Option<&Session> {
+        self.session.as_ref()
     }
 
     fn answer_within(&mut self, limit: Duration) -> Result<(), Fault> {

@@ -1,6 +1,5 @@
 //! A durable lock for a keeper: the `Backend` of this folder. If a session is lost the lock stays: another session renews the row.
 
-use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::thread::sleep;
 use std::time::Duration;
@@ -526,15 +525,8 @@ impl Backend for RowLock {
         self.session.as_mut()
     }
 
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.session.as_ref().map(AsFd::as_fd)
-    }
-
-    fn server(&self) -> String {
-        self.session
-            .as_ref()
-            .map(Session::to_string)
-            .unwrap_or_default()
+    fn current_session(&self) -> Option<&Session> {
+        self.session.as_ref()
     }
 
     fn answer_within(&mut self, limit: Duration) -> Result<(), Fault> {
