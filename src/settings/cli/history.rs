@@ -80,9 +80,9 @@ pub const SETTINGS: &[Setting] = &[
 const HELP: &str = "\
 The newest run comes last. All times are in UTC, by the server's clock. TIME is when the command started, or when the run was
 requested if the command never started. TOOK is how long the command ran. RESULT is exit and a code, a signal, timed out, lost,
-skipped, interrupted, failed, released or running. If there may be older runs, a terminal shows the CURSOR of the next page below
-the table, and --json has it, too. It needs dblock's tables (dblock init). SELECT on them is enough, and a
-replica works, too.
+skipped, interrupted, failed, released, running or, where the server cannot tell whether it has ended, unknown. If there may be
+older runs, a terminal shows the CURSOR of the next page below the table, and --json has it, too. It needs dblock's tables
+(dblock init). SELECT on them is enough, and a replica works, too.
 
 Exit codes: 0, also if there is no such run; 69 no server in time; 77 the account was refused; 78 no tables, or bad
 configuration; 64 bad usage; 70 internal error; 71 the system refused.";

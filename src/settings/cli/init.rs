@@ -36,11 +36,12 @@ pub const SETTINGS: &[Setting] = &[
 ];
 
 const HELP: &str = "\
-Run it once before you use any of these: run with --durable, --once-at, --once-per, --record or --token, acquire, renew, release,
-history, cron, queue. Other locks need no table. You can run it again, on several hosts at once, and while other dblocks work.
-Its account needs CREATE, SELECT, INSERT, UPDATE and DELETE on the database, and ALTER to upgrade tables. Accounts that use the tables
-need SELECT, INSERT, UPDATE and DELETE there: init says what its own account lacks, and prints the grant for the others. On PostgreSQL
-the tables are in the schema --schema of the database; whoever has created them upgrades them.
+Run it once before you use any of these: run with --durable, --once-at, --once-per, --record, --keep-output or --token, acquire,
+renew, release, history, output, audit, cron, queue. Other locks need no table. You can run it again, on several hosts at once,
+and while other dblocks work. Its account needs CREATE, SELECT, INSERT, UPDATE and DELETE on the database, and ALTER to upgrade
+tables. Accounts that use the tables need SELECT, INSERT, UPDATE and DELETE there: init says what its own account lacks, and prints
+the grant for the others. On PostgreSQL the tables are in the schema --schema of the database; whoever has created them upgrades
+them.
 
 Exit codes: 0 the tables are current; 78 they are not (--check), they belong to a newer dblock or another program, or bad
 configuration; 77 the account may not create them (--check: not read them); 69 no server in time; 64 bad usage; 70 internal error; 71 the system
