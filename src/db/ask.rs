@@ -4,6 +4,9 @@ use std::fmt::Display;
 
 use super::fault::Fault;
 use super::row::{Row, Rows, Value, no_answer};
+use super::server_facts::READ_ONLY;
+use super::sql::is_read_only;
+use super::target::Kind;
 
 /// The most rows of a list: ten for each of more sessions than a server has.
 pub const LIST: usize = 200_000;
@@ -186,6 +189,31 @@ impl Batch<'static, ()> {
     }
 }
 
+impl<'a, T: 'a> Batch<'a, T> {
+    /// Asks after all of them whether the server takes no writes. If so, the answer is [`Fault::ReadOnly`], although they may have been
+    /// carried out: the server does not refuse every account, and nothing that is written there counts on the one that takes writes.
+    /// PostgreSQL refuses by itself.
+    pub fn if_it_takes_writes(mut self, kind: Kind) -> Self {
+        if kind == Kind::Postgres {
+            return self;
+        }
+        let number = self.statements.len();
+        let question = named("read-only", format!("SELECT {}", is_read_only()));
+        self.statements.push(question);
+        let read = self.read;
+        self.read = Box::new(move |replies, fault| match replies.get(number) {
+            Some(reply) => match reply.rows().value::<bool>()? {
+                Some(false) => read(&replies[..number], fault),
+                Some(true) => Err(Fault::ReadOnly(READ_ONLY.to_owned())),
+                None => Err(no_answer()),
+            },
+            None if replies.len() == number => Err(fault.unwrap_or_else(no_answer)),
+            None => read(replies, fault),
+        });
+        self
+    }
+}
+
 impl<T> Batch<'_, T> {
     /// The texts.
     pub fn statements(&self) -> &[String] {
@@ -195,5 +223,44 @@ impl<T> Batch<'_, T> {
     /// Reads the answers, with the fault of the first statement that failed.
     pub(super) fn answer(&self, replies: &[Reply], fault: Option<Fault>) -> Result<T, Fault> {
         (self.read)(replies, fault)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+
+    fn reply(value: &str) -> Reply {
+        let row = Row {
+            columns: Rc::from(["value".to_owned()]),
+            values: vec![Some(value.into())],
+        };
+        Reply {
+            rows: vec![row],
+            ..Reply::default()
+        }
+    }
+
+    /// Two statements, and how many answers to them are read.
+    fn two(kind: Kind) -> Batch<'static, usize> {
+        batch("two", vec!["SELECT 1".to_owned(); 2])
+            .read_all(|replies| Ok(replies.len()))
+            .if_it_takes_writes(kind)
+    }
+
+    #[test]
+    fn what_a_server_answers_that_takes_no_writes_does_not_count() {
+        let asked = two(Kind::MySql);
+        assert_eq!(asked.statements().len(), 3);
+        let answer = |read_only| asked.answer(&[reply("1"), reply("1"), reply(read_only)], None);
+        assert!(matches!(answer("0"), Ok(2)));
+        assert!(matches!(answer("1"), Err(Fault::ReadOnly(_))));
+        // Nor where that is unknown.
+        let gone = Some(Fault::Gone("it is over".to_owned()));
+        let answer = asked.answer(&[reply("1"), reply("1")], gone);
+        assert!(matches!(answer, Err(Fault::Gone(_))));
+        assert_eq!(two(Kind::Postgres).statements().len(), 2);
     }
 }

@@ -13,9 +13,9 @@ use nix::sys::signal::Signal;
 
 use crate::harness::crontab::{commands_of, end, job, questions, scheduler_of};
 use crate::harness::{
-    Crontab, Dblock, Frozen, Kind, PASSWORD, Running, SOON, Server, all_servers, both_servers,
-    eventually, eventually_gone, polls, quoted, send, stat_field, unique, url_of, within,
-    write_program,
+    Crontab, Dblock, Frozen, Kind, PASSWORD, Pair, Proxy, Running, SOON, Server, all_servers,
+    both_servers, eventually, eventually_gone, polls, quoted, send, stat_field, unique, url_of,
+    within, write_program,
 };
 use crate::queue_admin::vanish_in_transactions;
 
@@ -253,6 +253,35 @@ both_servers! {
         crontab.due("job");
         crontab.eventually_lines(1);
         end(host);
+    }
+
+    fn a_tick_runs_once_though_its_server_becomes_read_only_and_the_account_may_write_there(shared) {
+        // What the daemon is about to send then: it takes the tick, acquires the lock, or records the end.
+        for asked in ["cron take", "take row", "release row"] {
+            let pair = Pair::private(shared.kind);
+            let crontab = Crontab::alone(&pair.primary, JOB);
+            pair.primary.let_write_above_read_only("dblock");
+            let proxy = Proxy::to(&pair.primary);
+            let url = format!("mysql://dblock@127.0.0.1:{},127.0.0.1:{}/", proxy.port, pair.replica.port);
+            let mut host = crontab.daemon(&[]).env("DBLOCK_URL", &url).spawn();
+            host.wait_stderr("dblock: ready: ", SOON);
+            proxy.freeze_at_named(asked);
+            crontab.due("job");
+            eventually("it asks", SOON, || proxy.is_frozen());
+            pair.part();
+            proxy.thaw();
+            let on_replica = |what: &str| -> Option<u64> {
+                let sql = format!("SELECT COUNT(*) FROM {}.{what}", crontab.tables.quoted());
+                pair.replica.admin().query_first(sql).unwrap()
+            };
+            eventually(&format!("{asked}: the run is recorded there"), SOON, || {
+                on_replica("dblock_runs WHERE outcome = 'ran' AND exit_code = 0") == Some(1)
+            });
+            assert_eq!(on_replica("dblock_cron_ticks"), Some(0), "{asked}");
+            assert_eq!(on_replica("dblock_locks WHERE owner IS NULL AND fence = 1"), Some(1), "{asked}");
+            crontab.lines_stay(1);
+            end(host);
+        }
     }
 
     fn commands_run_on_while_the_password_is_another_and_then_the_daemon_goes_on(server on mysql) {

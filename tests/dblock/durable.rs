@@ -1198,6 +1198,24 @@ both_servers! {
         run.wait_within(SOON).expect_code(5);
     }
 
+    fn a_waiter_is_granted_nothing_on_a_server_that_is_read_only_by_then_though_its_account_may_write_there(shared) {
+        let (before, now) = (private(shared.kind), Server::durable(shared.kind));
+        before.let_write_above_read_only("dblock");
+        let name = unique("demoted");
+        before.row_of_a_stranger(&name, 0, 600);
+        let run = Dblock::run_at(&url_of([&before, now]), &name).args(["--durable", "-v", "--wait", "60"]);
+        let mut run = run.sh("echo $DBLOCK_FENCE").spawn();
+        run.wait_stderr("; waiting", SOON);
+        before.set_read_only(true);
+        let free = "UPDATE dblock.dblock_locks SET owner = NULL, expires_at = NULL WHERE name = ?";
+        before.watcher().exec_drop(free, (&name,)).unwrap();
+        let end = run.wait_within(SOON);
+        end.expect_code(0);
+        // The stranger's fence on the server before is 7.
+        assert_eq!(end.stdout, format!("{}\n", row(now, &name).expect("it was granted there").fence));
+        before.set_read_only(false);
+    }
+
     fn where_the_binary_log_has_statements_a_renewal_asks_for_nothing_that_differs_on_a_replica(shared) {
         let options = ["--log-bin=binlog", "--server-id=1", "--binlog-format=STATEMENT"];
         let server = Server::private_with(shared.kind, &options).with_durable_runs();

@@ -646,4 +646,19 @@ both_servers! {
         assert_eq!(records.order(), [0, 1]);
         assert_fences_grow(&records, 1);
     }
+
+    fn a_release_is_not_left_on_a_primary_that_is_read_only_by_then_though_its_account_may_write_there(server) {
+        let pair = Pair::private(server.kind);
+        pair.primary.make_tables();
+        pair.primary.let_write_above_read_only("dblock");
+        let name = unique("demoted");
+        let run = Dblock::run_at(&url_of([&pair.primary, &pair.replica]), &name).args(["--durable", "--ttl", "60"]);
+        let mut run = run.stdin(Stdio::piped()).sh("echo began; read line; exit 3").spawn();
+        run.wait_line("began", SOON);
+        pair.part();
+        drop(run.take_stdin());
+        run.wait_within(SOON).expect_code(3);
+        let free = format!("SELECT fence FROM dblock.dblock_locks WHERE name = '{name}' AND owner IS NULL");
+        assert_eq!(pair.replica.admin().query_first::<u64, _>(free).unwrap(), Some(1));
+    }
 }

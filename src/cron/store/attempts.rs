@@ -7,7 +7,7 @@ use super::super::rules::{AttemptEnd, RunState};
 use super::entry::{Finish, NextAttempt};
 use super::reasons::too_late;
 use super::statements::text;
-use crate::db::{Ask, Batch, Reply, ask, batch, named};
+use crate::db::{Ask, Batch, Kind, Reply, ask, batch, named};
 use crate::history::Outcome;
 use crate::schema::Tables;
 
@@ -19,7 +19,9 @@ impl NextAttempt<'_> {
         statements.extend(text.retake(self, failures, ttl));
         statements.push("COMMIT".to_owned());
         statements.push(text.count_tick(&seen.name, seen.tick, self.run));
-        batch("cron take again", statements).read_last(|rows| Ok(rows.value::<u64>()? == Some(1)))
+        batch("cron take again", statements)
+            .read_last(|rows| Ok(rows.value::<u64>()? == Some(1)))
+            .if_it_takes_writes(self.tables.kind())
     }
 
     /// Gives the tick up, which is `shown` as text, as it is too late for the attempt. The history records that. Whether that succeeded.
@@ -29,7 +31,9 @@ impl NextAttempt<'_> {
         let mut statements = vec!["BEGIN".to_owned()];
         statements.extend(text(self.tables).abandon(self, &message));
         statements.push("COMMIT".to_owned());
-        batch("cron give up", statements).read_all(|replies| Ok(has_changed_last(replies)))
+        batch("cron give up", statements)
+            .read_all(|replies| Ok(has_changed_last(replies)))
+            .if_it_takes_writes(self.tables.kind())
     }
 }
 
@@ -42,12 +46,14 @@ impl Finish<'_> {
     }
 }
 
-/// These statements in one transaction. Whether the last one has changed a row.
-pub fn in_transaction(name: &str, statements: Vec<String>) -> Batch<'static, bool> {
+/// These statements in one transaction, on a server of this kind. Whether the last one has changed a row.
+pub fn in_transaction(kind: Kind, name: &str, statements: Vec<String>) -> Batch<'static, bool> {
     let mut all = vec![named(name, "BEGIN")];
     all.extend(statements);
     all.push(named(name, "COMMIT"));
-    Batch::written(all).read_all(|replies| Ok(has_changed_last(replies)))
+    Batch::written(all)
+        .read_all(|replies| Ok(has_changed_last(replies)))
+        .if_it_takes_writes(kind)
 }
 
 /// Whether the last statement before the commit has changed a row: that of the tick, which only one daemon changes.

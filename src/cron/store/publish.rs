@@ -48,7 +48,7 @@ impl Publish<'_> {
         let each = self.jobs.iter().map(|job| text.publish(self, job));
         let begin = std::iter::once("BEGIN".to_owned());
         let all = begin.chain(each).chain(["COMMIT".to_owned()]);
-        batch("cron publish", all.collect())
+        batch("cron publish", all.collect()).if_it_takes_writes(self.tables.kind())
     }
 }
 

@@ -38,7 +38,7 @@ impl Settle<'_> {
         statements.push("COMMIT".to_owned());
         let names: Vec<&str> = self.steps.iter().map(|step| &*step.job.name).collect();
         statements.push(text.settled(&names));
-        batch("cron take", statements).read_last(|rows| {
+        let settle = batch("cron take", statements).read_last(|rows| {
             let mut now = 0;
             let settled = rows.all(|row| {
                 now = row.get("server_time")?;
@@ -51,6 +51,7 @@ impl Settle<'_> {
                 })
             })?;
             Ok((now, settled))
-        })
+        });
+        settle.if_it_takes_writes(self.tables.kind())
     }
 }

@@ -141,7 +141,7 @@ impl Scheduler<'_> {
             return Ok(self.finish_unheld(all)?.is_some());
         }
         match self.release(&ended.run, &all) {
-            None | Some(Err(Fault::Gone(_))) => Ok(false),
+            None | Some(Err(Fault::Gone(_) | Fault::ReadOnly(_))) => Ok(false),
             Some(Ok(_)) => Ok(true),
             Some(Err(Fault::Final(failure))) => {
                 self.release_only(&ended.run, &[]);
@@ -162,7 +162,7 @@ impl Scheduler<'_> {
         &mut self,
         statements: Vec<String>,
     ) -> Result<Option<bool>, Failure> {
-        let batch = in_transaction("cron finish", statements);
+        let batch = in_transaction(self.tables.kind(), "cron finish", statements);
         self.ask(|session| session.run_batch(&batch))
     }
 

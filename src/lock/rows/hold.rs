@@ -283,9 +283,10 @@ impl RowLock {
     }
 
     /// Keeps the session if the server only has no room for a write, and with it the named lock, which keeps callers without rows out. One
-    /// that others share is kept unless it has ended. Returns the fault.
+    /// that others share is kept unless it has ended, or its server takes no writes. Returns the fault.
     fn after_fault(&mut self, session: Session, fault: Fault) -> Fault {
-        let is_over = matches!(fault, Fault::Gone(_));
+        // What a server has done that takes no writes may be known on the one that does.
+        let is_over = matches!(fault, Fault::Gone(_) | Fault::ReadOnly(_));
         if is_over {
             self.hold.on_silence();
         }

@@ -16,7 +16,7 @@ use crate::base::clock::{Moment, by_chance};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
-use crate::db::server_facts::{is_read_only, why_read_only};
+use crate::db::server_facts::READ_ONLY;
 use crate::db::{Client, Connector, Fault, LatestTimeline, Session, roll_back};
 use crate::lock::named::{OwnKillers, Request, Verbosity, follow, unpooled_number};
 use crate::lock::{
@@ -282,9 +282,11 @@ impl RowLock {
         }
     }
 
-    /// Runs a write. After a fault that does not end the session, rolls the transaction back.
+    /// Runs a write, which does not count on a server that takes no writes. After a fault that does not end the session, rolls the
+    /// transaction back.
     pub(super) fn write(&self, write: &Write, session: &mut Session) -> Result<Written, Fault> {
-        let fault = match session.run_batch(&write.batch()) {
+        let write = write.batch().if_it_takes_writes(session.kind());
+        let fault = match session.run_batch(&write) {
             Ok(rows) => return Ok(rows),
             Err(fault @ Fault::Gone(_)) => return Err(fault),
             Err(fault) => fault,
@@ -330,18 +332,6 @@ impl RowLock {
             named: named.collect(),
             slots: self.wanted.slots,
         }
-    }
-
-    /// Leaves a server that is read-only by now. It does not refuse every account, and nobody reads what was written there.
-    fn leave_if_read_only(&mut self) -> Result<(), Fault> {
-        let Some(mut session) = self.session.take() else {
-            return Ok(());
-        };
-        if is_read_only(&mut session)? {
-            return Err(Fault::ReadOnly(why_read_only(&session).to_owned()));
-        }
-        self.session = Some(session);
-        Ok(())
     }
 
     /// The current session, or a new one that holds the run id lock.
@@ -408,8 +398,10 @@ impl Backend for RowLock {
         set(self);
         match renewed {
             Ok(renewal) => renewal,
-            // A fault of all servers in a round; it names one of them.
-            Err(Fault::ReadOnly(line)) if !line.starts_with("takes no writes") => {
+            // A fault of all servers in a round; it names one of them. That of a session does not.
+            Err(Fault::ReadOnly(line))
+                if line != READ_ONLY && !line.starts_with("takes no writes") =>
+            {
                 Renewal::Unanswered(line)
             }
             Err(fault) => Renewal::Unanswered(fault.to_string()),
@@ -463,14 +455,7 @@ impl Backend for RowLock {
                 }
                 Err(fault) => Err(refused_for_now(fault)),
             };
-            let is_fit = match reached {
-                // A new session's server takes writes. Only what must not be lost is tried for some time.
-                Ok(()) if !is_new && !patience.is_zero() && !also.is_empty() => {
-                    self.leave_if_read_only()
-                }
-                reached => reached,
-            };
-            match is_fit.and_then(|()| self.release_row(&also)) {
+            match reached.and_then(|()| self.release_row(&also)) {
                 Ok(was_held) => break Ok(was_held),
                 Err(fault)
                     if !also.is_empty()

@@ -95,12 +95,12 @@ impl RowLock {
     /// there is no session.
     ///
     /// # Errors
-    /// Any fault of a statement; after [`Fault::Gone`] the session has ended.
+    /// Any fault of a statement; after [`Fault::Gone`] and [`Fault::ReadOnly`] there is no session any more.
     pub fn try_at_once(&mut self, names: bool) -> Result<Option<Tried>, Fault> {
         self.on_session(|lock, session| lock.try_on(names, session))
     }
 
-    /// Does this on the session, which is kept unless it has ended. `None`: there is none.
+    /// Does this on the session, which is kept unless it has ended, or its server takes no writes. `None`: there is none.
     fn on_session<T>(
         &mut self,
         work: impl FnOnce(&mut Self, &mut Session) -> Result<T, Fault>,
@@ -109,7 +109,7 @@ impl RowLock {
             return Ok(None);
         };
         let done = work(self, &mut session);
-        if !matches!(done, Err(Fault::Gone(_))) {
+        if !matches!(done, Err(Fault::Gone(_) | Fault::ReadOnly(_))) {
             self.session = Some(session);
         }
         done.map(Some)
@@ -213,7 +213,7 @@ impl RowLock {
     /// Takes the named lock if it is free by now.
     ///
     /// # Errors
-    /// Any fault of a statement; after [`Fault::Gone`] the session has ended.
+    /// Any fault of a statement; after [`Fault::Gone`] and [`Fault::ReadOnly`] there is no session any more.
     pub fn try_named_lock(&mut self) -> Result<(), Fault> {
         let taken = self.on_session(|lock, session| {
             let (slot, mark) = (lock.grant.slot, lock.mark());
@@ -279,7 +279,7 @@ impl RowLock {
     /// Releases it, in one transaction with these statements of others. `false`: it was another's.
     ///
     /// # Errors
-    /// Any fault of a statement; after [`Fault::Gone`] the session has ended.
+    /// Any fault of a statement; after [`Fault::Gone`] and [`Fault::ReadOnly`] there is no session any more.
     pub fn release_with(&mut self, also: &[String]) -> Result<bool, Fault> {
         self.release_row_within(also, Duration::ZERO)
     }

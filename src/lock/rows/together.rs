@@ -19,7 +19,7 @@ const ONLY_SLOT: u32 = 0;
 /// Acquires those locks that nobody else holds; `None`: that one was not acquired, or it is unknown. Then [`RowLock::try_at_once`] says more.
 ///
 /// # Errors
-/// The session has ended.
+/// The session has ended, or its server takes no writes. What was asked may have been done.
 pub fn acquire_together(
     locks: &mut [&mut RowLock],
     server: SharedServer,
@@ -112,7 +112,7 @@ fn take_named_locks(
 /// or says more.
 ///
 /// # Errors
-/// The session has ended. What was asked may have been done.
+/// The session has ended, or its server takes no writes. What was asked may have been done.
 pub fn release_together(
     locks: &mut [&mut RowLock],
     also: &[Vec<String>],
@@ -152,9 +152,10 @@ fn write_together(writes: &[Write], session: &mut Session) -> Result<Option<Vec<
     if writes.is_empty() {
         return Ok(Some(Vec::new()));
     }
-    match session.run_batch(&Write::together(writes)) {
+    let together = Write::together(writes).if_it_takes_writes(session.kind());
+    match session.run_batch(&together) {
         Ok(written) => Ok(Some(written)),
-        Err(fault @ Fault::Gone(_)) => Err(fault),
+        Err(fault @ (Fault::Gone(_) | Fault::ReadOnly(_))) => Err(fault),
         Err(fault) => {
             session.tell(Level::Info, &format!("{session}: {fault}"));
             session.run(&roll_back())?;

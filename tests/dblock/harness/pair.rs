@@ -4,7 +4,7 @@ use std::thread;
 
 use mysql::prelude::Queryable;
 
-use super::{Kind, SOON, Server, eventually};
+use super::{Kind, SOON, Server, eventually, unique};
 
 /// A primary and a server that replicates it and is read-only.
 #[derive(Debug)]
@@ -54,14 +54,37 @@ impl Pair {
         };
         replica.query_drop(start).expect("replication starts");
         self.replica.set_read_only(true);
-        let mut primary = self.primary.admin();
-        primary
-            .query_drop("CREATE DATABASE replicated")
+        self.catch_up();
+    }
+
+    /// Waits until the replica has what the primary has by now.
+    #[track_caller]
+    fn catch_up(&self) {
+        let mark = unique("replicated");
+        self.primary
+            .admin()
+            .query_drop(format!("CREATE DATABASE `{mark}`"))
             .expect("a primary can be written to");
+        let mut replica = self.replica.admin();
         eventually("the replica has what the primary has", SOON, || {
-            let found = replica.query_first::<String, _>("SHOW DATABASES LIKE 'replicated'");
+            let found = replica.query_first::<String, _>(format!("SHOW DATABASES LIKE '{mark}'"));
             found.expect("an answer").is_some()
         });
+    }
+
+    /// The replica takes the place of the primary, with what that has by now. What is written to the old primary from then on is lost.
+    #[track_caller]
+    pub fn part(&self) {
+        self.catch_up();
+        let stop = match self.primary.kind {
+            Kind::MariaDb => "STOP SLAVE",
+            Kind::Postgres => unreachable!("a test of MySQL"),
+            Kind::MySql => "STOP REPLICA",
+        };
+        let mut replica = self.replica.admin();
+        replica.query_drop(stop).expect("replication stops");
+        self.primary.set_read_only(true);
+        self.replica.set_read_only(false);
     }
 }
 
