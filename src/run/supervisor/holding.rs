@@ -46,7 +46,10 @@ impl Supervisor<'_> {
         if let Err(error) = descriptors::close_all_except(&self.own_descriptors()) {
             // They wait, but the command has ended, and its lock is held.
             let log = self.runner.log;
-            log.warning(Failure::refused("close what the command has shared", &error));
+            log.warning(Failure::refused(
+                "close what the command has shared",
+                &error,
+            ));
         }
         Phase::Holding(Holding {
             shares: false,
