@@ -939,6 +939,43 @@ all_servers! {
         first.wait_within(SOON).expect_code(5).expect_said(["The table is full"]);
     }
 
+    fn while_the_server_refuses_renewals_a_holder_keeps_its_session_and_callers_without_rows_stay_out(shared) {
+        let server = &private(shared.kind);
+        let (name, proxy) = (unique("refused"), Proxy::to(server));
+        let dblock = Dblock::run_at(&proxy.url(), &name).args(["--durable", "--ttl", "20s", "--kill-after", "1", "-v"]);
+        let mut first = begin(dblock.stdin(Stdio::piped()).sh("echo began; cat; exit 5"));
+        let (session, logins) = (server.holder(&name), proxy.connections());
+        assert!(session.is_some(), "it has the named lock");
+        let rename = |from: &str, to: &str| {
+            let rename = match server.kind {
+                Kind::Postgres => format!("ALTER TABLE dblock.{from} RENAME TO {to}"),
+                Kind::MariaDb | Kind::MySql => format!("RENAME TABLE dblock.{from} TO dblock.{to}"),
+            };
+            server.watcher().query_drop(rename).unwrap();
+        };
+        let renewals = || {
+            let packets = proxy.packets();
+            packets.iter().filter(|packet| packet.sent().is_some_and(|sent| sent.contains("dblock renew row"))).count()
+        };
+        rename("dblock_locks", "away");
+        first.wait_stderr("no server renews", SOON);
+        let refused = renewals();
+        eventually("other renewals are refused", SOON, || {
+            Dblock::run_at(&server.url(), &name).command(["true"]).output().expect_code(75);
+            renewals() > refused + 4
+        });
+        rename("away", "dblock_locks");
+        let expires = || {
+            let query = "SELECT expires_at FROM dblock.dblock_locks WHERE name = ?";
+            server.watcher().exec::<String>(query, (&name,)).unwrap()
+        };
+        let before = expires();
+        eventually("it is renewed", SOON, || expires() != before);
+        assert_eq!((server.holder(&name), proxy.connections()), (session, logins));
+        drop(first.take_stdin());
+        first.wait_within(SOON).expect_code(5);
+    }
+
     fn a_history_without_room_does_not_keep_a_row_held(shared) {
         let server = &private(shared.kind);
         let name = unique("no-room");

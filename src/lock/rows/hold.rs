@@ -141,7 +141,11 @@ impl RowLock {
             result, sent, rows, ..
         } = match decided {
             Ok(decided) => decided,
-            Err(fault) => return Err(self.after_fault(session, fault)),
+            Err(fault) => {
+                // In a cluster another node may take what this one has refused.
+                let is_needed = !is_new && self.server.queue == Queue::Excludes;
+                return Err(self.after_fault(session, fault, is_needed));
+            }
         };
         if self.spec.ttl.is_none()
             && let (Some(row), true) = (rows.first(), result != Renewed::Lost)
@@ -282,15 +286,13 @@ impl RowLock {
         }))
     }
 
-    /// Keeps the session if the server only has no room for a write, and with it the named lock, which keeps callers without rows out. One
-    /// that others share is kept unless it has ended, or its server takes no writes. Returns the fault.
-    fn after_fault(&mut self, session: Session, fault: Fault) -> Fault {
+    /// Keeps the session, and with it the named lock, which keeps callers without rows out: if that `is_needed`, or others share it, or the
+    /// server only has no room for a write. One that has ended, or whose server takes no writes, is not kept. Returns the fault.
+    fn after_fault(&mut self, session: Session, fault: Fault, is_needed: bool) -> Fault {
         // What a server has done that takes no writes may be known on the one that does.
-        let is_over = matches!(fault, Fault::Gone(_) | Fault::ReadOnly(_));
-        if is_over {
+        if matches!(fault, Fault::Gone(_) | Fault::ReadOnly(_)) {
             self.hold.on_silence();
-        }
-        if matches!(fault, Fault::NoRoom(_)) || self.shares_session && !is_over {
+        } else if is_needed || self.shares_session || matches!(fault, Fault::NoRoom(_)) {
             self.session = Some(session);
         }
         fault
@@ -396,7 +398,7 @@ impl RowLock {
             result, released, ..
         } = match decided {
             Ok(decided) => decided,
-            Err(fault) => return Err(self.after_fault(session, fault)),
+            Err(fault) => return Err(self.after_fault(session, fault, false)),
         };
         if result == Released::Unknown {
             return Err(overtaken());
