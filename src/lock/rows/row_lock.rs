@@ -497,7 +497,7 @@ impl Backend for RowLock {
         if released.is_err() && !also.is_empty() {
             released = self.release_row(&[]);
         }
-        if matches!(released, Err(Fault::Gone(_))) {
+        if matches!(released, Err(Fault::Gone(_) | Fault::ReadOnly(_))) {
             let _ = self.release_row(&[]);
         }
     }
