@@ -354,8 +354,11 @@ fn pass_on(
     let sent = send_item(link, acquired);
     let is_printed = sent.is_ok() && matches!(link.receive(), Ok(Some((Answer::Printed, _))));
     if !is_printed {
-        let end = RunEnd::of(Outcome::Failed, "the token was not printed");
-        lock.withdraw(&journal.end(&end));
+        let end = journal.end(&RunEnd::of(Outcome::Failed, "the token was not printed"));
+        if !lock.withdraw(&end) {
+            // The session was over, or its server takes no writes any more. Another one may.
+            lock.withdraw(&end);
+        }
     }
     sent
 }
