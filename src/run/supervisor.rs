@@ -269,8 +269,8 @@ impl Plan for Supervisor<'_> {
                 this.finish_command(command.running, running.hold_until, Err(failure))
             }
             (Phase::Acquiring(_), _) => this.end_acquiring(Err(failure.into())),
-            // The command has ended, and dblock ends as it did. What is held on after that is held on: messages and signals are heard all the
-            // same. A lock may outlive its keeper, which must not be killed before it has released that.
+            // The command has ended, and dblock ends as it did. A lock that is held after that stays held: messages and signals are heard
+            // all the same. The lock may outlive its keeper, so the keeper must not be killed before it has released the lock.
             (phase @ (Phase::Holding(_) | Phase::Releasing(_)), _) => phase,
             (phase @ Phase::Done(Some(_)), _) => {
                 this.runner.log.warning(&failure);
