@@ -207,7 +207,11 @@ impl<'a, T: 'a> Batch<'a, T> {
                 Some(true) => Err(Fault::ReadOnly(READ_ONLY.to_owned())),
                 None => Err(no_answer()),
             },
-            None if replies.len() == number => Err(fault.unwrap_or_else(no_answer)),
+            None if replies.len() == number => Err(match fault {
+                // The others were carried out, and either fault would say that nothing was.
+                Some(Fault::Conflict(cause) | Fault::Interrupted(cause)) => Fault::Gone(cause),
+                fault => fault.unwrap_or_else(no_answer),
+            }),
             None => read(replies, fault),
         });
         self
@@ -258,9 +262,14 @@ mod tests {
         assert!(matches!(answer("0"), Ok(2)));
         assert!(matches!(answer("1"), Err(Fault::ReadOnly(_))));
         // Nor where that is unknown.
-        let gone = Some(Fault::Gone("it is over".to_owned()));
-        let answer = asked.answer(&[reply("1"), reply("1")], gone);
-        assert!(matches!(answer, Err(Fault::Gone(_))));
+        for fault in [Fault::Gone, Fault::Interrupted, Fault::Conflict] {
+            let fault = Some(fault("it is over".to_owned()));
+            let answer = asked.answer(&[reply("1"), reply("1")], fault);
+            assert!(matches!(answer, Err(Fault::Gone(_))));
+        }
+        let conflict = Some(Fault::Conflict("a deadlock".to_owned()));
+        let answer = asked.answer(&[reply("1")], conflict);
+        assert!(matches!(answer, Err(Fault::Conflict(_))));
         assert_eq!(two(Kind::Postgres).statements().len(), 2);
     }
 }
