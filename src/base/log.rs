@@ -28,6 +28,15 @@ pub enum Level {
     Info,
     /// Every statement: `-vv`.
     Statement,
+    /// What is waited for from now on. It is shown as the cause where that takes too long, and never by itself.
+    Step,
+}
+
+impl Level {
+    /// Whether a line of this level says what is under way.
+    pub fn is_step(self) -> bool {
+        matches!(self, Self::Info | Self::Step)
+    }
 }
 
 /// Gets each step and statement of a session: the level and the line.

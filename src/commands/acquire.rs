@@ -194,6 +194,8 @@ impl Caller for Waiting {
 
     fn ask_alive(&self) {
         let _ = send_item(&self.link, Acquisition::AreYouThere);
+        let step = format!("acquiring {}", self.name);
+        let _ = self.link.send(&Message::Note(Level::Step, cut(&step)));
     }
 
     /// Waits while the process that prints is stopped. Meanwhile the server ends the silent session, and its place goes to the next waiter.

@@ -439,6 +439,8 @@ impl Connector {
             "connected to {server}{how} in {}",
             shown(opened_in)
         ));
+        let awaited = format!("waiting for an answer from {server}");
+        self.tell_once(Level::Step, &awaited);
         let names = (target.to_string(), server);
         let (kind, listener) = (self.kind(), Rc::clone(&self.listener));
         let mut session = Session::new(kind, wire, names, opened_in, listener)?;

@@ -19,7 +19,7 @@ pub fn notes(
 ) -> Listener {
     let link = Rc::clone(link);
     Rc::new(move |level, text| {
-        if level < Level::Statement || shown == Level::Statement {
+        if level != Level::Statement || shown == Level::Statement {
             send(&link, level, cut(text));
         }
     })

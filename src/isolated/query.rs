@@ -241,7 +241,7 @@ impl Progress {
     pub fn on(&mut self, arrival: Arrival<Message>) -> Event {
         match arrival {
             Arrival::Message(Message::Note(level, text)) => {
-                if level == Level::Info {
+                if level.is_step() {
                     self.last_note.clone_from(&text);
                 }
                 return Event::Note(level, text);

@@ -86,7 +86,7 @@ where
     /// Logs a step or a failure of the process with the session.
     pub fn note(&mut self, level: Level, text: String) {
         self.log.say(level, &text);
-        if level == Level::Info {
+        if level.is_step() {
             self.last_note = text;
         }
     }

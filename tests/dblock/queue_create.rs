@@ -75,6 +75,19 @@ both_servers! {
         assert_eq!(rows(&tables), 3 * names.len() as u64);
     }
 
+    fn what_a_server_did_not_answer_is_told(server) {
+        let tables = Tables::new(server);
+        let mut holder = tables.admin();
+        holder.query_drop("LOCK TABLES dblock_queues READ").unwrap();
+        // Its time is over before the server gives up on the table, which is after 5 s.
+        let create = || queue(&tables, &["create", "q", "--connect-timeout", "1.5"]).output();
+        // A busy machine may not get as far as the table in time.
+        let told = (0..3).map(|_| create()).find(|told| !told.stderr.contains("no server could be reached"));
+        let told = told.expect("it has connected in time");
+        told.expect_code(69).expect_stdout("").expect_one_line(": waiting for an answer from 127.0.0.1:");
+        holder.query_drop("UNLOCK TABLES").unwrap();
+    }
+
     fn what_is_no_property_is_refused(server on mysql) {
         let tables = Tables::new(server);
         for (args, said) in [

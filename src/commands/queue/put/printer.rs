@@ -11,7 +11,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use super::Fed;
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
-use crate::base::log::{Level, Log};
+use crate::base::log::Log;
 use crate::base::progress::ProgressLine;
 use crate::commands::output::cannot_write;
 use crate::commands::queue;
@@ -185,7 +185,7 @@ impl<'a> Printer<'a> {
         match message {
             Message::Note(level, line) => {
                 self.log.say(level, &line);
-                if level == Level::Info {
+                if level.is_step() {
                     self.last_note = line;
                 }
             }
