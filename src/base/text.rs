@@ -29,6 +29,21 @@ pub fn printable(text: &str) -> String {
     line
 }
 
+/// A word as a shell reads it, for a command line that is shown.
+pub fn for_shell(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "-_=./:+,@%".contains(letter);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// The same for an argument that is no option, though it may begin like one.
+pub fn argument_for_shell(word: &str) -> String {
+    let behind = if word.starts_with('-') { "-- " } else { "" };
+    format!("{behind}{}", for_shell(word))
+}
+
 /// JSON text with the characters that [`printable`] escapes in JSON's escapes: a program reads the original text, and a terminal shows it
 /// safely.
 pub fn json_printable(json: &str) -> String {
@@ -160,6 +175,21 @@ mod tests {
     fn one_is_singular_and_none_is_not() {
         let all = [0_u32, 1, 2].map(|number| counted(number, "dead worker"));
         assert_eq!(all, ["0 dead workers", "1 dead worker", "2 dead workers"]);
+    }
+
+    #[test]
+    fn a_word_for_a_shell_is_quoted_where_it_must_be() {
+        for (word, shown) in [
+            ("nightly-1:a/b", "nightly-1:a/b"),
+            ("ä", "ä"),
+            ("", "''"),
+            ("a b", "'a b'"),
+            ("q'x", r"'q'\''x'"),
+            ("$(x)", "'$(x)'"),
+            ("-q r", "-- '-q r'"),
+        ] {
+            assert_eq!(argument_for_shell(word), shown);
+        }
     }
 
     #[test]

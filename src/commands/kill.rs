@@ -9,7 +9,7 @@ use nix::unistd::getpid;
 use super::output::print_done;
 use super::question::{Asker, Question};
 use crate::base::exit::{CONFLICT, Ending, Reason};
-use crate::base::text::{in_seconds, shown};
+use crate::base::text::{for_shell, in_seconds, shown};
 use crate::db::{Client, Fault};
 use crate::history::{Deed, recorder_of_token_ends};
 use crate::lock::named::Killing;
@@ -94,7 +94,8 @@ fn end_holder(
 fn in_words(kill: &Kill, killed: &Killed) -> (u8, String) {
     match killed {
         Killed::SeveralHolders(slots) => {
-            let slots = slots.iter().map(|slot| format!("{}#{slot}", kill.name));
+            let name = for_shell(&kill.name.to_string());
+            let slots = slots.iter().map(|slot| format!("{name}#{slot}"));
             let slots = slots.collect::<Vec<_>>().join(", ");
             let line = format!("{} has several holders; say which one: {slots}", kill.name);
             (Reason::Usage.code(), line)

@@ -2,6 +2,7 @@
 
 use super::queues::ask_is_deleting;
 use crate::base::exit::{Failure, Reason};
+use crate::base::text::argument_for_shell;
 use crate::db::server_facts::{is_read_only, why_read_only};
 use crate::db::{Connector, Fault, Session, command};
 use crate::schema::{self, Tables};
@@ -77,13 +78,16 @@ pub fn missing_queue(name: &str, tables: &Tables, session: &mut Session) -> Resu
 
 /// The failure that the queue is being deleted.
 pub fn being_deleted(name: &str) -> Failure {
-    let line =
-        format!("the queue {name} is being deleted; dblock queue delete {name} goes on with that");
+    let argument = argument_for_shell(name);
+    let line = format!(
+        "the queue {name} is being deleted; dblock queue delete {argument} goes on with that"
+    );
     Failure::new(Reason::Configuration, line)
 }
 
 /// The failure that there is no such queue.
 pub fn no_such_queue(name: &str) -> Failure {
-    let line = format!("there is no queue {name}; create it with dblock queue create {name}");
+    let argument = argument_for_shell(name);
+    let line = format!("there is no queue {name}; create it with dblock queue create {argument}");
     Failure::new(Reason::Configuration, line)
 }

@@ -178,6 +178,11 @@ all_servers! {
         assert!(!runs(command) && first.is_running() && first.stderr().is_empty());
         // Now there is no doubt.
         kill(server, &name).output().expect_code(0);
+        // A name is quoted for the shell.
+        let spaced = format!("{name} x");
+        let _holders = [0, 1].map(|_| holder(server, &spaced, &["-m", "2"]));
+        let which = kill(server, &spaced).output();
+        which.expect_code(64).expect_one_line(&format!("say which one: '{spaced}'#0, '{spaced}'#1"));
         first.wait_within(SOON).expect_code(74);
     }
 

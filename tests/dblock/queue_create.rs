@@ -129,6 +129,11 @@ both_servers! {
             queue(&tables, args).output().expect_code(78).expect_stdout("")
                 .expect_one_line("there is no queue mails; create it with dblock queue create mails\n");
         }
+        // What is hinted at can be pasted.
+        for (name, shown) in [("it's", r"'it'\''s'"), ("-q r", "-- '-q r'")] {
+            queue(&tables, &["pause", "--", name]).output().expect_code(78)
+                .expect_one_line(&format!("there is no queue {name}; create it with dblock queue create {shown}\n"));
+        }
         queue(&tables, &["delete", "mails"]).output().expect_code(78).expect_stdout("")
             .expect_one_line(&format!("there is no queue mails in the database {}\n", tables.database));
     }

@@ -17,7 +17,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use crate::base::exit::{Failure, Reason};
-use crate::base::text::in_words;
+use crate::base::text::{for_shell, in_words};
 use crate::cli;
 
 /// The longest that a dblock may take to answer. It gives up by itself earlier, unless it is told to connect for longer.
@@ -74,18 +74,9 @@ impl Words {
         };
         let words = self.options.iter().chain(behind).chain(&self.names);
         words.fold("dblock".to_owned(), |line, word| {
-            format!("{line} {}", quoted(word))
+            format!("{line} {}", for_shell(word))
         })
     }
-}
-
-/// A word as a shell reads it.
-fn quoted(word: &str) -> String {
-    let is_plain = |letter: char| letter.is_alphanumeric() || "-_=./:+,@%".contains(letter);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// How a dblock ended.

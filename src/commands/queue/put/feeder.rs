@@ -10,7 +10,7 @@ use super::Fed;
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
-use crate::base::text::shown;
+use crate::base::text::{argument_for_shell, shown};
 use crate::commands::question::{CONFLICT_PAUSE, listener_of};
 use crate::commands::queue::records::{NextPayloads, Records};
 use crate::db::{Connector, Fault, Session};
@@ -117,7 +117,7 @@ impl Feeder<'_> {
                     }
                     Some(Outcome::Forgotten) => {
                         self.tell(Fed::Forgotten);
-                        let queue = &self.put.queue;
+                        let queue = argument_for_shell(&self.put.queue);
                         let line = format!(
                             "the server has lost what it had committed: jobs that were put may be missing; see dblock queue list {queue}"
                         );

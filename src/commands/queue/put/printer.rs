@@ -13,6 +13,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Log;
 use crate::base::progress::ProgressLine;
+use crate::base::text::argument_for_shell;
 use crate::commands::output::cannot_write;
 use crate::commands::queue;
 use crate::isolated::link::Link;
@@ -272,7 +273,7 @@ impl<'a> Printer<'a> {
             return String::new();
         }
         let (jobs, in_doubt) = (self.jobs, self.in_doubt);
-        let queue = &self.put.queue;
+        let queue = argument_for_shell(&self.put.queue);
         let mut text = match jobs {
             0 => String::new(),
             1 => "; 1 job is put".to_owned(),
