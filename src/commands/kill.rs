@@ -241,9 +241,13 @@ fn line_of(kill: &Kill, slot: u32, outcome: &KillOutcome) -> String {
         }
         KillOutcome::NoReport { holder, after, now } => {
             let (who, after, now) = (identity(holder), shown(*after), now_held(now.as_ref()));
+            let rest = if is_acquire(holder) {
+                "it is a dblock acquire, which runs no command"
+            } else {
+                "its command may still run, look there"
+            };
             format!(
-                "{what}: ended the session of {who}, but it did not answer within {after}: its command may still run, \
-                 look there; {now}"
+                "{what}: ended the session of {who}, but it did not answer within {after}: {rest}; {now}"
             )
         }
         KillOutcome::Unanswered {
@@ -324,6 +328,12 @@ fn is_dblock(holder: &Victim) -> bool {
 fn is_of_script(holder: &Victim) -> bool {
     let row = holder.durable.as_ref();
     row.is_some_and(|row| row.kind == HolderKind::Token)
+}
+
+/// Whether it says that it only acquires a lock for a script.
+fn is_acquire(holder: &Victim) -> bool {
+    let client = holder.client.as_ref().and_then(Client::dblock);
+    client.is_some_and(|(_, claims)| claims.command.as_deref() == Some("dblock acquire"))
 }
 
 /// The time until the holder's row expires.

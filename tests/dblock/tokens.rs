@@ -1106,6 +1106,18 @@ all_servers_with_tables! {
         assert_eq!(fence(&token), 4);
     }
 
+    fn the_kill_of_an_acquire_that_hangs_speaks_of_no_command(server on mysql) {
+        let name = unique("hangs");
+        // Its row is there.
+        release(server, &token(acquire(server, &name))).output().expect_code(0);
+        let _locker = lock_row(server, &name);
+        let acquiring = acquire(server, &name).spawn();
+        eventually("it acquires the lock", SOON, || server.holder(&name).is_some());
+        let _stopped = [acquiring.pid(), acquiring.children()[0]].map(Frozen::new);
+        let killed = Dblock::at(server, "kill").arg(&name).args(["--wait", "1", "--connect-timeout", "5"]).output();
+        killed.expect_code(75).expect_one_line("it did not answer within ").expect_said([": it is a dblock acquire, which runs no command; "]);
+    }
+
     fn a_grant_whose_answer_is_lost_keeps_nobody_out(server) {
         let (name, mut admin) = (unique("answer"), server.watcher());
         let create = "INSERT INTO dblock.dblock_locks (name, slot, renewed_at, fence) VALUES (?, 0, UTC_TIMESTAMP(6), 0)";
