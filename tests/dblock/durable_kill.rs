@@ -93,7 +93,7 @@ all_servers_with_tables! {
         let told = kill(server, &name).arg("--dry-run").output();
         expect_told(&told, &[&format!("slot 0 of {name} is held by {who}; without --dry-run it would be ended, with its command\n")]);
         let killing = kill(server, &name).spawn();
-        let killer = format!("pid {}", killing.pid());
+        let killer = format!("pid {} (dblock kill)", killing.pid());
         expect_told(&killing.wait(), &[&format!("slot 0 of {name}: ended {who}; its command has ended")]);
         dblock.wait().expect_code(74).expect_said([killer]);
     }

@@ -103,6 +103,8 @@ impl SlotState {
                 program: Some(PROGRAM.to_owned()),
                 host: Some(host.to_owned()),
                 pid,
+                // As its session says, where that is asked.
+                command: Some("dblock kill".to_owned()),
                 ..Claims::default()
             }),
             ..Client::default()
