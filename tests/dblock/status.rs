@@ -274,6 +274,19 @@ both_servers! {
         assert_eq!(waiters[0]["connection"], server.holder(&place).unwrap(), "{all:#}");
     }
 
+    fn a_holder_is_idle_for_no_longer_than_it_holds_the_lock(server on mysql) {
+        let name = unique("idle");
+        let _dblock = holder(server, &name);
+        // The server counts whole seconds, the first of which ends sooner.
+        eventually("it has held the lock for a second", SOON, || {
+            let all = status(server, "dblock", &[&name]);
+            let holder = &lock(&all, &name)["holders"][0];
+            let [held, idle] = ["held_seconds", "idle_seconds"].map(|span| holder[span].as_f64().unwrap_or_default());
+            assert!(idle <= held, "{all:#}");
+            held > 1.0
+        });
+    }
+
     fn it_takes_no_lock(server) {
         let run = Dblock::at(server, "status").args(["-vv", &unique("none")]).output();
         run.expect_code(0);

@@ -22,6 +22,10 @@ use statements::{
 /// The most waiters of a lock that are reported.
 const MOST_WAITERS: usize = 10_000;
 
+/// By how much a session may seem to be idle for longer than it is: MySQL counts whole seconds. The time for which a lock is held may be
+/// by another clock, and differ by more.
+const COARSE: Duration = Duration::from_secs(1);
+
 /// The server's list of all named locks.
 enum Registry {
     /// MySQL's performance schema, with holders and waiters.
@@ -318,7 +322,7 @@ impl Census {
             client,
             is_dblock,
             held_for,
-            idle: self.idle(id),
+            idle: self.idle(id, held_for),
             durable: None,
         })
     }
@@ -327,6 +331,7 @@ impl Census {
     fn holding_of_row(&self, row: &HeldRow) -> Holding {
         let seen = row.session.map(|id| self.client(id)).unwrap_or_default();
         let claims = row.client.as_ref().and_then(|client| client.claims.clone());
+        let held_for = Some(row.held_for);
         Holding {
             slot: row.slot,
             client: Client {
@@ -334,14 +339,17 @@ impl Census {
                 ..seen
             },
             is_dblock: true,
-            held_for: Some(row.held_for),
-            idle: row.session.and_then(|id| self.idle(id)),
+            held_for,
+            idle: row.session.and_then(|id| self.idle(id, held_for)),
             durable: Some(row.durable.clone()),
         }
     }
 
-    fn idle(&self, id: u64) -> Option<Duration> {
-        self.processes.get(&id).and_then(|process| process.idle)
+    /// How long this session of a holder has been idle: no longer than the lock is held, which it acquired by a statement.
+    fn idle(&self, id: u64, held_for: Option<Duration>) -> Option<Duration> {
+        let idle = self.processes.get(&id)?.idle?;
+        let held_for = held_for.filter(|held_for| idle.saturating_sub(*held_for) <= COARSE);
+        Some(held_for.map_or(idle, |held_for| held_for.min(idle)))
     }
 
     /// How many slots of a lock to look at. For a `named` lock: the most possible. In a list: as many as its rows, holders and waiters
