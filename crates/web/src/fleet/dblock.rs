@@ -32,6 +32,9 @@ const LONGEST_LINE: usize = 500;
 
 const CONNECT_TIMEOUT: &str = "connect-timeout";
 
+/// `EX_USAGE`: what is asked for cannot be.
+const USAGE: i32 = 64;
+
 /// `EX_UNAVAILABLE`: no server in time.
 const UNREACHABLE: i32 = 69;
 
@@ -104,6 +107,12 @@ impl Ended {
     /// Whether it was done.
     pub fn is_success(&self) -> bool {
         self.code == Some(0)
+    }
+
+    /// Whether it says that this argument cannot be: nothing has such a name or number.
+    pub fn refuses(&self, argument: &str) -> bool {
+        let rest = self.line.strip_prefix(argument);
+        self.code == Some(USAGE) && rest.is_some_and(|rest| rest.starts_with(": "))
     }
 
     /// What it answered.

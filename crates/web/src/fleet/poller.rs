@@ -72,12 +72,15 @@ impl Fleet {
         let known = seen.runs_of(name);
         let has_all = known.len() >= runs::OF_A_NAME;
         let is_settled = has_all && !known.iter().any(|run| run.ending.is_open());
-        // No name is empty.
-        if is_settled || name.is_empty() {
+        // No name is empty, and no argument has a NUL.
+        if is_settled || name.is_empty() || name.contains('\0') {
             return seen;
         }
         drop(seen);
         let ended = self.ended(&runs::of_a_name(name)).await;
+        if ended.refuses("NAME") {
+            return self.known.borrow().clone();
+        }
         let answer = ended.read::<History>();
         if let Ok(history) = &answer {
             self.change(|seen| {

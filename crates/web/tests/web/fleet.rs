@@ -226,6 +226,27 @@ fn what_is_not_there_is_answered_with_404_where_that_is_known() {
 }
 
 #[test]
+fn what_there_cannot_be_is_answered_with_404() {
+    let fleet = Fleet::new();
+    let web = fleet.serve(&[]).enter();
+    web.until_all_is_known();
+    for (page, line) in [
+        ("/runs/zz", "--run: zz is not the number of a run"),
+        ("/jobs/zz", "NAME: the name has too many bytes"),
+        ("/runs/%00", ""),
+        ("/jobs/%00", ""),
+    ] {
+        fleet.write("wrong", &format!("dblock: {line}\n"));
+        until(page, || web.get(page).status == 404);
+    }
+    // What else is wrong says nothing of the name.
+    fleet.write("wrong", "dblock: --connect-timeout: it is too long\n");
+    for page in ["/runs/other", "/jobs/other"] {
+        web.get(page).expect(200).has("it is too long");
+    }
+}
+
+#[test]
 fn a_job_is_not_said_to_be_missing_where_its_runs_cannot_be_asked_for() {
     let fleet = Fleet::new();
     fleet.write("history-of-a-name.json", "{\"server\": 1}");
