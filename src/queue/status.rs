@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::jobs::JobState;
-use super::narrow::{jobs_in, jobs_of};
+use super::narrow::{by_key, jobs_in, jobs_of};
 use super::queues::Queue;
 use crate::base::list::omit;
 use crate::db::sql::{micros, micros_since, micros_until, span, text_literals, time};
@@ -48,7 +48,9 @@ pub struct Summary {
     pub paused: Option<SystemTime>,
     /// Since when it is being deleted.
     pub deleted: Option<SystemTime>,
+    /// Jobs that are due, also delayed ones whose time has come.
     pub due: Count,
+    /// The other delayed ones.
     pub delayed: Count,
     pub running: Count,
     pub dead: Count,
@@ -114,18 +116,11 @@ pub fn status(
         deleted,
     } in queues
     {
-        let mut count = |state| {
-            let counted = if scope.exact {
-                ask_all(tables, id, state)
-            } else {
-                ask_first(tables, id, state)
-            };
-            session.run(&counted)
-        };
-        let (due, oldest_due) = count(JobState::Due)?;
-        let (delayed, _) = count(JobState::Delayed)?;
-        let (running, _) = count(JobState::Running)?;
-        let (dead, _) = count(JobState::Dead)?;
+        let mut count = |parts: &[Part]| count_jobs(id, parts, scope.exact, tables, session);
+        let (due, oldest_due) = count(&ALL_DUE)?;
+        let (delayed, _) = count(&NOT_YET_DUE)?;
+        let (running, _) = count(&[(JobState::Running, "")])?;
+        let (dead, _) = count(&[(JobState::Dead, "")])?;
         let (done, failed) = session.run(&ask_minutes(tables, id))?;
         report(StatusItem::Queue(Box::new(Summary {
             name,
@@ -146,9 +141,10 @@ pub fn status(
     Ok(omitted)
 }
 
-/// How many of a queue's jobs are due.
+/// How many of a queue's jobs are due, without delayed ones.
 pub fn ask_due(tables: &Tables, queue: &Queue) -> Ask<'static, Count> {
-    ask_first(tables, queue.id, JobState::Due).map(|(count, _)| count)
+    let due = (JobState::Due, "");
+    ask_first(tables, queue.id, due, MOST_COUNTED + 1).map(|first| add_up(&first).0)
 }
 
 struct QueueRow {
@@ -192,13 +188,55 @@ fn ask_queues(tables: &Tables, names: &[String]) -> Ask<'static, Vec<QueueRow>> 
 /// Jobs that were counted: how many, and how long the oldest of them has been due.
 type Counted = (Count, Option<Duration>);
 
-/// All jobs of a queue in a state, counted by the server.
-fn ask_all(tables: &Tables, queue: u32, state: JobState) -> Ask<'static, Counted> {
+/// Rows `n` that are counted: those of a state, and the SQL of a further condition on them.
+type Part = (JobState, &'static str);
+
+/// Jobs that are due. A delayed one whose time has come is due, too: a worker would move it first. Without workers nobody does, and just
+/// then somebody must see it. The oldest of these come first.
+const ALL_DUE: [Part; 2] = [
+    (JobState::Delayed, " AND n.due_at <= UTC_TIMESTAMP(6)"),
+    (JobState::Due, ""),
+];
+
+/// The other delayed jobs.
+const NOT_YET_DUE: [Part; 1] = [(JobState::Delayed, " AND n.due_at > UTC_TIMESTAMP(6)")];
+
+/// Counts the jobs of a queue in these rows together: all of them, or the first ones.
+fn count_jobs(
+    queue: u32,
+    parts: &[Part],
+    exact: bool,
+    tables: &Tables,
+    session: &mut Session,
+) -> Result<Counted, Fault> {
+    if exact {
+        let mut jobs = 0;
+        let mut oldest = None;
+        for part in parts {
+            let (count, oldest_of_part) = session.run(&ask_all(tables, queue, *part))?;
+            jobs += count.jobs;
+            oldest = oldest_of_part.max(oldest);
+        }
+        return Ok((Count { jobs, more: false }, oldest));
+    }
+    let mut first = Vec::new();
+    for part in parts {
+        // One more than are counted shows that there are more.
+        let limit = MOST_COUNTED + 1 - first.len();
+        if limit > 0 {
+            first.extend(session.run(&ask_first(tables, queue, *part, limit))?);
+        }
+    }
+    Ok(add_up(&first))
+}
+
+/// All jobs of a queue in these rows, counted by the server.
+fn ask_all(tables: &Tables, queue: u32, part: Part) -> Ask<'static, Counted> {
     let sql = format!(
         "SELECT CAST(COALESCE(SUM({}), 0) AS UNSIGNED) AS jobs, {} AS due_for FROM {}",
         jobs_of("n"),
         micros_since("MIN(n.due_at)"),
-        rows_of(tables, queue, state)
+        rows_of(tables, queue, part)
     );
     ask("queue count", sql, |rows| {
         let row = rows.one()?;
@@ -208,42 +246,45 @@ fn ask_all(tables: &Tables, queue: u32, state: JobState) -> Ask<'static, Counted
     })
 }
 
-/// The first jobs of a queue in a state. Their rows are added up here. To add up these alone, a server would write them to a temporary
-/// table, and so read each of them twice.
-fn ask_first(tables: &Tables, queue: u32, state: JobState) -> Ask<'static, Counted> {
+/// The first of these rows: of each how many jobs it is for, and in how many microseconds these are due. They are added up here. To add up
+/// these alone, a server would write them to a temporary table, and so read each of them twice.
+fn ask_first(
+    tables: &Tables,
+    queue: u32,
+    part: Part,
+    limit: usize,
+) -> Ask<'static, Vec<(u32, Option<i64>)>> {
     // Of jobs in other states nobody asks for that.
-    let due_in = if state == JobState::Due {
-        micros_until("n.due_at")
-    } else {
-        "NULL".to_owned()
+    let due_in = match part {
+        (JobState::Due | JobState::Delayed, _) => micros_until("n.due_at"),
+        _ => "NULL".to_owned(),
     };
-    // One more than are counted shows that there are more.
-    let limit = MOST_COUNTED + 1;
     let sql = format!(
         "SELECT n.jobs, {due_in} AS due_in FROM {} LIMIT {limit}",
-        rows_of(tables, queue, state)
+        rows_of(tables, queue, part)
     );
     let first = ask("queue count", sql, |rows| {
-        let first: Vec<(u32, Option<i64>)> =
-            rows.all(|row| Ok((jobs_in(row)?, row.get("due_in")?)))?;
-        Ok(add_up(&first))
+        rows.all(|row| Ok((jobs_in(row)?, row.get("due_in")?)))
     });
     first.up_to(limit)
 }
 
-/// The rows `n` of a queue's jobs in a state: the end of a statement.
-fn rows_of(tables: &Tables, queue: u32, state: JobState) -> String {
-    let table = tables.of(state.table());
+/// These rows `n` of a queue: the end of a statement.
+fn rows_of(tables: &Tables, queue: u32, (state, besides): Part) -> String {
     match state {
         JobState::Running => format!(
-            "{} w JOIN {table} n ON n.worker = w.worker WHERE w.queue = {queue} AND w.expires_at IS NOT NULL",
-            tables.of(&WORKERS)
+            "{} w JOIN {} n ON n.worker = w.worker WHERE w.queue = {queue} AND w.expires_at IS NOT NULL{besides}",
+            tables.of(&WORKERS),
+            tables.of(&RUNNING)
         ),
-        _ => format!("{table} n WHERE n.queue = {queue}"),
+        _ => format!(
+            "{} WHERE n.queue = {queue}{besides}",
+            by_key(tables, state.table(), "n")
+        ),
     }
 }
 
-/// What the first rows say: of each how many jobs it is for, and in how many microseconds these are due.
+/// What the first rows say, which are as [`ask_first`] reads them.
 fn add_up(first: &[(u32, Option<i64>)]) -> Counted {
     let more = first.len() > MOST_COUNTED;
     let jobs: u64 = first.iter().map(|(jobs, _)| u64::from(*jobs)).sum();

@@ -281,6 +281,28 @@ both_servers! {
         assert!(words(&does(&tables, "status", &[]).stdout)[1].starts_with("q paused"));
     }
 
+    fn a_delayed_job_whose_time_has_come_counts_as_due_without_a_worker(server) {
+        let tables = with_queue(server, &[]);
+        put(&tables, &["a"]);
+        put(&tables, &["b", "--delay", "1h"]);
+        let late = put(&tables, &["c", "d", "--delay", "1h"]);
+        for (job, ago) in late.iter().zip([125, 20]) {
+            tables.sql(&format!("UPDATE dblock_delayed SET due_at = UTC_TIMESTAMP(6) - INTERVAL {ago} SECOND WHERE job = {job}"));
+        }
+        for args in [&["--json"][..], &["--json", "--exact"]] {
+            let whole = json(&queue(&tables, "status", args).output());
+            let found = &whole["queues"][0];
+            assert_eq!((&found["due"], &found["delayed"]), (&3.into(), &1.into()), "{found:#}");
+            let oldest = found["oldest_due_seconds"].as_f64().unwrap();
+            assert!((125.0..150.0).contains(&oldest), "{oldest}");
+        }
+        let metrics = tables.at("metrics").output();
+        let metrics = &metrics.expect_code(0).stdout;
+        let oldest = metrics.lines().find_map(|line| line.strip_prefix("dblock_queue_oldest_due_seconds{name=\"q\"} "));
+        let oldest: f64 = oldest.unwrap_or_else(|| panic!("{metrics}")).parse().unwrap();
+        assert!((125.0..150.0).contains(&oldest), "{oldest}");
+    }
+
     fn status_shows_who_died_in_the_last_day_and_nobody_who_ended_well(server on mysql) {
         let tables = with_queue(server, &[]);
         for (died, ago) in [(1, 23), (1, 25), (0, 1)] {
