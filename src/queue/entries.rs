@@ -194,15 +194,20 @@ pub(super) fn ask_job(tables: &Tables, queue: u32, id: u64) -> Ask<'static, Opti
 }
 
 impl Job {
-    /// The SQL after `FROM … n` for the row of this job in this state; `None`: there is no key for that.
-    fn in_state(&self, state: JobState, tables: &Tables) -> Option<String> {
-        let (queue, id, block) = (self.queue, self.id, self.block);
+    /// The condition on the row `n` of this job.
+    fn is_it(&self) -> String {
+        let (id, block) = (self.id, self.block);
         // A block's first job has an id at most this much smaller.
         let first = id.saturating_sub(LARGEST_BLOCK * self.step.max(FORMER_STEP));
         // As in `block_of`: what reaches further is no block.
-        let it = format!(
+        format!(
             "n.job BETWEEN {first} AND {id} AND (n.job = {id} OR n.block = {block} AND n.block > 0 AND n.last_job >= {id} AND n.last_job < n.job + {LONGEST_BLOCK})"
-        );
+        )
+    }
+
+    /// The SQL after `FROM … n` for the row of this job in this state; `None`: there is no key for that.
+    fn in_state(&self, state: JobState, tables: &Tables) -> Option<String> {
+        let (queue, it) = (self.queue, self.is_it());
         Some(match state {
             JobState::Running => format!(
                 "FORCE INDEX (PRIMARY) JOIN {} w FORCE INDEX (by_queue) ON w.worker = n.worker WHERE w.queue = {queue} AND w.expires_at IS NOT NULL AND n.queue = {queue} AND {it}",
@@ -216,6 +221,18 @@ impl Job {
             JobState::Dead => format!("WHERE n.queue = {queue} AND {it}"),
             JobState::Done => return None,
         })
+    }
+
+    /// The row of this job among the done ones, of which there is no key by job. Those that were done from this moment on are read, up to
+    /// it; in microseconds since 1970, UTC.
+    pub fn ask_done(&self, from: i64, tables: &Tables) -> Ask<'static, Option<Entry>> {
+        let which = format!(
+            "FORCE INDEX (PRIMARY) WHERE n.queue = {} AND n.done_at >= {} AND {} LIMIT 1",
+            self.queue,
+            moment(from),
+            self.is_it()
+        );
+        ask_entries(tables, JobState::Done, &which).map(|found| found.into_iter().next())
     }
 
     /// Whether the job has a row in any of these states. This is one statement, which sees all tables as of one moment: between two

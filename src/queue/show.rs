@@ -68,6 +68,10 @@ pub fn show(
         }
     }
     // A job in no other state is done.
+    if found.is_none() {
+        found = session.run(&job.ask_done(more.undone_until, tables))?;
+    }
+    // Its row is not found if the server's clock was set back since it was put.
     let entry = found.unwrap_or(Entry {
         state: JobState::Done,
         queue: of_queue,
@@ -118,14 +122,17 @@ struct More {
     put: SystemTime,
     canceled: Option<SystemTime>,
     failed: Option<SystemTime>,
+    /// Up to then it was not done, in microseconds since 1970, UTC. Clocks of servers that take over from one another differ a little.
+    undone_until: i64,
     parts: u32,
     payload_bytes: u64,
 }
 
 fn ask_more(tables: &Tables, id: u64) -> Ask<'static, Option<More>> {
     let [put, canceled, failed] = ["put_at", "canceled_at", "failed_at"].map(micros);
+    let undone_until = micros("GREATEST(put_at, COALESCE(failed_at, put_at)) - INTERVAL 1 MINUTE");
     let sql = format!(
-        "SELECT {}, {put} AS put, {canceled} AS canceled, {failed} AS failed, \
+        "SELECT {}, {put} AS put, {canceled} AS canceled, {failed} AS failed, {undone_until} AS undone_until, \
          parts, COALESCE(LENGTH(payload), (SELECT SUM(LENGTH(p.data)) FROM {} p WHERE p.job = {id})) AS payload_bytes FROM {} WHERE id = {id}",
         wide_columns(),
         tables.of(&JOB_PARTS),
@@ -139,6 +146,7 @@ fn ask_more(tables: &Tables, id: u64) -> Ask<'static, Option<More>> {
                 put: at("put")?.unwrap_or(SystemTime::UNIX_EPOCH),
                 canceled: at("canceled")?,
                 failed: at("failed")?,
+                undone_until: row.get::<Option<_>>("undone_until")?.unwrap_or_default(),
                 parts: row.get("parts")?,
                 payload_bytes: row.get::<Option<_>>("payload_bytes")?.unwrap_or_default(),
             })

@@ -435,6 +435,10 @@ both_servers! {
         let worker = &status["queues"][0]["workers"][0];
         assert_eq!((&whole["host"], &whole["pid"]), (&worker["host"], &worker["pid"]));
         assert_eq!((&whole["host"], &whole["pid"]), (&"web1".into(), &4711.into()));
+        // That a block is done is known of each of its jobs.
+        let done = show(ids[2][2]);
+        assert_eq!(done["block_jobs"], 3, "{done:#}");
+        assert!(done["due_at"].is_string() && done["state_since"].is_string(), "{done:#}");
         // A delayed job will be due.
         let (due, delayed) = (show(ids[4][0]), show(ids[3][0]));
         assert!(due["state_since"].is_string() && due["state_since"] == due["due_at"], "{due:#}");
@@ -444,6 +448,23 @@ both_servers! {
         // Of another queue.
         tables.at("queue").args(["create", "other"]).output().expect_code(0);
         tables.at("queue").args(["show", "other", &ids[0][0].to_string()]).output().expect_code(78).expect_one_line("other has no job");
+    }
+
+    fn a_job_that_is_done_and_kept_is_shown_as_it_is_listed(server) {
+        let tables = with_queue(server, &["--keep", "1h"]);
+        let ids = put(&tables, &["a", "b", "c"]);
+        queue(&tables, "work", &["--drain", "--", "true"]).output().expect_code(0);
+        let list = json(&queue(&tables, "list", &["--state", "done", "--json"]).output());
+        let jobs = list["jobs"].as_array().unwrap();
+        assert_eq!(jobs.len(), ids.len());
+        for job in jobs {
+            let show = json(&queue(&tables, "show", &[&job["id"].to_string(), "--json"]).output());
+            assert_eq!((&show["state"], &show["attempt"], &show["fence"]), (&"done".into(), &1.into(), &1.into()), "{show:#}");
+            assert!(show["state_since"].is_string() && show["due_at"].is_string(), "{show:#}");
+            for (name, value) in job.as_object().unwrap() {
+                assert_eq!(&show[name], value, "{name}");
+            }
+        }
     }
 
     fn a_dead_or_delayed_job_is_retried(server) {
