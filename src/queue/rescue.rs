@@ -2,14 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Queue;
 use super::jobs::WORKER_DIED;
-use super::narrow::{DIED_NOW, by_key, carried, insert_into, next_due, running};
-use crate::db::{Ask, Batch, Fault, Session, ask_value, batch, no_answer, text_literal};
+use super::narrow::{DIED_NOW, block_of, by_key, carried, insert_into, next_due, running};
+use super::{Claim, Queue};
+use crate::db::{Ask, Batch, Fault, Session, ask, ask_value, batch, no_answer, text_literal};
 use crate::schema::{DEAD, DELAYED, DUE, JOB_KEYS, JOB_PARTS, JOBS, Tables, WORKERS};
 
 /// The most jobs of a dead worker that are named.
 const MOST_NAMED: usize = 100;
+
+/// In the jobs of so many of its blocks the error is recorded. Each is a statement, and a packet may have as little as 64 KB.
+const MOST_BLOCKS: usize = 50;
+
+/// A block of several jobs: the first and the last one, and its number.
+type Block = (u64, u64, u64);
 
 /// What a dead worker had claimed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,9 +42,29 @@ pub fn rescue(
     let Some(worker) = session.run(&ask_dead(tables, queue, own))? else {
         return Ok(None);
     };
+    let blocks = match queue.claim {
+        Claim::Rows => Vec::new(),
+        Claim::Blocks => session.run(&ask_blocks(tables, worker))?,
+    };
     session
-        .run_batch(&return_jobs(tables, queue, worker))
+        .run_batch(&return_jobs(tables, queue, worker, &blocks))
         .map(Some)
+}
+
+/// The first blocks of several jobs that a worker has claimed.
+fn ask_blocks(tables: &Tables, worker: u64) -> Ask<'static, Vec<Block>> {
+    let sql = format!(
+        "SELECT r.job, r.last_job, r.block FROM {} WHERE r.worker = {worker} AND r.block > 0 AND r.last_job > r.job \
+         ORDER BY r.job LIMIT {MOST_BLOCKS}",
+        running(tables)
+    );
+    let blocks = ask("queue dead blocks", sql, |rows| {
+        rows.all(|row| {
+            let (last_job, block) = block_of(row)?;
+            Ok((row.get("job")?, last_job, block))
+        })
+    });
+    blocks.up_to(MOST_BLOCKS)
 }
 
 /// A worker other than this one whose lease is over.
@@ -59,8 +85,14 @@ pub(super) fn find_dead(tables: &Tables, queue: &Queue, own: u64) -> String {
 /// The place of the statement that names the jobs.
 const NAMED_AT: usize = 3;
 
-/// Moves a worker's jobs to the due, delayed or dead ones, unless its lease is valid again or another worker has done this.
-fn return_jobs(tables: &Tables, queue: &Queue, worker: u64) -> Batch<'static, Rescued> {
+/// Moves a worker's jobs to the due, delayed or dead ones, unless its lease is valid again or another worker has done this. The jobs of
+/// these `blocks` say why, as single ones do.
+fn return_jobs(
+    tables: &Tables,
+    queue: &Queue,
+    worker: u64,
+    blocks: &[Block],
+) -> Batch<'static, Rescued> {
     let (running, jobs) = (running(tables), by_key(tables, &JOBS, "j"));
     // The following statements only have an effect if the update of the worker's row has ended its lease.
     let of = format!("r.worker = {worker} AND @dblock_rescued = 1");
@@ -73,7 +105,11 @@ fn return_jobs(tables: &Tables, queue: &Queue, worker: u64) -> Batch<'static, Re
         by_key(tables, &JOB_KEYS, "k"),
         by_key(tables, &JOB_PARTS, "p")
     );
-    let statements = vec![
+    let failed = format!(
+        "SET j.failed_at = UTC_TIMESTAMP(6), j.last_error = {} WHERE {of}",
+        text_literal(WORKER_DIED)
+    );
+    let mut statements = vec![
         "BEGIN".to_owned(),
         format!(
             "UPDATE {} SET expires_at = NULL, gone_at = UTC_TIMESTAMP(6), died = 1 WHERE worker = {worker} \
@@ -84,11 +120,17 @@ fn return_jobs(tables: &Tables, queue: &Queue, worker: u64) -> Batch<'static, Re
         format!(
             "SELECT r.job, r.attempt, {is_used_up} FROM {running} WHERE {of} ORDER BY r.job LIMIT {MOST_NAMED}"
         ),
+        // A block of one job is as good as a single one.
         format!(
-            "UPDATE {running} STRAIGHT_JOIN {jobs} ON j.id = r.job SET j.failed_at = UTC_TIMESTAMP(6), \
-                 j.last_error = {died} WHERE {of} AND r.block = 0",
-            died = text_literal(WORKER_DIED)
+            "UPDATE {running} STRAIGHT_JOIN {jobs} ON j.id = r.job {failed} AND (r.block = 0 OR r.last_job = r.job)"
         ),
+    ];
+    statements.extend(blocks.iter().map(|(job, last_job, block)| {
+        format!(
+            "UPDATE {running} STRAIGHT_JOIN {jobs} {failed} AND r.job = {job} AND j.id BETWEEN {job} AND {last_job} AND j.block = {block}"
+        )
+    }));
+    statements.extend([
         format!("DELETE r, j, k, p {canceled}"),
         format!(
             "{} FROM {running} WHERE {of} AND {is_used_up} AND r.every_us IS NULL",
@@ -110,7 +152,7 @@ fn return_jobs(tables: &Tables, queue: &Queue, worker: u64) -> Batch<'static, Re
         ),
         format!("DELETE r FROM {running} WHERE {of}"),
         "COMMIT".to_owned(),
-    ];
+    ]);
     batch("queue rescue", statements).read_all(|replies| {
         let mut rescued = Rescued::default();
         for row in replies.get(NAMED_AT).ok_or_else(no_answer)?.rows().iter() {

@@ -596,7 +596,7 @@ both_servers! {
                 assert!(took < TTL + Duration::from_secs(1) + slack(), "{took:?}");
                 assert_eq!(jobs.count("dblock_workers WHERE died"), 1);
                 let errors: Vec<Option<String>> = jobs.rows("SELECT last_error FROM dblock_jobs");
-                assert!(options.len() > 1 || errors == [Some("its worker died, or lost the server".to_owned())], "{errors:?}");
+                assert_eq!(errors, [Some("its worker died, or lost the server".to_owned())]);
                 std::fs::write(&go, "").unwrap();
                 eventually("it is done", SOON, || jobs.count("dblock_jobs") == 0);
                 end(second);
@@ -630,6 +630,19 @@ both_servers! {
         eventually("it is dead", TTL + SOON, || jobs.states() == [0, 0, 0, 1]);
         assert_eq!(second.stdout(), "");
         end(second);
+    }
+
+    fn each_job_of_a_block_that_takes_down_its_worker_says_why_it_is_dead(server) {
+        let jobs = short(server, &["--claim", "blocks", "--max-attempts", "1"]);
+        let ids = jobs.number(3);
+        let mut first = jobs.work(&[]).sh("kill -KILL $PPID; sleep 100").spawn();
+        first.wait_within(SOON).expect_signal(Signal::SIGKILL);
+        let second = jobs.work(&[]).sh("echo never").spawn();
+        eventually("the block is dead", TTL + SOON, || jobs.states() == [0, 0, 0, 1]);
+        end(second);
+        let errors: Vec<(u64, Option<String>)> = jobs.rows("SELECT id, last_error FROM dblock_jobs WHERE failed_at IS NOT NULL ORDER BY id");
+        let why = Some("its worker died, or lost the server".to_owned());
+        assert_eq!(errors, ids.into_iter().map(|id| (id, why.clone())).collect::<Vec<_>>());
     }
 
     fn a_repeating_job_that_takes_down_its_worker_too_often_waits_for_its_next_time(server on mysql) {
