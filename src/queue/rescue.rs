@@ -1,7 +1,10 @@
 //! Rescues the jobs of a dead worker: after the end of its lease any other worker moves them to the due, delayed or dead jobs.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
+use super::entries::ask_ids;
 use super::jobs::WORKER_DIED;
 use super::narrow::{DIED_NOW, block_of, by_key, carried, insert_into, next_due, running};
 use super::{Claim, Queue};
@@ -20,7 +23,7 @@ type Block = (u64, u64, u64);
 /// What a dead worker had claimed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rescued {
-    /// The first jobs, by their ids; of a block the first one.
+    /// The first jobs, by their ids.
     pub jobs: Vec<u64>,
     /// The largest number of the attempts of these.
     pub attempt: u32,
@@ -46,9 +49,17 @@ pub fn rescue(
         Claim::Rows => Vec::new(),
         Claim::Blocks => session.run(&ask_blocks(tables, worker))?,
     };
-    session
-        .run_batch(&return_jobs(tables, queue, worker, &blocks))
-        .map(Some)
+    let mut ids = BTreeMap::new();
+    for &(first, last, block) in &blocks {
+        let of_block = ask_ids(tables, block, (first, last), MOST_NAMED);
+        ids.insert(first, session.run(&of_block)?);
+    }
+    let mut rescued = session.run_batch(&return_jobs(tables, queue, worker, &blocks))?;
+    // In place of the first job of a block all of them.
+    let each = |first: &u64| ids.remove(first).unwrap_or_else(|| vec![*first]);
+    let named = rescued.jobs.iter().flat_map(each);
+    rescued.jobs = named.take(MOST_NAMED).collect();
+    Ok(Some(rescued))
 }
 
 /// The first blocks of several jobs that a worker has claimed.

@@ -331,6 +331,30 @@ fn the_worker_that_takes_over_tells_of_a_dead_one_with_its_jobs() {
 }
 
 #[test]
+fn the_worker_that_takes_over_tells_of_a_dead_one_with_all_jobs_of_its_block() {
+    let options = ["--claim", "blocks", "--ttl", "4s", "--max-attempts", "1"];
+    let (jobs, told) = (Jobs::new(server(), &options), Told::new());
+    let ids = jobs.number(3);
+    let work = || {
+        jobs.work(&["--on-failure", &told.hook("failure")])
+            .sh("exec sleep 600")
+            .spawn()
+    };
+    let first = work();
+    eventually("it runs", SOON, || jobs.count("dblock_running") == 1);
+    let claimer = claimer_of(first.pid()).unwrap();
+    // Nobody starts another claimer.
+    kill_both(claimer, first.pid());
+    let mut second = work();
+    let calls = told.eventually(1);
+    let (words, report) = &calls[0];
+    assert_eq!(words, "failure q failed none no");
+    assert_eq!(report["jobs"], serde_json::json!(ids));
+    second.signal(Signal::SIGTERM);
+    second.wait_within(SOON).expect_code(0);
+}
+
+#[test]
 fn a_worker_whose_hooks_are_slow_claims_nothing_that_it_cannot_start() {
     let jobs = Jobs::new(server(), &["--max-attempts", "1"]);
     jobs.number(40);
