@@ -50,8 +50,13 @@ impl JobState {
             Self::Running => "n.worker",
             _ => "NULL",
         };
+        let is_due = match self {
+            Self::Delayed => "n.due_at <= UTC_TIMESTAMP(6)",
+            _ => "FALSE",
+        };
         format!(
-            "n.queue, n.shard, n.priority, n.job, n.last_job, n.block, n.jobs, n.attempt, n.fence, n.every_us, {} AS due, {} AS since, {worker} AS worker",
+            "n.queue, n.shard, n.priority, n.job, n.last_job, n.block, n.jobs, n.attempt, n.fence, n.every_us, {} AS due, {} AS since, \
+             {worker} AS worker, {is_due} AS is_due",
             micros("n.due_at"),
             micros(&format!("n.{}", self.since())),
         )
@@ -79,6 +84,8 @@ pub(super) struct Entry {
     /// When it was claimed, died or was done. For a waiting job, when it is due.
     pub since: i64,
     pub worker: Option<u64>,
+    /// Whether it is a delayed job whose time has come.
+    pub is_due: bool,
 }
 
 impl Entry {
@@ -100,6 +107,7 @@ impl Entry {
             due_at: row.get::<Option<_>>("due")?.unwrap_or_default(),
             since: row.get::<Option<_>>("since")?.unwrap_or_default(),
             worker: row.get("worker")?,
+            is_due: row.get("is_due")?,
         })
     }
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::entries::{Entry, ask_ids, ask_workers};
 use super::jobs::JobState;
+use super::narrow::{TIME_HAS_COME, TIME_WILL_COME};
 use super::queues::Queue;
 use crate::base::text::ServerTime;
 use crate::db::sql::{moment, time};
@@ -52,12 +53,17 @@ pub(super) struct Wide {
 impl Listed {
     pub(super) fn new(id: u64, entry: &Entry, wide: Wide) -> Self {
         let at = |micros: i64| (micros > 0).then(|| ServerTime(time(micros)));
+        let state = if entry.is_due {
+            JobState::Due
+        } else {
+            entry.state
+        };
         Self {
             id,
-            state: entry.state,
+            state,
             priority: entry.priority,
             due_at: at(entry.due_at),
-            state_since: at(entry.since).filter(|_| entry.state != JobState::Delayed),
+            state_since: at(entry.since).filter(|_| state != JobState::Delayed),
             attempt: entry.attempt,
             key: wide.key,
             host: wide.host,
@@ -80,17 +86,21 @@ pub fn list(
     session: &mut Session,
     mut report: impl FnMut(Listed),
 ) -> Result<(), Fault> {
-    let open = [
-        JobState::Running,
-        JobState::Due,
-        JobState::Delayed,
-        JobState::Dead,
-    ];
-    let one = state.map(|state| [state]);
-    let states = one.as_ref().map_or(&open[..], |one| &one[..]);
+    // Delayed jobs whose time has come are due, and are listed behind the others that are.
+    let parts = match state {
+        None => vec![
+            (JobState::Running, ""),
+            (JobState::Due, ""),
+            (JobState::Delayed, ""),
+            (JobState::Dead, ""),
+        ],
+        Some(JobState::Due) => vec![(JobState::Due, ""), (JobState::Delayed, TIME_HAS_COME)],
+        Some(JobState::Delayed) => vec![(JobState::Delayed, TIME_WILL_COME)],
+        Some(state) => vec![(state, "")],
+    };
     let mut left = limit.unwrap_or(usize::MAX);
-    for &state in states {
-        let mut cursors = cursors(queue, state, left, tables, session)?;
+    for part in parts {
+        let mut cursors = cursors(queue, part, left, tables, session)?;
         while left > 0 {
             let mut next: Option<(usize, (i32, u64))> = None;
             for (number, cursor) in cursors.iter_mut().enumerate() {
@@ -141,6 +151,8 @@ pub fn list(
 /// The position of a list in a table, or in one shard or one worker of it.
 struct Cursor {
     state: JobState,
+    /// The SQL of a further condition on the rows.
+    besides: &'static str,
     shard: Option<u16>,
     worker: Option<u64>,
     page: usize,
@@ -151,7 +163,7 @@ struct Cursor {
 
 fn cursors(
     queue: &Queue,
-    state: JobState,
+    (state, besides): (JobState, &'static str),
     left: usize,
     tables: &Tables,
     session: &mut Session,
@@ -164,6 +176,7 @@ fn cursors(
         };
         Cursor {
             state,
+            besides,
             shard,
             worker,
             page: (KEPT / shards).clamp(10, PAGE).min(left.max(1)),
@@ -217,7 +230,7 @@ impl Cursor {
 
     /// The SQL after WHERE for each: which rows, and their order.
     fn conditions(&self, queue: u32) -> Vec<String> {
-        let of_queue = format!("n.queue = {queue}");
+        let of_queue = format!("n.queue = {queue}{}", self.besides);
         // Which rows there are, what they are sorted by besides the job, and whether the greatest comes first.
         let (which, by, is_descending) = match self.state {
             JobState::Due => {

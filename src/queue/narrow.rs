@@ -34,6 +34,13 @@ pub(super) fn jobs_in(row: &Row) -> Result<u32, Fault> {
     Ok(row.get::<u32>("jobs")?.max(1))
 }
 
+/// The condition, besides others, on rows `n` of delayed jobs whose time has come. They are due: a worker would move them first. Without
+/// workers nobody does, and just then somebody must see them.
+pub(super) const TIME_HAS_COME: &str = " AND n.due_at <= UTC_TIMESTAMP(6)";
+
+/// The same of the other delayed jobs.
+pub(super) const TIME_WILL_COME: &str = " AND n.due_at > UTC_TIMESTAMP(6)";
+
 /// The column that only the rows of finished jobs have, with its value for one that has just finished.
 pub(super) const DONE_NOW: Option<(&str, &str)> = Some(("done_at", "UTC_TIMESTAMP(6)"));
 

@@ -87,6 +87,7 @@ pub fn show(
         due_at: 0,
         since: 0,
         worker: None,
+        is_due: false,
     });
     let mut wide = more.wide;
     if let Some(worker) = entry.worker {

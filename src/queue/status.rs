@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::jobs::JobState;
-use super::narrow::{by_key, jobs_in, jobs_of};
+use super::narrow::{TIME_HAS_COME, TIME_WILL_COME, by_key, jobs_in, jobs_of};
 use super::queues::Queue;
 use crate::base::list::omit;
 use crate::db::sql::{micros, micros_since, micros_until, span, text_literals, time};
@@ -191,15 +191,11 @@ type Counted = (Count, Option<Duration>);
 /// Rows `n` that are counted: those of a state, and the SQL of a further condition on them.
 type Part = (JobState, &'static str);
 
-/// Jobs that are due. A delayed one whose time has come is due, too: a worker would move it first. Without workers nobody does, and just
-/// then somebody must see it. The oldest of these come first.
-const ALL_DUE: [Part; 2] = [
-    (JobState::Delayed, " AND n.due_at <= UTC_TIMESTAMP(6)"),
-    (JobState::Due, ""),
-];
+/// Jobs that are due. Of the delayed ones among them the oldest come first.
+const ALL_DUE: [Part; 2] = [(JobState::Delayed, TIME_HAS_COME), (JobState::Due, "")];
 
 /// The other delayed jobs.
-const NOT_YET_DUE: [Part; 1] = [(JobState::Delayed, " AND n.due_at > UTC_TIMESTAMP(6)")];
+const NOT_YET_DUE: [Part; 1] = [(JobState::Delayed, TIME_WILL_COME)];
 
 /// Counts the jobs of a queue in these rows together: all of them, or the first ones.
 fn count_jobs(

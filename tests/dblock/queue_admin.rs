@@ -283,8 +283,8 @@ both_servers! {
 
     fn a_delayed_job_whose_time_has_come_counts_as_due_without_a_worker(server) {
         let tables = with_queue(server, &[]);
-        put(&tables, &["a"]);
-        put(&tables, &["b", "--delay", "1h"]);
+        let first = put(&tables, &["a"])[0];
+        let later = put(&tables, &["b", "--delay", "1h"])[0];
         let late = put(&tables, &["c", "d", "--delay", "1h"]);
         for (job, ago) in late.iter().zip([125, 20]) {
             tables.sql(&format!("UPDATE dblock_delayed SET due_at = UTC_TIMESTAMP(6) - INTERVAL {ago} SECOND WHERE job = {job}"));
@@ -295,6 +295,19 @@ both_servers! {
             assert_eq!((&found["due"], &found["delayed"]), (&3.into(), &1.into()), "{found:#}");
             let oldest = found["oldest_due_seconds"].as_f64().unwrap();
             assert!((125.0..150.0).contains(&oldest), "{oldest}");
+        }
+        // The list says the same, behind the others that are due.
+        let late = [late[0], late[1]];
+        let whole = json(&queue(&tables, "list", &["--json"]).output());
+        let states: Vec<_> = whole["jobs"].as_array().unwrap().iter().map(|job| &job["state"]).collect();
+        assert_eq!(states, ["due", "due", "due", "delayed"]);
+        assert_eq!(listed(&tables, &[]), [first, late[0], late[1], later]);
+        assert_eq!(listed(&tables, &["--state", "due"]), [first, late[0], late[1]]);
+        assert_eq!(listed(&tables, &["--state", "delayed"]), [later]);
+        for id in late {
+            let show = json(&queue(&tables, "show", &[&id.to_string(), "--json"]).output());
+            assert_eq!(show["state"], "due", "{show:#}");
+            assert!(show["state_since"].is_string() && show["state_since"] == show["due_at"], "{show:#}");
         }
         let metrics = tables.at("metrics").output();
         let metrics = &metrics.expect_code(0).stdout;
@@ -420,7 +433,8 @@ both_servers! {
         claim(&tables, worker, ids[0][0]);
         bury(&tables, ids[1][0]);
         finish(&tables, ids[2][0], 1);
-        tables.sql(&format!("INSERT INTO dblock_delayed ({NARROW}) SELECT {NARROW} FROM dblock_due WHERE job = {}", ids[3][0]));
+        let later = NARROW.replace("due_at", "'2031-01-01'");
+        tables.sql(&format!("INSERT INTO dblock_delayed ({NARROW}) SELECT {later} FROM dblock_due WHERE job = {}", ids[3][0]));
         tables.sql(&format!("DELETE FROM dblock_due WHERE job = {}", ids[3][0]));
         for (ids, expected) in ids.iter().zip(["running", "dead", "done", "delayed", "due"]) {
             for &id in ids {
@@ -643,7 +657,7 @@ both_servers! {
         tables.sql("UPDATE dblock_jobs SET block = 8 WHERE id % 2 = 1");
         let (first, second) = (ids[0], ids[1]);
         tables.sql(&format!("UPDATE dblock_due SET block = 7 + {first} % 2, last_job = {}, jobs = 3", ids[4]));
-        tables.sql(&format!("INSERT INTO dblock_delayed ({NARROW}) SELECT queue, shard, priority, {second}, {}, 15 - block, 3, 0, 0, NULL, due_at FROM dblock_due", ids[5]));
+        tables.sql(&format!("INSERT INTO dblock_delayed ({NARROW}) SELECT queue, shard, priority, {second}, {}, 15 - block, 3, 0, 0, NULL, '2031-01-01' FROM dblock_due", ids[5]));
         let state = |id: u64| json(&queue(&tables, "show", &[&id.to_string(), "--json"]).output())["state"].as_str().unwrap().to_owned();
         for (number, &id) in ids.iter().enumerate() {
             assert_eq!(state(id), if number % 2 == 0 { "due" } else { "delayed" }, "{number}");

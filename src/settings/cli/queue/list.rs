@@ -36,9 +36,10 @@ pub const LIMIT: Setting = Setting {
 const SETTINGS: &[Setting] = &[STATE, LIMIT];
 
 const HELP: &str = "\
-Running jobs come first, then due ones by priority, delayed ones by time, and dead ones, latest first. With --state done, the
-latest come first. ATTEMPT is how often the job was started; starts that were returned or ended with 75 do not count. SELECT on
-dblock's tables is enough, and a replica works, too.
+Running jobs come first, then due ones by priority, delayed ones by time, and dead ones, latest first. The first of the delayed
+ones are due if their time has come and no worker has looked since. With --state done, the latest come first. ATTEMPT is how
+often the job was started; starts that were returned or ended with 75 do not count. SELECT on dblock's tables is enough, and a
+replica works, too.
 
 Exit codes: 0, also when there is no such job; 69 no server in time; 77 the account was refused; 78 there is no such queue, no
 tables, or bad configuration; 64 bad usage; 70 internal error; 71 the system refused.";
