@@ -540,7 +540,7 @@ both_servers! {
                 admin.query_drop(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
             }
         };
-        let freeze_at_look_in = |table: &str| proxy.freeze_at(format!("AS worker FROM {}.dblock_{table} n", tables.quoted()));
+        let freeze_at_look_in = |table: &str| proxy.freeze_at(format!("AS is_due FROM {}.dblock_{table} n", tables.quoted()));
         freeze_at_look_in("due");
         let cancel = queue(&tables, "cancel", &[&job]).env("DBLOCK_URL", proxy.url());
         // It does not end by itself meanwhile.
