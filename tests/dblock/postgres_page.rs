@@ -92,7 +92,7 @@ fn a_migration_and_one_with_a_key_of_its_own_run() {
             "Migrations: a wait that harms nobody",
             "/usr/local/bin/migrate",
         ),
-        ("Other programs' locks", "bin/rails db:prepare"),
+        ("Other programs' locks", "/usr/local/bin/import"),
     ] {
         let program_here = format!("sh {}/migrate", home.path().display());
         let script = code(heading, "sh").replace(program, &program_here);
