@@ -2,9 +2,8 @@
 
 use std::fmt::Display;
 
-use super::fault::Fault;
+use super::fault::{Fault, READ_ONLY};
 use super::row::{Row, Rows, Value, no_answer};
-use super::server_facts::READ_ONLY;
 use super::sql::is_read_only;
 use super::target::Kind;
 

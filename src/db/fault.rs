@@ -8,6 +8,13 @@ use super::tls_error;
 use crate::base::exit::{Failure, Reason};
 use crate::base::text::in_words;
 
+/// Why a read-only server is passed over.
+pub const READ_ONLY: &str = "is read-only, as a replica is; name the server that takes writes";
+
+/// Why a PostgreSQL is passed over that is no replica, and takes no writes either.
+pub const READ_ONLY_BY_DEFAULT: &str = "is read-only, though it is no replica: default_transaction_read_only is on; set it off, or name \
+     the server that takes writes";
+
 /// Something that went wrong with a server.
 #[derive(Debug)]
 pub enum Fault {

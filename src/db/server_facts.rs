@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::ask::{Ask, LIST, ask, ask_value, command};
-use super::fault::Fault;
+use super::fault::{Fault, READ_ONLY, READ_ONLY_BY_DEFAULT};
 use super::peer::Client;
 use super::postgres;
 use super::postgres_sql;
@@ -194,13 +194,6 @@ impl Shown {
         Ok(value.as_deref().is_some_and(is_on))
     }
 }
-
-/// Why a read-only server is passed over.
-pub const READ_ONLY: &str = "is read-only, as a replica is; name the server that takes writes";
-
-/// Why a PostgreSQL is passed over that is no replica, and takes no writes either.
-pub const READ_ONLY_BY_DEFAULT: &str = "is read-only, though it is no replica: default_transaction_read_only is on; set it off, or name \
-     the server that takes writes";
 
 /// Why this server, which is read-only, is passed over.
 pub fn why_read_only(session: &Session) -> &'static str {

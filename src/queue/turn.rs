@@ -21,9 +21,8 @@ use super::Queue;
 use super::marks::above;
 use super::narrow::{block_of, by_key, carried, insert_into, running, running_by_turn};
 use super::payloads::{Stored, bytes_of_parts};
-use crate::db::server_facts::READ_ONLY;
 use crate::db::sql::{after_seconds, id_literal, is_read_only, numbers};
-use crate::db::{Ask, Batch, Fault, LIST, Row, Rows, ask, batch, named, no_answer};
+use crate::db::{Ask, Batch, Fault, LIST, READ_ONLY, Row, Rows, ask, batch, named, no_answer};
 use crate::schema::{DUE, JOBS, QUEUE_MINUTES, QUEUES, RUNNING, Tables, WORKERS};
 
 /// How many characters of an error are kept.

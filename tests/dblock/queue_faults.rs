@@ -31,6 +31,16 @@ fn short<'a>(server: &'a Server, options: &[&str]) -> Jobs<'a> {
     Jobs::new(server, &[&SHORT[..], options].concat())
 }
 
+/// A worker with one job, whose command goes on until it is ended: its queue, the folder of its records, itself, and the command.
+fn at_work(server: &Server) -> (Jobs<'_>, Records, Running, i32) {
+    let (jobs, records) = (short(server, &[]), Records::new());
+    let (log, go) = (records.path().join("log"), records.path().join("go"));
+    jobs.put(&["x"]);
+    let worker = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+    let command = eventually_started(&log, 1, SOON);
+    (jobs, records, worker, command)
+}
+
 /// A script that says who started it, does something, and says that it has ended.
 fn script(records: &Path, between: &str) -> String {
     format!(
@@ -885,11 +895,7 @@ both_servers! {
     }
 
     fn a_claimer_that_cannot_go_on_ends_the_command_of_a_worker_that_is_stopped(server on mysql) {
-        let (jobs, records) = (short(server, &[]), Records::new());
-        let (log, go) = (records.path().join("log"), records.path().join("go"));
-        jobs.put(&["x"]);
-        let worker = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
-        let command = eventually_started(&log, 1, SOON);
+        let (jobs, _records, worker, command) = at_work(server);
         let stopped = Instant::now();
         let frozen = Frozen::new(worker.pid());
         jobs.tables.sql("RENAME TABLE dblock_workers TO dblock_workers_away");
@@ -902,11 +908,7 @@ both_servers! {
     }
 
     fn a_claimer_that_cannot_go_on_ends_the_command_of_a_worker_that_hangs(server on mariadb) {
-        let (jobs, records) = (short(server, &[]), Records::new());
-        let (log, go) = (records.path().join("log"), records.path().join("go"));
-        jobs.put(&["x"]);
-        let worker = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
-        let command = eventually_started(&log, 1, SOON);
+        let (jobs, _records, worker, command) = at_work(server);
         let hung = Hung::new(worker.pid());
         jobs.tables.sql("RENAME TABLE dblock_workers TO dblock_workers_away");
         eventually("the command is ended", SOON, || !runs(command));
@@ -917,11 +919,7 @@ both_servers! {
     }
 
     fn a_command_is_ended_when_its_worker_hangs_and_was_lost(server on mysql) {
-        let (jobs, records) = (short(server, &[]), Records::new());
-        let (log, go) = (records.path().join("log"), records.path().join("go"));
-        jobs.put(&["x"]);
-        let worker = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
-        let command = eventually_started(&log, 1, SOON);
+        let (jobs, _records, worker, command) = at_work(server);
         let hung = Hung::new(worker.pid());
         // As if another had given its job to others.
         jobs.tables.sql("UPDATE dblock_workers SET expires_at = NULL");

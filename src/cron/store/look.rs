@@ -5,8 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::entry::{CLOCK, DAEMON, JOB, JobRow, Look, TICK, TickRow};
 use super::publish::read_job;
 use super::statements::text;
-use crate::db::server_facts::READ_ONLY;
-use crate::db::{Ask, Fault, LIST, Row, Rows, ask, no_answer};
+use crate::db::{Ask, Fault, LIST, READ_ONLY, Row, Rows, ask, no_answer};
 
 /// The result of a look.
 #[derive(Debug, Default)]

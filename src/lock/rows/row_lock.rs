@@ -16,8 +16,7 @@ use crate::base::clock::{Moment, by_chance};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
-use crate::db::server_facts::READ_ONLY;
-use crate::db::{Client, Connector, Fault, LatestTimeline, Session, roll_back};
+use crate::db::{Client, Connector, Fault, LatestTimeline, READ_ONLY, Session, roll_back};
 use crate::lock::named::{OwnKillers, Request, Verbosity, follow, unpooled_number};
 use crate::lock::{
     Attempt, Backend, Caller, Grant, Holder, HolderKind, Holders, Lease, LockSpec, MOST_NAMED,

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use crate::db::cluster::{HAS_NOT_JOINED, IS_MULTI_PRIMARY, NOT_JOINED};
-use crate::db::server_facts::{READ_ONLY, READ_ONLY_BY_DEFAULT};
-use crate::db::{Batch, Fault, Kind, Reply, Row, named, no_answer, sql};
+use crate::db::{
+    Batch, Fault, Kind, READ_ONLY, READ_ONLY_BY_DEFAULT, Reply, Row, named, no_answer, sql,
+};
 use crate::lock::named::{First, FirstAnswer};
 use crate::schema::{
     self, CATCH_UP_IN_GROUP, LONGEST_LOCK_WAIT, LONGEST_ROW_WAIT, Node, Tables, Version,
