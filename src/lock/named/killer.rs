@@ -177,7 +177,7 @@ impl Killer {
                 _ => Ask::Slot,
             },
             Answer::Owner(owner) => self.after_owner(owner, patience),
-            Answer::Killed(false) => Ask::Over(Outcome::Refused),
+            Answer::Killed(false) => self.finish(Outcome::Refused),
             Answer::Killed(true) | Answer::HadLeft if self.is_dblock => Ask::AwaitEnd,
             Answer::HadLeft => self.finish(Outcome::ReleasedMeanwhile),
             Answer::Killed(true) => Ask::AwaitSession(self.victim),
