@@ -40,6 +40,11 @@ pub fn is_over(deadline: Option<Moment>) -> bool {
     deadline.is_some_and(|deadline| deadline <= Moment::now())
 }
 
+/// A span in microseconds, as servers count moments. One that is too long becomes the longest.
+pub fn micros(span: Duration) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
+}
+
 /// A random number from 0 to below `limit`.
 pub fn chance_below(limit: u16) -> u16 {
     let chance = getrandom::u32().unwrap_or_default();

@@ -12,6 +12,7 @@ pub mod taken;
 use super::Schedule;
 use super::crontab::{DEFAULT_DEADLINE, Missed, Options, Overlap};
 use super::spread::fraction;
+use crate::base::clock::micros;
 
 /// A tick up to this age does not count as missed.
 pub const FRESH: Duration = Duration::from_secs(60);
@@ -210,11 +211,6 @@ pub fn last_at_or_before(schedule: &Schedule, before: i64) -> Option<i64> {
     let before = Timestamp::from_microsecond(before).ok()?;
     let tick = schedule.last_at_or_before(before)?;
     Some(tick.at().as_microsecond())
-}
-
-/// A span in microseconds, as the rules count moments.
-pub fn micros(span: Duration) -> i64 {
-    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// Decides what to do about a job.

@@ -15,6 +15,7 @@ use super::fault::Fault;
 use super::row::Row;
 use super::target::Target;
 use super::{mysql, postgres};
+use crate::base::clock::micros;
 
 /// The account on servers of one kind.
 pub trait LogIn {
@@ -152,5 +153,5 @@ pub fn time_limit(limit: Duration) -> TimeVal {
     } else {
         limit.max(Duration::from_micros(1))
     };
-    TimeVal::microseconds(i64::try_from(limit.as_micros()).unwrap_or(i64::MAX))
+    TimeVal::microseconds(micros(limit))
 }

@@ -4,6 +4,8 @@
 use std::fmt::{self, Display, Formatter};
 use std::time::SystemTime;
 
+use crate::base::clock::micros;
+
 /// The digits of a run's id.
 const ID: usize = 32;
 
@@ -25,9 +27,8 @@ impl RunCursor {
     /// The one of a run.
     pub fn of(requested: SystemTime, run: &str) -> Self {
         let since_1970 = requested.duration_since(SystemTime::UNIX_EPOCH);
-        let micros = since_1970.unwrap_or_default().as_micros();
         Self {
-            requested: i64::try_from(micros).unwrap_or(i64::MAX),
+            requested: micros(since_1970.unwrap_or_default()),
             run: run.to_owned(),
         }
     }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::super::crontab::{Missed, Overlap};
 use super::super::rules::{AttemptEnd, FRESH, Why, next_after};
-use super::{Job, SECOND, START, World, micros};
+use super::{Job, SECOND, START, World};
+use crate::base::clock::micros;
 
 /// What happens to a tick.
 #[derive(Debug, Clone)]

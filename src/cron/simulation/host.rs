@@ -9,7 +9,8 @@ use super::super::rules::{AttemptEnd, Row};
 use super::attempt::{Attempt, State};
 use super::check::Event;
 use super::server::{Entry, Server};
-use super::{Job, SECOND, micros};
+use super::{Job, SECOND};
+use crate::base::clock::micros;
 
 /// A scheduler whose coordinator does not answer for this long takes no ticks.
 const DEAF: i64 = 5 * SECOND;

@@ -9,7 +9,6 @@ mod scheduler;
 mod server;
 
 use std::fmt::Write;
-use std::time::Duration;
 
 use attempt::State;
 use check::{Event, Record, Skipped, check};
@@ -34,10 +33,6 @@ struct Job {
     /// How long a run takes at most, and one in how many fails.
     takes: i64,
     fails: u32,
-}
-
-fn micros(span: Duration) -> i64 {
-    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 
 struct World {

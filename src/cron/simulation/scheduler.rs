@@ -8,11 +8,12 @@ use super::super::rules::taken::{
     search_limit,
 };
 use super::super::rules::{AttemptEnd, Decision, Fate, Now, RunState, UnderWay, decide, retry};
+use super::SECOND;
 use super::attempt::{Attempt, State};
 use super::check::Event;
 use super::host::{Phase, Turn};
 use super::server::{Entry, Tried};
-use super::{SECOND, micros};
+use crate::base::clock::micros;
 
 /// How often a scheduler reads everything.
 const MAINTENANCE: i64 = 60 * SECOND;

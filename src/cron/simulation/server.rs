@@ -9,7 +9,8 @@ use super::super::rules::taken::{TickFacts, unsettled};
 use super::super::rules::{AttemptEnd, Fate, LARGEST_LAG, Row, RunState, Settlement, resume};
 use super::attempt::Attempt;
 use super::check::{Event, Record, Skipped};
-use super::{Job, SECOND, micros};
+use super::{Job, SECOND};
+use crate::base::clock::micros;
 
 /// How long a daemon counts as alive after its last renewal.
 const LEASE: i64 = 30 * SECOND;

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::super::rules::taken::TickFacts;
-use super::super::rules::{AttemptEnd, LARGEST_LAG, Row as Facts, Settlement, micros};
+use super::super::rules::{AttemptEnd, LARGEST_LAG, Row as Facts, Settlement};
 use super::super::spread::hash;
+use crate::base::clock::micros;
 use crate::history::Outcome;
 use crate::schema::Tables;
 
@@ -105,7 +106,7 @@ pub struct Definition {
 /// Up to which moment ticks may count as settled, seen from now, so that no tick is taken twice: see [`LARGEST_LAG`]. Beyond it only the
 /// current clock counts, as otherwise the job would not run until then.
 pub fn settled_until(now: i64) -> i64 {
-    now.saturating_add(i64::try_from(LARGEST_LAG.as_micros()).unwrap_or(i64::MAX))
+    now.saturating_add(micros(LARGEST_LAG))
 }
 
 /// A job with its next tick, and the latest plausible one.

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::super::message::FromScheduler;
-use super::view::{Known, micros};
+use super::view::Known;
 use super::{LOOK, RETIRED_AFTER, Scheduler};
-use crate::base::clock::Moment;
+use crate::base::clock::{Moment, micros};
 use crate::base::exit::Failure;
 use crate::cron::{JobRow, LARGEST_LAG, Look, unsettled};
 

@@ -4,9 +4,9 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use super::super::message::FromScheduler;
-use super::view::{Known, micros};
+use super::view::Known;
 use super::{Publishes, RETIRED_AFTER, Scheduler};
-use crate::base::clock::Moment;
+use crate::base::clock::{Moment, micros};
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::cron::{

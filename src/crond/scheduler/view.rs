@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::super::definition;
-use crate::base::clock::Moment;
+use crate::base::clock::{Moment, micros};
 use crate::cron::{Definition, Job, JobRow, TickRow, UnderWay, latest_next};
 
 /// The most bytes of the list of jobs in a daemon's row.
@@ -151,10 +151,6 @@ impl View {
         }
         list
     }
-}
-
-pub(super) fn micros(span: Duration) -> i64 {
-    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// A tick in the zone of its job.

@@ -14,7 +14,7 @@ use super::state::SlotState;
 use super::statements::{Terms, Write, ask_clock};
 use super::step::{Answer, Next, Step, Written};
 use super::token_end::TokenEnd;
-use crate::base::clock::{Moment, by_chance};
+use crate::base::clock::{Moment, by_chance, micros};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
@@ -161,7 +161,7 @@ impl RowLock {
         }
         session.answer_within(self.limit())?;
         let rows = session.run(&self.statements.look())?;
-        let since = i64::try_from(lost.elapsed().as_micros()).unwrap_or(i64::MAX);
+        let since = micros(lost.elapsed());
         let had_row = |row: &&SlotState| {
             let is_held = row.is_owned() && !row.has_expired() && row.kind == HolderKind::Run;
             row.slot < self.wanted.slots && (is_held || row.age < since)

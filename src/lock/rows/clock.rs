@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::base::clock::Moment;
+use crate::base::clock::{Moment, micros};
 
 /// Clocks move apart by less than this part of the time, also while they are being set right.
 const PART_OF_DRIFT: u32 = 1000;
@@ -18,12 +18,12 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The clock of a server that answered `micros` since 1970 to a question that was sent and answered at these moments.
-    pub fn new(micros: i64, asked: Moment, answered: Moment) -> Self {
-        let error = micros_of(answered.since(asked)) / 2;
-        let ruler = micros_of(asked.since(Moment::START)) + error;
+    /// The clock of a server that answered `now`, in microseconds since 1970, to a question that was sent and answered at these moments.
+    pub fn new(now: i64, asked: Moment, answered: Moment) -> Self {
+        let error = micros(answered.since(asked)) / 2;
+        let ruler = micros(asked.since(Moment::START)) + error;
         Self {
-            ahead: micros.saturating_sub(ruler),
+            ahead: now.saturating_sub(ruler),
             error,
             measured: answered,
         }
@@ -31,10 +31,9 @@ impl Clock {
 
     /// This host's real-time clock.
     pub fn of_this_host() -> Self {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let micros = now.map_or(0, micros_of);
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = Moment::now();
-        Self::new(micros, now, now)
+        Self::new(since_1970.map_or(0, micros), now, now)
     }
 
     /// How far it is ahead of another, in microseconds, and the possible error of that, if both were measured at about the same time.
@@ -47,12 +46,8 @@ impl Clock {
     fn drift_since(self, other: Self) -> u64 {
         let last = self.measured.max(other.measured);
         let between = last.since(self.measured.min(other.measured));
-        micros_of(between / PART_OF_DRIFT).unsigned_abs()
+        micros(between / PART_OF_DRIFT).unsigned_abs()
     }
-}
-
-fn micros_of(span: Duration) -> i64 {
-    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// How far two clocks disagree, if that is certainly more than a tenth of the TTL: a holder ends its command a tenth of the TTL before

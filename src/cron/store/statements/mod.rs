@@ -12,8 +12,9 @@ use super::entry::{
     Skipped, TickRow,
 };
 use super::reasons::IN_NO_FILE;
+use crate::base::clock::micros;
 use crate::base::text::printable;
-use crate::cron::rules::{AttemptEnd, Fate, LARGEST_LAG, micros};
+use crate::cron::rules::{AttemptEnd, Fate, LARGEST_LAG};
 use crate::db::Kind;
 use crate::history::{DIED, KILLED, Outcome};
 use crate::schema::{CRON_DAEMONS, CRON_JOBS, CRON_TICKS, RUNS, Tables};
