@@ -45,6 +45,11 @@ pub fn micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 
+/// A span that was doubled so many times. One that is too long becomes the longest.
+pub fn doubled(span: Duration, times: u32) -> Duration {
+    span.saturating_mul(1u32.checked_shl(times).unwrap_or(u32::MAX))
+}
+
 /// A random number from 0 to below `limit`.
 pub fn chance_below(limit: u16) -> u16 {
     let chance = getrandom::u32().unwrap_or_default();

@@ -12,7 +12,7 @@ pub mod taken;
 use super::Schedule;
 use super::crontab::{DEFAULT_DEADLINE, Missed, Options, Overlap};
 use super::spread::fraction;
-use crate::base::clock::micros;
+use crate::base::clock::{doubled, micros};
 
 /// A tick up to this age does not count as missed.
 pub const FRESH: Duration = Duration::from_secs(60);
@@ -543,10 +543,8 @@ pub fn retry(
 
 /// The delay after so many failures, from 1.
 fn delay_after(options: &Options, failures: u32) -> Duration {
-    let doubled = options
-        .retry_delay
-        .saturating_mul(1 << (failures - 1).min(20));
-    doubled.min(LONGEST_DELAY.max(options.retry_delay))
+    let first = options.retry_delay;
+    doubled(first, (failures - 1).min(20)).min(LONGEST_DELAY.max(first))
 }
 
 /// Resumes a paused job. Returns the first and the last of its ticks that were due during the pause, which do not run, and its next tick.

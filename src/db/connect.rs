@@ -14,7 +14,7 @@ use super::session::Session;
 use super::target::{ConnectOptions, Kind, Target};
 use super::wire::LogIn;
 use super::{mysql, postgres};
-use crate::base::clock::{Moment, by_chance};
+use crate::base::clock::{Moment, by_chance, doubled};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
 use crate::base::text::shown;
@@ -326,8 +326,7 @@ impl Connector {
         if self.full_rounds.get() == 0 {
             return PAUSE;
         }
-        let doubled = 1u32.checked_shl(self.full_rounds.get());
-        let pause = PAUSE.saturating_mul(doubled.unwrap_or(u32::MAX));
+        let pause = doubled(PAUSE, self.full_rounds.get());
         let longest = LONGEST_PAUSE.min(self.attempt_limit.get() / PART_OF_LIMIT);
         by_chance(pause.min(longest.max(PAUSE)))
     }

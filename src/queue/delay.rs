@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
+use crate::base::clock::doubled;
+
 /// Delays double up to this limit, or up to the queue's own delay if that is longer.
 const LONGEST_DELAY: Duration = Duration::from_secs(3600);
 
 /// How long a job waits after this attempt, counted from 1, has failed. The queue's delay doubles with each attempt. `chance`, from 0 to 1,
 /// decides the upper half, so that jobs that failed together do not all return together.
 pub fn retry_delay(first: Duration, attempt: u32, chance: f64) -> Duration {
-    let doubled = 1u32
-        .checked_shl(attempt.saturating_sub(1))
-        .unwrap_or(u32::MAX);
-    let most = first.saturating_mul(doubled).min(LONGEST_DELAY.max(first));
+    let most = doubled(first, attempt.saturating_sub(1)).min(LONGEST_DELAY.max(first));
     most.mul_f64(0.5 + 0.5 * chance.clamp(0.0, 1.0))
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{LOOK, LOOK_AGAIN};
-use crate::base::clock::Moment;
+use crate::base::clock::{Moment, doubled};
 
 /// As it begins, all is due.
 #[derive(Default)]
@@ -24,8 +24,7 @@ pub(super) struct Timetable {
 impl Timetable {
     /// The pause between a step without effect and the next look.
     pub fn pause(&self) -> Duration {
-        let doubled = LOOK_AGAIN.saturating_mul(1 << self.fruitless.min(10));
-        doubled.min(LOOK)
+        doubled(LOOK_AGAIN, self.fruitless).min(LOOK)
     }
 
     /// Schedules a look soon after a step without effect; later if there were many.
