@@ -9,11 +9,12 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::PollFlags;
 use nix::sys::socket::{MsgFlags, send};
 use nix::sys::stat::{SFlag, fstat};
 use serde::{Deserialize, Serialize};
 
+use super::poll::is_ready_within;
 use super::terminal::{cut, is_in_background, size_of};
 use super::text::{printable, width};
 
@@ -189,9 +190,7 @@ fn write_now(descriptor: BorrowedFd, bytes: &[u8]) -> io::Result<usize> {
 
 /// Whether a write would succeed within this time. Ctrl-S may have stopped a terminal.
 fn writable(descriptor: BorrowedFd, patience: Duration) -> bool {
-    let millis = u16::try_from(patience.as_millis()).unwrap_or(u16::MAX);
-    let mut descriptors = [PollFd::new(descriptor, PollFlags::POLLOUT)];
-    poll(&mut descriptors, PollTimeout::from(millis)).is_ok_and(|ready| ready > 0)
+    is_ready_within(descriptor, PollFlags::POLLOUT, patience)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ pub mod file;
 pub mod hooks;
 pub mod list;
 pub mod log;
+pub mod poll;
 pub mod processes;
 pub mod progress;
 pub mod random;

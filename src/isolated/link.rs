@@ -16,6 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
+use crate::base::poll::is_ready_within;
 use crate::base::text::cut_to_bytes;
 
 /// The most bytes of a text: a server's error message may have any length.
@@ -123,9 +124,7 @@ impl Link {
 
     /// Waits until there is room for a message, or the other end is closed, for a minute at most.
     pub fn await_room(&self, limit: Duration) {
-        let millis = u16::try_from(limit.as_millis()).unwrap_or(u16::MAX);
-        let mut link = [PollFd::new(self.as_fd(), PollFlags::POLLOUT)];
-        let _ = poll(&mut link, PollTimeout::from(millis));
+        is_ready_within(self.as_fd(), PollFlags::POLLOUT, limit);
     }
 
     fn send_packet(

@@ -4,12 +4,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::PollFlags;
 use serde::Serialize;
 
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
+use crate::base::poll::is_ready_within;
 use crate::db::{Connector, Fault, Session, roll_back};
 use crate::isolated::link::Link;
 use crate::lock::Lease;
@@ -189,10 +190,7 @@ impl<'a> Connection<'a> {
 
 /// Whether the server has ended the session of this descriptor, which is between statements; `None`: there is no session.
 pub fn has_ended(session: Option<BorrowedFd>) -> bool {
-    session.is_some_and(|descriptor| {
-        let mut ready = [PollFd::new(descriptor, PollFlags::POLLIN)];
-        matches!(poll(&mut ready, PollTimeout::ZERO), Ok(1..))
-    })
+    session.is_some_and(|descriptor| is_ready_within(descriptor, PollFlags::POLLIN, Duration::ZERO))
 }
 
 /// This limit, or what is left until the next of the running commands must be gone: the process that ends it may be stopped by then, and

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::PollFlags;
 use nix::sys::stat::Mode;
 use nix::unistd::{AccessFlags, ForkResult, access, fork, getpid, getppid, setpgid, setsid};
 
@@ -25,6 +25,7 @@ use super::leash::Leash;
 use super::signals::Signals;
 use crate::base::children::{ended, reap, reap_within};
 use crate::base::exit::{Ending, Failure, Reason};
+use crate::base::poll::is_ready_within;
 use crate::base::processes::{Processes, sees_everybody};
 use crate::base::text::in_words;
 
@@ -291,9 +292,7 @@ fn start(mut process: Command, groups: bool) -> io::Result<(i32, PipeReader)> {
 
 /// Whether the pipe has data, or has ended, within this time.
 fn is_readable_within(pipe: &PipeReader, limit: Duration) -> bool {
-    let millis = u16::try_from(limit.as_millis()).unwrap_or(u16::MAX);
-    let mut descriptors = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
-    matches!(poll(&mut descriptors, PollTimeout::from(millis)), Ok(1..))
+    is_ready_within(pipe.as_fd(), PollFlags::POLLIN, limit)
 }
 
 /// Why the process could not become the command; `None`: it did.

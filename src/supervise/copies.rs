@@ -8,10 +8,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, splice, tee};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{SFlag, fstat};
 use nix::unistd::pipe2;
 
+use crate::base::poll::has_hung_up;
 use crate::history::KeptOutput;
 
 /// The size of the pipes, if the system grants it: the larger they are, the more is moved at once. A user may have some hundred such pipes.
@@ -160,7 +160,7 @@ impl Copies {
                 Err(Errno::EINTR) => {}
                 // Also where the second pipe is full, which hides the end of the command's.
                 Err(Errno::EAGAIN)
-                    if self.held == 0 || in_pipe(from) == 0 && !has_hung_up(from) =>
+                    if self.held == 0 || in_pipe(from) == 0 && !has_hung_up(from.as_fd()) =>
                 {
                     return Ok(Err(Empty));
                 }
@@ -310,12 +310,6 @@ pub fn longest_write(descriptor: BorrowedFd) -> usize {
         SFlag::S_IFREG => LARGE_PIECE,
         _ => PIECE,
     }
-}
-
-/// Whether nobody can write into a pipe any more.
-fn has_hung_up(pipe: &File) -> bool {
-    let mut descriptors = [PollFd::new(pipe.as_fd(), PollFlags::empty())];
-    matches!(poll(&mut descriptors, PollTimeout::ZERO), Ok(1..))
 }
 
 /// How many bytes are in a pipe.

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use nix::poll::{PollFd, PollFlags, poll};
+use nix::poll::PollFlags;
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,7 @@ use super::words::{self, NotSeen};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
+use crate::base::poll::is_ready_within;
 use crate::commands::question::{begin, listener_of};
 use crate::db::server_facts::{ask_login, is_mariadb, is_replica, median, ping};
 use crate::db::{ConnectOptions, Connector, Fault, Kind, Session};
@@ -355,9 +356,7 @@ fn wait_in_line(
         return Err(failed(&"it did not get the lock"));
     }
     send(FromSecond::Granted(now));
-    let mut ended = [PollFd::new(session.as_fd(), PollFlags::POLLIN)];
-    let limit = u16::try_from(HAND_OVER_LIMIT.as_millis()).unwrap_or(u16::MAX);
-    if let Ok(1..) = poll(&mut ended, limit) {
+    if is_ready_within(session.as_fd(), PollFlags::POLLIN, HAND_OVER_LIMIT) {
         send(FromSecond::Ended);
     }
     Ok(())

@@ -3,10 +3,9 @@
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::termios::{
     FlowArg, LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcflow, tcgetattr, tcsetattr,
 };
@@ -14,6 +13,7 @@ use nix::sys::termios::{
 use super::frame::Size;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{write_at_once, write_what_fits};
+use crate::base::poll::has_hung_up;
 use crate::base::terminal::{is_in_background, is_plain, size_of};
 use crate::base::text::width;
 use crate::supervise::Inherited;
@@ -197,7 +197,7 @@ impl Screen {
     pub fn key() -> Key {
         let mut key = [0];
         match nix::unistd::read(io::stdin(), &mut key) {
-            Ok(0) if is_hung_up(io::stdin().as_fd()) => Key::Gone,
+            Ok(0) if has_hung_up(io::stdin().as_fd()) => Key::Gone,
             Ok(1) if b"qQ".contains(&key[0]) => Key::Quit,
             Ok(_) | Err(Errno::EINTR | Errno::EAGAIN) => Key::Other,
             Err(_) => Key::Gone,
@@ -237,11 +237,6 @@ fn go_on() {
 
 fn refused(error: Errno) -> Failure {
     Failure::refused("use the terminal", &error.into())
-}
-
-fn is_hung_up(terminal: BorrowedFd) -> bool {
-    let mut terminal = [PollFd::new(terminal, PollFlags::empty())];
-    matches!(poll(&mut terminal, PollTimeout::ZERO), Ok(1..))
 }
 
 /// How many columns a line takes, of which the sequences that color it take none.
