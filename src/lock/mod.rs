@@ -30,7 +30,7 @@ pub use killed::{Freed, KillOutcome, Killed, Victim};
 pub use lease::Lease;
 pub use name::{
     KILL_ACK, Name, kill_ack_lock, kill_request_lock, new_id, run_id_lock, run_lock_of,
-    session_marker_lock, shared_session_lock,
+    session_marker_lock, shared_session_lock, wrong_with_name,
 };
 
 /// The most slots of a lock.

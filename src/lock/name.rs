@@ -33,13 +33,12 @@ pub struct Name {
 impl Name {
     /// Checks a name. The error ends a sentence that begins with the name.
     pub fn parse(name: &str) -> Result<Self, &'static str> {
-        match name {
-            "" => Err("is empty"),
-            _ if name.len() > LONGEST_NAME => Err("is longer than 200 bytes"),
-            _ if name.contains('#') => Err("contains #, which is kept for slots"),
-            _ if name.contains(char::is_control) => Err("contains a control character"),
-            _ if name.trim() != name => Err("begins or ends with white space"),
-            _ => Ok(Self {
+        if name.len() <= LONGEST_NAME && name.contains('#') {
+            return Err("contains #, which is kept for slots");
+        }
+        match wrong_with_name(name) {
+            Some(wrong) => Err(wrong),
+            None => Ok(Self {
                 text: name.to_owned(),
                 key: None,
             }),
@@ -156,6 +155,17 @@ pub fn new_id() -> Result<String, Failure> {
 /// too.
 pub fn run_lock_of(id: &str) -> String {
     format!("#{id}")
+}
+
+/// What is wrong with a name, also one that is no lock's; `None`: nothing. Ends a sentence that begins with the name.
+pub fn wrong_with_name(name: &str) -> Option<&'static str> {
+    match name {
+        "" => Some("is empty"),
+        _ if name.len() > LONGEST_NAME => Some("is longer than 200 bytes"),
+        _ if name.contains(char::is_control) => Some("contains a control character"),
+        _ if name.trim() != name => Some("begins or ends with white space"),
+        _ => None,
+    }
 }
 
 impl fmt::Display for Name {

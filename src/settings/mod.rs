@@ -30,16 +30,13 @@ pub use sources::InForce;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Log};
 use crate::db::{ConnectOptions, Kind};
-use crate::history::{Filter, WhoseOutput};
+use crate::history::{Filter, WhoseOutput, is_run_id};
 use crate::lock::rows::Token;
 use crate::lock::{LockSpec, MOST_SLOTS, Name, OnLockLost, Wait};
 use crate::schema::{Keep, Tables};
 use cli::{CommandLine, Files, Setting};
 use option_file::FileStatus;
 use sources::{Given, Origin, Precedence, Sources};
-
-/// The hexadecimal digits of a run's number.
-const RUN_ID: usize = 32;
 
 /// The common settings of the commands that ask a server.
 #[derive(Debug)]
@@ -471,7 +468,7 @@ fn lock_name(text: &str) -> Result<Name, String> {
 
 /// A run, or a name that looks like one; a name; or a queue and the number of a job.
 fn whose_output(text: &str) -> Result<WhoseOutput, String> {
-    if text.len() == RUN_ID && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+    if is_run_id(text) && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Ok(WhoseOutput::Run(text.to_owned()));
     }
     let Some((queue, job)) = text.split_once('#') else {

@@ -16,7 +16,7 @@ use crate::history::{RESULTS, RunCursor, is_run_id};
 use crate::lock::limits::SHORTEST_TTL;
 pub use crate::lock::limits::ttl;
 use crate::lock::rows::Token;
-use crate::lock::{MOST_SLOTS, OnLockLost, Wait};
+use crate::lock::{MOST_SLOTS, OnLockLost, Wait, wrong_with_name};
 use crate::schema::Keep;
 pub use time_bound::{time, time_bound};
 
@@ -26,9 +26,6 @@ const LONGEST_TOKEN_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How often a table is shown again at most, as for watch(1), and at least.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 const LONGEST_INTERVAL: Duration = Duration::from_secs(24 * 3600);
-
-/// The most bytes of `acquire --owner` and of a slot's name, as for a lock's name.
-const LONGEST_NAME: usize = 200;
 
 /// A value for display. It is hidden if it may be a URL with a password.
 pub fn without_password(text: String) -> String {
@@ -242,17 +239,6 @@ pub fn owner(text: &str) -> Result<String, String> {
     match wrong_with_name(text) {
         Some(wrong) => Err(wrong.to_owned()),
         None => Ok(text.to_owned()),
-    }
-}
-
-/// What is wrong with a name that goes no further than dblock's tables and the command; `None`: nothing.
-fn wrong_with_name(text: &str) -> Option<&'static str> {
-    match text {
-        "" => Some("is empty"),
-        _ if text.len() > LONGEST_NAME => Some("is longer than 200 bytes"),
-        _ if text.contains(char::is_control) => Some("contains a control character"),
-        _ if text.trim() != text => Some("begins or ends with white space"),
-        _ => None,
     }
 }
 
