@@ -1,17 +1,17 @@
 //! The meaning of the connection options: the hosts, the account, the encryption.
 
-use super::host::{Host, Named, shown};
+use super::host::{Host, shown};
 use super::libpq;
 use super::password::password;
-use super::server_url::parameters::variable_of_libpq;
-use super::sources::{Given, Precedence, Source, Sources};
+use super::server_url::parameters::PARAMETERS;
+use super::sources::{Given, Named, Precedence, Source, Sources};
 use super::{cli, value};
 use crate::base::exit::{Failure, Reason};
 use crate::base::file;
 use crate::base::text::in_words;
 use crate::db::{
-    ConnectOptions, Identity, Kind, Password, PostgresOptions, Protocol, SYSTEM_CAS, SslMode,
-    Target, TlsFiles, TlsOptions,
+    ConnectOptions, Identity, Kind, Password, PostgresOptions, Protocol, SslMode, Target, TlsFiles,
+    TlsOptions,
 };
 
 /// Reads how to connect to the server.
@@ -174,6 +174,12 @@ fn named(sources: &mut Sources, protocol: Option<Protocol>) -> Result<Option<Nam
     ))
 }
 
+/// A variable of libpq's that is set; `None`: none is.
+fn variable_of_libpq() -> Option<&'static str> {
+    let mut variables = PARAMETERS.iter().filter_map(|parameter| parameter.variable);
+    variables.find(|&variable| Given::from_variable(variable, variable).is_some())
+}
+
 fn tls(sources: &mut Sources) -> Result<TlsOptions, Failure> {
     let (of_ca, of_mode) = (sources.precedence("ssl-ca"), sources.precedence("ssl-mode"));
     let mut mode = sources.value("ssl-mode", value::ssl_mode)?;
@@ -182,7 +188,7 @@ fn tls(sources: &mut Sources) -> Result<TlsOptions, Failure> {
         mode = SslMode::VerifyCa;
         sources.correct("ssl-mode", "verify-ca", "ssl-ca");
     }
-    record_system_cas(sources);
+    sources.record_system_cas();
     let ca = sources.path("ssl-ca");
     if ca.is_some() && matches!(mode, SslMode::Preferred | SslMode::Required) {
         sources.warn(format!(
@@ -210,15 +216,6 @@ fn tls(sources: &mut Sources) -> Result<TlsOptions, Failure> {
         sends_name: mode == SslMode::VerifyIdentity,
         names: TlsFiles::OPTIONS,
     })
-}
-
-/// Records the variables that replace the system's CAs.
-pub fn record_system_cas(sources: &mut Sources) {
-    for name in SYSTEM_CAS {
-        if let Some(given) = Given::from_variable(name, name) {
-            sources.record(name, given.text().ok(), "environment");
-        }
-    }
 }
 
 /// Checks that the files in the settings can be read. Does not check their contents.

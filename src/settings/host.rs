@@ -1,7 +1,5 @@
 //! A server's host, as settings name it.
 
-use super::sources::{Given, Precedence};
-
 /// A host, with the port if the URL has one.
 #[derive(Debug, Clone)]
 pub struct Host {
@@ -23,28 +21,4 @@ pub fn shown(hosts: &[Host]) -> String {
             .map_or(name.clone(), |port| format!("{name}:{port}"))
     });
     shown.collect::<Vec<_>>().join(",")
-}
-
-/// The hosts of the strongest source that names some.
-pub struct Named {
-    /// The source.
-    pub precedence: Precedence,
-    /// Its hosts.
-    pub hosts: Vec<Host>,
-    /// Where they are given.
-    pub place: String,
-    /// Whether a URL names them.
-    pub is_url: bool,
-}
-
-impl Named {
-    /// These hosts, which are `given` there.
-    pub fn new(precedence: Precedence, hosts: Vec<Host>, given: &Given) -> Self {
-        Self {
-            precedence,
-            hosts,
-            place: given.place(),
-            is_url: given.name == "url",
-        }
-    }
 }

@@ -52,6 +52,12 @@ pub enum IfUnreachable {
     Run,
 }
 
+impl IfUnreachable {
+    fn read(text: &str) -> Result<Self, String> {
+        value::one_of(&[("fail", Self::Fail), ("run", Self::Run)], text)
+    }
+}
+
 impl fmt::Display for ReportTo {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
@@ -96,7 +102,7 @@ pub fn read(
     let token_ttl = sources.is_from_command_line("ttl").then_some(ttl);
     let kill_after = kill_after(sources, ttl)?;
     let on_lost = sources.value("on-lock-lost", value::on_lock_lost)?;
-    let if_unreachable = sources.value("if-unreachable", value::if_unreachable)?;
+    let if_unreachable = sources.value("if-unreachable", IfUnreachable::read)?;
     let allow_unfit_server = sources.switch("allow-unfit-server");
     let hold_at_least = sources.optional("hold-at-least", value::duration)?;
     let report = report_to(sources)?;

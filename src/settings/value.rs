@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::IfUnreachable;
 use super::host::Host;
 use crate::base::value::PASSWORD_PARAMETER;
 pub use crate::base::value::{duration, one_of, shown_safely};
@@ -245,13 +244,6 @@ pub fn owner(text: &str) -> Result<String, String> {
 /// The token that `acquire` has printed. An error does not show it.
 pub fn token(text: &str) -> Result<Token, String> {
     Token::parse(text.trim_end_matches(['\n', '\r'])).map_err(|wrong| format!("the token {wrong}"))
-}
-
-pub fn if_unreachable(text: &str) -> Result<IfUnreachable, String> {
-    one_of(
-        &[("fail", IfUnreachable::Fail), ("run", IfUnreachable::Run)],
-        text,
-    )
 }
 
 pub fn on_lock_lost(text: &str) -> Result<OnLockLost, String> {

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use super::files::is_socket;
 use crate::base::exit::{Failure, Reason};
 use crate::db::Target;
-use crate::settings::host::{Host, Named, shown};
+use crate::settings::host::{Host, shown};
 use crate::settings::server_url::hosts::{PORT, addresses, names, ports, with_ports};
-use crate::settings::sources::{Precedence, Source, Sources};
+use crate::settings::sources::{Named, Precedence, Source, Sources};
 use crate::settings::value;
 
 /// What the name of a socket begins with; its port follows.

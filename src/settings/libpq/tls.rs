@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use super::files;
 use crate::base::exit::{Failure, Reason};
 use crate::db::{Identity, SslMode, TlsFiles, TlsOptions};
-use crate::settings::connection::record_system_cas;
 use crate::settings::server_url::parameters::mode;
 use crate::settings::sources::{Given, Sources};
 use crate::settings::value;
@@ -50,7 +49,7 @@ pub fn read(sources: &mut Sources, is_used: bool) -> Result<TlsOptions, Failure>
     let verifies = mode >= SslMode::VerifyCa;
     let given = sources.path("ssl-ca");
     if is_system {
-        record_system_cas(sources);
+        sources.record_system_cas();
     }
     let ca = match given {
         _ if is_system => None,

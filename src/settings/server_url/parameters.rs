@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use crate::base::value::one_of;
 use crate::db::SslMode;
-use crate::settings::sources::Given;
 
 /// A connection parameter of libpq.
 #[derive(Debug)]
@@ -216,12 +215,6 @@ const fn without(name: &'static str, meaning: Meaning) -> Parameter {
         variable: None,
         meaning,
     }
-}
-
-/// A variable of libpq's that is set; `None`: none is.
-pub fn variable_of_libpq() -> Option<&'static str> {
-    let mut variables = PARAMETERS.iter().filter_map(|parameter| parameter.variable);
-    variables.find(|&variable| Given::from_variable(variable, variable).is_some())
 }
 
 impl Parameter {

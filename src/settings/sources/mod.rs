@@ -3,6 +3,7 @@
 
 mod given;
 mod kind;
+mod named;
 mod source;
 
 use std::env;
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 pub use given::{Given, Origin};
+pub use named::Named;
 use serde::Serialize;
 pub use source::Source;
 
@@ -21,7 +23,7 @@ use crate::base::log::Log;
 use crate::base::text::printable;
 use crate::base::user::os_user;
 use crate::crond::SENDMAIL_VARIABLE;
-use crate::db::{Kind, Target};
+use crate::db::{Kind, SYSTEM_CAS, Target};
 use crate::history::VIA;
 
 /// dblock's own group.
@@ -449,6 +451,15 @@ impl Sources {
             Err(failure) => {
                 user.value = None;
                 self.failure.get_or_insert(failure);
+            }
+        }
+    }
+
+    /// Records the variables that replace the system's CAs.
+    pub fn record_system_cas(&mut self) {
+        for name in SYSTEM_CAS {
+            if let Some(given) = Given::from_variable(name, name) {
+                self.record(name, given.text().ok(), "environment");
             }
         }
     }
