@@ -75,6 +75,13 @@ pub enum Target {
     UsualSocket,
 }
 
+impl Target {
+    /// Whether it is reached by TCP. A local socket has no TLS.
+    pub fn is_remote(&self) -> bool {
+        matches!(self, Self::Tcp(..))
+    }
+}
+
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {

@@ -48,9 +48,7 @@ impl Tls {
         listener: &Listener,
     ) -> Result<Self, Failure> {
         let mode = settings.mode;
-        let is_socket = |target: &&Target| !matches!(target, Target::Tcp(..));
-        let config = if mode == SslMode::Disabled || targets.iter().all(|target| is_socket(&target))
-        {
+        let config = if mode == SslMode::Disabled || !targets.iter().any(Target::is_remote) {
             None
         } else {
             Some(Arc::new(config(settings, binds_logins, listener)?))

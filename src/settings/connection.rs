@@ -35,14 +35,12 @@ pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
     let schema = sources.value("schema", value::schema)?;
     let tls = tls(sources)?;
     let targets = targets(sources)?;
-    // The local socket has no TLS.
-    let is_remote = |target: &Target| matches!(target, Target::Tcp(..));
-    if tls.mode != SslMode::Disabled && targets.iter().any(is_remote) {
+    if tls.mode != SslMode::Disabled && targets.iter().any(Target::is_remote) {
         let refused = refuse_unknown_tls_options(sources);
         refused.or_else(|failure| sources.stop_unless_lenient(failure))?;
     }
     if tls.mode >= SslMode::Required
-        && let Some(socket) = targets.iter().find(|target| !is_remote(target))
+        && let Some(socket) = targets.iter().find(|target| !target.is_remote())
     {
         let line = format!(
             "--ssl-mode {} is not possible over the local socket ({socket}): dblock has no TLS there; name a host, or use \
@@ -224,10 +222,7 @@ fn tls(sources: &mut Sources) -> Result<TlsOptions, Failure> {
 /// [`Reason::Configuration`] for the first one that cannot be read.
 pub fn check_files(connection: &ConnectOptions) -> Result<(), Failure> {
     let tls = &connection.tls;
-    let is_used = connection
-        .targets
-        .iter()
-        .any(|target| matches!(target, Target::Tcp(..)));
+    let is_used = connection.targets.iter().any(Target::is_remote);
     let password_file = match &connection.password {
         Password::File(path) => Some(path),
         _ => None,

@@ -53,8 +53,7 @@ pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
             Vec::new()
         }
     };
-    let is_remote = |target: &Target| matches!(target, Target::Tcp(..));
-    let is_used = targets.iter().any(is_remote);
+    let is_used = targets.iter().any(Target::is_remote);
     let tls = tls::read(sources, is_used)?;
     refuse_parameters(sources, is_used, &tls)?;
     let password = match password(sources)? {
@@ -241,8 +240,7 @@ fn refuse_unbound(
     tls: &TlsOptions,
     targets: &[Target],
 ) -> Result<(), Failure> {
-    let is_local = |target: &Target| !matches!(target, Target::Tcp(..));
-    if tls.mode >= SslMode::Required && !targets.iter().any(is_local) {
+    if tls.mode >= SslMode::Required && targets.iter().all(Target::is_remote) {
         return Ok(());
     }
     sources.refuse(
