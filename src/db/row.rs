@@ -111,6 +111,15 @@ impl Row {
         value.ok_or_else(|| unexpected(column))
     }
 
+    /// As [`Row::get`], where NULL stands for nothing: 0, or an empty text.
+    ///
+    /// # Errors
+    /// As [`Row::get`].
+    pub fn get_or_default<T: Value + Default>(&self, column: &str) -> Result<T, Fault> {
+        let value: Option<T> = self.get(column)?;
+        Ok(value.unwrap_or_default())
+    }
+
     /// The values of all columns, by their place.
     ///
     /// # Errors

@@ -430,8 +430,7 @@ fn ask_range_of_ids(tables: &Tables) -> Ask<'static, (String, i64)> {
     );
     ask("oldest output", sql, |rows| {
         let row = rows.one()?;
-        let oldest: Option<String> = row.get("oldest")?;
-        Ok((oldest.unwrap_or_default(), row.get("server_time")?))
+        Ok((row.get_or_default("oldest")?, row.get("server_time")?))
     })
 }
 

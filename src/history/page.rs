@@ -195,7 +195,7 @@ impl Page<'_> {
     fn entry(&self, row: &Row) -> Result<Entry, Fault> {
         let at = |column| Ok::<_, Fault>(row.get::<Option<i64>>(column)?.map(time));
         let text = |column| RUNS.text(column, row);
-        let requested: i64 = row.get::<Option<_>>("requested")?.unwrap_or_default();
+        let requested: i64 = row.get_or_default("requested")?;
         let now = row.get("server_time")?;
         let ended = at("ended")?;
         let [is_running, has_expired] = [row.get("is_running")?, row.get("has_expired")?];

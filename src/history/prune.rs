@@ -273,7 +273,7 @@ fn ask_ages(tables: &Tables, keep: Kept) -> Ask<'static, Option<Ages>> {
         rows.optional(|row| {
             Ok(Ages {
                 // An application may have written a date that is none.
-                oldest: row.get::<Option<i64>>("oldest")?.unwrap_or_default(),
+                oldest: row.get_or_default("oldest")?,
                 kept_since: row.get("kept_since")?,
                 now: row.get("server_time")?,
             })

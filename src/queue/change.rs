@@ -87,8 +87,7 @@ pub fn retry_dead(
     let count = ask("queue dead jobs", count, |rows| {
         let row = rows.one()?;
         // An application may have written dates that are none.
-        let latest: Option<i64> = row.get("latest")?;
-        Ok((row.get("jobs")?, latest.unwrap_or_default()))
+        Ok((row.get("jobs")?, row.get_or_default("latest")?))
     });
     let (all, latest): (u64, i64) = session.run(&count)?;
     let died = format!("{of_queue} AND n.died_at <= {}", moment(latest));

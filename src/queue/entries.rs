@@ -104,8 +104,8 @@ impl Entry {
             fence: row.get("fence")?,
             every_us: row.get("every_us")?,
             // An application may have written a date that is none.
-            due_at: row.get::<Option<_>>("due")?.unwrap_or_default(),
-            since: row.get::<Option<_>>("since")?.unwrap_or_default(),
+            due_at: row.get_or_default("due")?,
+            since: row.get_or_default("since")?,
             worker: row.get("worker")?,
             is_due: row.get("is_due")?,
         })
@@ -361,10 +361,7 @@ fn ask_sizes(tables: &Tables, ids: &str) -> Ask<'static, Vec<(u64, u64)>> {
         tables.of(&JOBS)
     );
     let sizes = ask("queue sizes", sql, |rows| {
-        rows.all(|row| {
-            let bytes: Option<u64> = row.get("bytes")?;
-            Ok((row.get("id")?, bytes.unwrap_or_default()))
-        })
+        rows.all(|row| Ok((row.get("id")?, row.get_or_default("bytes")?)))
     });
     sizes.up_to(LIST)
 }

@@ -38,8 +38,7 @@ impl Stored {
 
     /// Reads these columns. `None`: there is no such job.
     pub(super) fn read(row: &Row) -> Result<Option<Self>, Fault> {
-        let length: Option<u64> = row.get("bytes")?;
-        let length = length.unwrap_or_default();
+        let length: u64 = row.get_or_default("bytes")?;
         let short: Option<Vec<u8>> = row.get("short_payload")?;
         let parts: Option<u32> = row.get("parts")?;
         Ok(parts.map(|parts| match parts {

@@ -129,12 +129,12 @@ impl Done {
         let (last_job, block) = block_of(row)?;
         Ok(Self {
             // An application may have written a date that is none.
-            at: row.get::<Option<_>>("done")?.unwrap_or_default(),
+            at: row.get_or_default("done")?,
             job: row.get("job")?,
             last_job,
             block,
             jobs: jobs_in(row)?,
-            parts: row.get::<Option<_>>("parts")?.unwrap_or_default(),
+            parts: row.get_or_default("parts")?,
         })
     }
 }

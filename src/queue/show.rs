@@ -147,9 +147,9 @@ fn ask_more(tables: &Tables, id: u64) -> Ask<'static, Option<More>> {
                 put: at("put")?.unwrap_or(SystemTime::UNIX_EPOCH),
                 canceled: at("canceled")?,
                 failed: at("failed")?,
-                undone_until: row.get::<Option<_>>("undone_until")?.unwrap_or_default(),
+                undone_until: row.get_or_default("undone_until")?,
                 parts: row.get("parts")?,
-                payload_bytes: row.get::<Option<_>>("payload_bytes")?.unwrap_or_default(),
+                payload_bytes: row.get_or_default("payload_bytes")?,
             })
         })
     })

@@ -333,7 +333,7 @@ fn ask_workers(tables: &Tables, queue: u32) -> Ask<'static, Vec<Worker>> {
 
 fn worker(row: &Row) -> Result<Worker, Fault> {
     let at = |column| Ok::<_, Fault>(at(row, column)?.unwrap_or(SystemTime::UNIX_EPOCH));
-    let ago = |column| Ok::<_, Fault>(span(row.get::<Option<_>>(column)?.unwrap_or_default()));
+    let ago = |column| Ok::<_, Fault>(span(row.get_or_default(column)?));
     Ok(Worker {
         number: row.get("worker")?,
         host: WORKERS.text("host", row)?,

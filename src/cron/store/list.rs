@@ -164,7 +164,7 @@ fn ask_ticks(text: &dyn CronText) -> Ask<'static, Vec<ListedTick>> {
     let tick = |row: &Row| {
         Ok(ListedTick {
             name: row.get("name")?,
-            tick: row.get::<Option<_>>("tick_at")?.unwrap_or_default(),
+            tick: row.get_or_default("tick_at")?,
             attempt: row.get("attempt")?,
             host: row.get("host")?,
             retry: row.get("retry")?,

@@ -20,7 +20,7 @@ pub(super) fn read_job(row: &Row) -> Result<(String, JobRow), Fault> {
         schedule: row.get("schedule")?,
         zone: row.get("zone")?,
         definition: row.get("definition")?,
-        seen: row.get::<Option<i64>>("seen")?.unwrap_or_default(),
+        seen: row.get_or_default("seen")?,
     };
     Ok((row.get("name")?, found))
 }

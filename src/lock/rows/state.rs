@@ -61,12 +61,12 @@ impl SlotState {
             command_run,
             write_id: row.get("write_id")?,
             // If somebody deleted the time by hand, the row has expired.
-            expires_in: row.get::<Option<_>>("expires_in")?.unwrap_or_default(),
-            age: row.get::<Option<_>>("age")?.unwrap_or_default(),
-            ttl: Duration::from_secs(row.get::<Option<_>>("ttl_seconds")?.unwrap_or_default()),
+            expires_in: row.get_or_default("expires_in")?,
+            age: row.get_or_default("age")?,
+            ttl: Duration::from_secs(row.get_or_default("ttl_seconds")?),
             kill_requested_by: LOCKS.text("kill_requested_by", row)?,
             client: Client {
-                connection: row.get::<Option<_>>("connection")?.unwrap_or_default(),
+                connection: row.get_or_default("connection")?,
                 address: None,
                 claims: Some(Claims {
                     program: Some(PROGRAM.to_owned()),
