@@ -22,12 +22,6 @@ pub fn optional_text(text: Option<&str>) -> String {
     text.map_or_else(null, text_literal)
 }
 
-/// Text literals, separated by commas.
-pub fn text_literals<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> String {
-    let literals = texts.into_iter().map(|text| text_literal(text.as_ref()));
-    literals.collect::<Vec<_>>().join(", ")
-}
-
 /// Adds bytes as an SQL literal.
 pub fn write_bytes(sql: &mut String, bytes: &[u8]) {
     sql.push_str("_binary ");

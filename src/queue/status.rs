@@ -8,8 +8,8 @@ use super::jobs::JobState;
 use super::narrow::{TIME_HAS_COME, TIME_WILL_COME, by_key, jobs_in, jobs_of};
 use super::queues::Queue;
 use crate::base::list::omit;
-use crate::db::sql::{micros, micros_since, micros_until, span, text_literals, time};
-use crate::db::{Ask, Fault, LIST, Row, Session, ask};
+use crate::db::sql::{micros, micros_since, micros_until, span, time};
+use crate::db::{Ask, Fault, Kind, LIST, Row, Session, ask};
 use crate::schema::{QUEUE_MINUTES, QUEUES, RUNNING, Tables, WORKERS};
 
 /// How many rows of a state are counted at most, unless the numbers are to be exact: whoever polls a queue reads a few pages of it, however
@@ -164,7 +164,7 @@ fn ask_queues(tables: &Tables, names: &[String]) -> Ask<'static, Vec<QueueRow>> 
     let which = if names.is_empty() {
         String::new()
     } else {
-        format!("WHERE name IN ({}) ", text_literals(names))
+        format!("WHERE name IN ({}) ", Kind::MySql.literals(names))
     };
     let sql = format!(
         "SELECT id, name, {} AS paused, {} AS deleted FROM {} {which}ORDER BY name",

@@ -2,9 +2,8 @@
 
 use super::tables::Table;
 use crate::db::cluster::is_wsrep;
-use crate::db::sql::text_literals;
 use crate::db::{
-    Ask, Batch, Fault, LIST, Row, ask, ask_value, ask_values, command, named, no_answer,
+    Ask, Batch, Fault, Kind, LIST, Row, ask, ask_value, ask_values, command, named, no_answer,
     text_literal,
 };
 
@@ -113,7 +112,7 @@ pub fn ask_columns(database: &str, tables: &[Table]) -> Ask<'static, Vec<(String
     let of = format!(
         "WHERE TABLE_SCHEMA = {} AND TABLE_NAME IN ({})",
         text_literal(database),
-        text_literals(tables.iter().map(|table| table.name))
+        Kind::MySql.literals(tables.iter().map(|table| table.name))
     );
     let sql = format!(
         "SELECT TABLE_NAME, COLUMN_NAME FROM information_schema.COLUMNS {of} \
@@ -136,7 +135,7 @@ pub fn ask_other_engines(database: &str, tables: &[Table]) -> Ask<'static, Vec<S
         "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = {} \
          AND TABLE_NAME IN ({}) AND ENGINE <> 'InnoDB'",
         text_literal(database),
-        text_literals(tables.iter().map(|table| table.name))
+        Kind::MySql.literals(tables.iter().map(|table| table.name))
     );
     ask_values("engines", sql).up_to(LIST)
 }

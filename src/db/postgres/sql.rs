@@ -75,12 +75,6 @@ pub fn bytes_literal(bytes: &[u8]) -> String {
     literal + "', 'hex')"
 }
 
-/// Text literals, separated by commas.
-pub fn text_literals<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> String {
-    let literals = texts.into_iter().map(|text| text_literal(text.as_ref()));
-    literals.collect::<Vec<_>>().join(", ")
-}
-
 /// The name of a schema, a database or a role, quoted.
 pub fn quoted_identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))

@@ -6,10 +6,8 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::tables::{LOCKS, Table};
-use crate::db::postgres_sql::{
-    idle_timeout, quoted_identifier, tcp_patience, text_literal, text_literals,
-};
-use crate::db::{Ask, LIST, ask, ask_value, command};
+use crate::db::postgres_sql::{idle_timeout, quoted_identifier, tcp_patience, text_literal};
+use crate::db::{Ask, Kind, LIST, ask, ask_value, command};
 use tables::of_key;
 pub use tables::{TABLES, definition};
 
@@ -72,7 +70,7 @@ pub fn ask_columns(schema: &str, tables: &[Table]) -> Ask<'static, Vec<(String, 
     let of = format!(
         "t.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = {}) AND t.relname IN ({})",
         text_literal(schema),
-        text_literals(tables.iter().map(|table| table.name))
+        Kind::Postgres.literals(tables.iter().map(|table| table.name))
     );
     let columns = "a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped";
     // A default is shown as 0, or as '1099511627776'::bigint.

@@ -13,7 +13,7 @@ use crate::cron::store::entry::{
     UNRECORDED, settled_until,
 };
 use crate::db::postgres_sql::{
-    ASKED, NOW, micros, moment, optional_moment, seconds_ago, text_literal, text_literals,
+    ASKED, NOW, micros, moment, optional_moment, seconds_ago, text_literal,
 };
 
 /// The condition that the daemon `d` of the tick `t` is not gone, and not silent: as for MySQL.
@@ -219,8 +219,8 @@ impl CronText for PostgresCron {
 
     fn touch(&self, jobs: &[&Definition], since: Duration, until: Option<i64>) -> String {
         let each = jobs.iter().map(|job| {
-            let texts = text_literals([&job.name, &job.schedule, &job.zone]);
-            format!("({texts})")
+            let texts = [&job.name, &job.schedule, &job.zone];
+            format!("({})", self.words().literals(texts))
         });
         format!(
             "UPDATE {0} j SET seen_at = {NOW} FROM (SELECT name FROM {0} WHERE {1} AND (name, schedule, zone) IN ({2}) \
