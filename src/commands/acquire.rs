@@ -20,7 +20,7 @@ use crate::base::log::Level;
 use crate::base::random;
 use crate::base::text::seconds;
 use crate::db::Ask;
-use crate::history::{Journal, Outcome, RunEnd, RunFacts};
+use crate::history::{Journal, Outcome, RunEnd, RunFacts, SKIP_LIMIT};
 use crate::isolated::link::{Link, cut};
 use crate::isolated::process::die_with;
 use crate::isolated::query::{self, Limits, Message, send_item};
@@ -36,9 +36,6 @@ use crate::settings::{self, Acquire, Common};
 
 /// Time limit for everything but connecting and waiting.
 const BESIDES: Duration = Duration::from_secs(5);
-
-/// How long each answer may take when the server records that the lock was taken.
-const RECORD_LIMIT: Duration = Duration::from_secs(2);
 
 /// A message from the process that acquires the row.
 #[derive(Debug, Serialize, Deserialize)]
@@ -331,7 +328,7 @@ fn record_skip(lock: &mut RowLock, holders: &Holders, name: &Name, journal: &Jou
     };
     let line = format!("{name} is {holders}; not acquired");
     let skip = Ask::written(journal.skip(&line, Outcome::Skipped));
-    let done = session.answer_within(RECORD_LIMIT);
+    let done = session.answer_within(SKIP_LIMIT);
     match done.and_then(|()| session.run(&skip)) {
         Ok(()) => journal.prune_now_and_then(session),
         Err(fault) => session.tell(Level::Warning, &format!("cannot record the skip: {fault}")),

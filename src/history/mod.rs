@@ -43,6 +43,9 @@ use crate::schema::Tables;
 /// The message of an attempt whose host seems to have died, after the name of the job.
 pub const DIED: &str = "its host gave no sign of life for the TTL";
 
+/// How long a server may take for each answer when a run that was skipped is recorded.
+pub const SKIP_LIMIT: Duration = Duration::from_secs(2);
+
 /// How a run ended, with the words of the history and of `--report`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {

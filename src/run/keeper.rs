@@ -47,9 +47,6 @@ const PAUSE_IF_REFUSED: Duration = Duration::from_secs(1);
 /// The longest pause between two looks at the processes of a killed command. One that this user may not signal can run for hours.
 const LOOK_AGAIN_AT_MOST: Duration = Duration::from_secs(1);
 
-/// How long the server may take for each answer when a skipped run is recorded.
-const RECORD_LIMIT: Duration = Duration::from_secs(2);
-
 /// The work of a keeper.
 pub enum Work<'a> {
     /// Acquire a lock, then keep it for the command.
@@ -332,7 +329,7 @@ impl Keeper<'_> {
                     // Now with names.
                     self.supervisor.on_taken(&holders);
                 }
-                lock.record_skip(&holders, RECORD_LIMIT)?;
+                lock.record_skip(&holders)?;
                 lock.backend.drop_held();
                 // The session has ended by now. The supervisor kills the keeper when it gets this last message.
                 self.supervisor.say(FromKeeper::Taken(holders));

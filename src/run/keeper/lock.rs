@@ -11,7 +11,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::db::{Client, Fault};
-use crate::history::{KeptOutput, OutputPart, RunEnd};
+use crate::history::{KeptOutput, OutputPart, RunEnd, SKIP_LIMIT};
 use crate::isolated::link::cut;
 use crate::keeper::Parent;
 use crate::lock::{
@@ -243,17 +243,17 @@ impl<'a> Lock<'a> {
         }
     }
 
-    /// Records that the run is skipped because others hold the lock. The server gets at most `limit` for each answer.
+    /// Records that the run is skipped because others hold the lock.
     ///
     /// # Errors
     /// The tables cannot be used.
-    pub fn record_skip(&mut self, holders: &Holders, limit: Duration) -> Result<(), Failure> {
+    pub fn record_skip(&mut self, holders: &Holders) -> Result<(), Failure> {
         let (Some(recorder), Some(session)) = (&mut self.recorder, self.backend.session()) else {
             return Ok(());
         };
         let line = format!("{} is {holders}; not run", self.spec.name);
         let done = session
-            .answer_within(limit)
+            .answer_within(SKIP_LIMIT)
             .and_then(|()| recorder.record_skip(&line, session));
         match done {
             Err(Fault::Final(failure)) => return Err(failure),
