@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use super::output::{in_json, print_to_reader};
-use super::question::{begin, listener_of};
+use super::question::{begin, listener_of, unanswered};
 use crate::base::clock::Moment;
 use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
 use crate::base::log::Level;
@@ -116,10 +116,7 @@ pub fn acquire(command_line: CommandLine) -> anyhow::Result<Ending> {
         |_| "the grant".to_owned(),
     );
     // Whatever becomes of that process afterwards: whoever has the token has the lock, and nobody else releases it.
-    let decided = ending.unwrap_or_else(|| {
-        let nothing = || Failure::new(Reason::Internal, "the server gave no answer");
-        Err(asked.err().unwrap_or_else(nothing))
-    });
+    let decided = ending.unwrap_or_else(|| Err(unanswered(asked)));
     Ok(decided?)
 }
 

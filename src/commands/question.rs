@@ -163,14 +163,7 @@ impl<'a> Question<'a> {
             |one| answer = Some(one),
         );
         // What is done is done, whatever went wrong after it.
-        answer.map_or_else(
-            || {
-                Err(asked
-                    .err()
-                    .unwrap_or_else(|| Failure::new(Reason::Internal, "the server gave no answer")))
-            },
-            Ok,
-        )
+        answer.ok_or_else(|| unanswered(asked))
     }
 
     /// The main function of the process that asks. It ends its session before its last message.
@@ -338,6 +331,12 @@ impl<T: Serialize> Answers<T> {
     pub fn send(&self, answer: T) {
         let _ = send_item(&self.0, answer);
     }
+}
+
+/// Why there is no answer, after all was asked.
+pub fn unanswered(asked: Result<String, Failure>) -> Failure {
+    let nothing = || Failure::new(Reason::Internal, "the server gave no answer");
+    asked.err().unwrap_or_else(nothing)
 }
 
 /// Begins a process that asks. Its name is the last word of the introduction's command.
