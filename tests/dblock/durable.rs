@@ -75,6 +75,38 @@ fn private(kind: Kind) -> Server {
     Server::private_that_keeps(kind).with_durable_runs()
 }
 
+/// A server of a test's own where runs are durable, whose replicas carry out its statements.
+fn private_that_logs_statements(kind: Kind) -> Server {
+    let options = [
+        "--log-bin=binlog",
+        "--server-id=1",
+        "--binlog-format=STATEMENT",
+    ];
+    Server::private_with(kind, &options).with_durable_runs()
+}
+
+/// A holder whose account may write to a read-only server leaves it all the same when it becomes so, until it takes writes again.
+fn leaves_a_server_that_becomes_read_only(server: &Server) {
+    let (name, account) = (unique("above"), server.account_above_read_only());
+    server.grant("SELECT, INSERT, UPDATE, DELETE", "dblock", "*", &account);
+    let run = job(server, &name).user(&account);
+    let mut run = begin(run.args(["--ttl", "16", "--kill-after", "1", "-v"]));
+    server.set_read_only(true);
+    let mut client = server.connect(&account, PASSWORD).unwrap();
+    client
+        .query_drop("UPDATE dblock.dblock_meta SET version = version")
+        .expect("the server does not refuse it");
+    let line = format!(
+        "no server renews {name}: 127.0.0.1:{} is read-only",
+        server.port
+    );
+    run.wait_stderr(&line, SOON);
+    server.set_read_only(false);
+    run.wait_stderr("on a new session", SOON);
+    drop(run.take_stdin());
+    run.wait_within(SOON).expect_code(5);
+}
+
 /// The keeper of a run is stopped while it is granted the lock, and the run is told to end while the grant is being proved. `false`: that
 /// took longer than dblock or the server waits for it.
 fn signal_finds_a_late_grant(server: &Server) -> bool {
@@ -1220,19 +1252,11 @@ all_servers! {
 
 both_servers! {
     fn a_holder_that_may_write_to_a_read_only_server_leaves_it_all_the_same(shared) {
-        let server = private(shared.kind);
-        let (name, account) = (unique("above"), server.account_above_read_only());
-        server.grant("SELECT, INSERT, UPDATE, DELETE", "dblock", "*", &account);
-        let run = job(&server, &name).user(&account);
-        let mut run = begin(run.args(["--ttl", "16", "--kill-after", "1", "-v"]));
-        server.set_read_only(true);
-        let mut client = server.connect(&account, PASSWORD).unwrap();
-        client.query_drop("UPDATE dblock.dblock_meta SET version = version").expect("the server does not refuse it");
-        run.wait_stderr(&format!("no server renews {name}: 127.0.0.1:{} is read-only", server.port), SOON);
-        server.set_read_only(false);
-        run.wait_stderr("on a new session", SOON);
-        drop(run.take_stdin());
-        run.wait_within(SOON).expect_code(5);
+        leaves_a_server_that_becomes_read_only(&private(shared.kind));
+    }
+
+    fn where_the_binary_log_has_statements_such_a_holder_leaves_it_too(shared) {
+        leaves_a_server_that_becomes_read_only(&private_that_logs_statements(shared.kind));
     }
 
     fn a_waiter_is_granted_nothing_on_a_server_that_is_read_only_by_then_though_its_account_may_write_there(shared) {
@@ -1254,8 +1278,7 @@ both_servers! {
     }
 
     fn where_the_binary_log_has_statements_a_renewal_asks_for_nothing_that_differs_on_a_replica(shared) {
-        let options = ["--log-bin=binlog", "--server-id=1", "--binlog-format=STATEMENT"];
-        let server = Server::private_with(shared.kind, &options).with_durable_runs();
+        let server = private_that_logs_statements(shared.kind);
         let proxy = Proxy::to(&server);
         let name = unique("statements");
         let run = Dblock::run_at(&proxy.url(), &name).args(["--durable", "--ttl", "8"]).stdin(Stdio::piped());
@@ -1266,7 +1289,10 @@ both_servers! {
         };
         eventually("it renews", SOON, || renewal().is_some());
         let renewal = renewal().unwrap();
-        assert!(!renewal.contains("@@"), "{renewal}");
+        // What follows in the packet only reads, and is in no binary log.
+        let (update, behind) = renewal.split_once(';').expect("it is asked behind the renewal whether it takes writes");
+        assert!(!update.contains("@@"), "{renewal}");
+        assert!(behind.contains("@@global.read_only"), "{renewal}");
         ends_in_silence(run);
     }
 

@@ -266,11 +266,14 @@ impl RowLock {
                 return session.run(&look).map(Answer::Rows);
             }
             Step::RenewUnlessKilled { slot, fence } => {
-                let renewal = self.statements.quick_renewal(slot, fence, write_id, &terms);
-                match session.change(&renewal) {
+                let mut renewal = self.statements.quick_renewal(slot, fence, write_id, &terms);
+                if !terms.unless_read_only {
+                    renewal = renewal.if_it_takes_writes(session.kind());
+                }
+                match session.run_batch(&renewal) {
                     Err(fault @ Fault::Gone(_)) => return Err(fault),
-                    changed => changed.ok().map(|changed| Written {
-                        has_changed: changed == 1,
+                    renewed => renewed.ok().map(|has_changed| Written {
+                        has_changed,
                         ..Written::default()
                     }),
                 }

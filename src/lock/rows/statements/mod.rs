@@ -14,7 +14,7 @@ use super::change::Change;
 use super::state::SlotState;
 use super::step::{NamedRelease, Written};
 use crate::db::{
-    Ask, Batch, Fault, Kind, LIST, Reply, Row, ask, ask_value, command, named, no_answer,
+    Ask, Batch, Fault, Kind, LIST, Reply, Row, ask, ask_value, batch, command, named, no_answer,
 };
 use crate::lock::{HolderKind, MOST_SLOTS, Name};
 use crate::schema::Tables;
@@ -71,7 +71,8 @@ pub struct Terms<'a> {
     pub also: &'a [String],
     /// A statement in front, which sets the variable `@dblock` to whether the grant may be made.
     pub proof: Option<&'a str>,
-    /// Whether a renewal changes nothing on a server that takes no writes, although this account may write there.
+    /// Whether a renewal changes nothing on a server that takes no writes, although this account may write there. Otherwise the server is
+    /// asked behind it.
     pub unless_read_only: bool,
 }
 
@@ -134,17 +135,18 @@ impl Statements {
     }
 
     /// Renews the row unless it has another owner or its holder is being killed. In nearly all cases this one statement is enough.
+    /// Whether it has changed the row.
     pub fn quick_renewal(
         &self,
         slot: u32,
         fence: u64,
         write_id: u64,
         terms: &Terms,
-    ) -> Ask<'static, ()> {
+    ) -> Batch<'static, bool> {
         let renew = Change::Renew { slot, fence };
         let update = self.text.renewal(renew, (slot, fence), write_id, terms);
         let update = format!("{update} AND kill_requested_by IS NULL");
-        command("renew row", update)
+        batch("renew row", vec![update]).read_all(|replies| Ok(replies[0].changed == 1))
     }
 
     /// Whether somebody ends the holder of a row for which one of these conditions holds.
