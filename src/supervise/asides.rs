@@ -27,6 +27,8 @@ pub struct Asides {
     /// What is passed on of what they print, also after their ends.
     pub outputs: Vec<Output>,
     waiting: VecDeque<Hook>,
+    /// Since when some wait for others; `None`: none does.
+    full_since: Option<Moment>,
 }
 
 impl Asides {
@@ -50,6 +52,11 @@ impl Asides {
             self.outputs.extend(output.filter(Output::is_open));
             let excess = self.outputs.len().saturating_sub(MOST_OUTPUTS);
             self.outputs.drain(..excess);
+        }
+        if self.waiting.is_empty() {
+            self.full_since = None;
+        } else {
+            self.full_since.get_or_insert_with(Moment::now);
         }
     }
 
@@ -81,12 +88,18 @@ impl Asides {
 
     /// Whether some wait for others.
     pub fn are_full(&self) -> bool {
-        !self.waiting.is_empty()
+        self.full_since.is_some()
+    }
+
+    /// Since when that is so.
+    pub fn full_since(&self) -> Option<Moment> {
+        self.full_since
     }
 
     /// dblock is to end at once: those that wait do not start, and those that run are killed, unless they may go on.
     pub fn end(&mut self) {
         self.waiting.clear();
+        self.full_since = None;
         self.running.iter_mut().for_each(Aside::end);
     }
 

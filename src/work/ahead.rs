@@ -9,7 +9,8 @@ const SOON: Duration = Duration::from_millis(250);
 /// Most jobs to claim ahead. Each of them counts an attempt if this worker dies.
 const MOST_AHEAD: u32 = 500;
 
-/// If no command has started for this long while all slots are busy, the worker returns what it has claimed ahead.
+/// If no command has started for this long while all slots are busy, or so much is run at the ends of commands that none may start, the
+/// worker returns what it has claimed ahead. Not at once: most such programs are quick.
 pub const STALLED: Duration = Duration::from_secs(1);
 
 /// The average duration of commands, as far as it is known.

@@ -12,8 +12,8 @@ use crate::harness::crontab::{end, job, scheduler_of};
 use crate::harness::jobs::claimer_of;
 use crate::harness::schema::follows;
 use crate::harness::{
-    Crontab, Dblock, Jobs, Kind, SOON, Server, eventually, eventually_gone, kill_both, quoted,
-    unique,
+    Crontab, Dblock, Jobs, Kind, Running, SOON, Server, eventually, eventually_gone, kill_both,
+    quoted, unique,
 };
 
 /// Where a hook writes what it was told.
@@ -358,7 +358,7 @@ fn the_worker_that_takes_over_tells_of_a_dead_one_with_all_jobs_of_its_block() {
 fn a_worker_whose_hooks_are_slow_claims_nothing_that_it_cannot_start() {
     let jobs = Jobs::new(server(), &["--max-attempts", "1"]);
     jobs.number(40);
-    let mut slow = jobs
+    let slow = jobs
         .work(&["--on-failure", "exec sleep 600"])
         .sh("exit 5")
         .spawn();
@@ -367,8 +367,35 @@ fn a_worker_whose_hooks_are_slow_claims_nothing_that_it_cannot_start() {
     let other = jobs.work(&["--drain"]).sh("true").output();
     other.expect_code(0);
     assert_eq!(jobs.states(), [0, 0, 0, 33]);
-    slow.signal(Signal::SIGTERM);
+    end_beside_hooks(&jobs, slow);
+}
+
+/// Ends a worker whose hooks hang.
+fn end_beside_hooks(jobs: &Jobs, mut worker: Running) {
+    worker.signal(Signal::SIGTERM);
     eventually("it waits for its hooks", SOON, || jobs.workers() == 0);
-    slow.signal(Signal::SIGTERM);
-    slow.wait_within(SOON).expect_code(0);
+    worker.signal(Signal::SIGTERM);
+    worker.wait_within(SOON).expect_code(0);
+}
+
+#[test]
+fn a_worker_whose_hooks_are_slow_returns_what_it_has_claimed_ahead() {
+    let jobs = Jobs::new(server(), &["--retry-delay", "1h"]);
+    jobs.number(300);
+    // So many at once that more are claimed ahead.
+    let slow = jobs
+        .work(&["-v", "-j", "16", "--on-failure", "exec sleep 600"])
+        .sh("exit 5")
+        .spawn();
+    let line = "the commands of --on-failure and --on-end take long: returning ";
+    eventually("what it cannot start is due again", SOON, || {
+        slow.stderr().contains(line) && jobs.states()[2] == 0
+    });
+    assert_eq!(jobs.count("dblock_due WHERE attempt > 0"), 0);
+    let [due, delayed, ..] = jobs.states();
+    assert!(due > 200 && delayed >= 33, "{due} due, {delayed} delayed");
+    let other = jobs.work(&["--drain", "-j", "4"]).sh("true").output();
+    other.expect_code(0);
+    assert_eq!(jobs.states(), [0, delayed, 0, 0]);
+    end_beside_hooks(&jobs, slow);
 }

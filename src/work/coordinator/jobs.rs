@@ -255,12 +255,15 @@ impl Coordinator<'_> {
         self.pace.ahead(slots, jobs)
     }
 
-    /// When the running commands count as slower than earlier ones; `None`: there is a free slot.
+    /// When the running commands, or what is run at their ends, count as slower than earlier ones; `None`: there is a free slot.
     pub(super) fn stalled_at(&self) -> Option<Moment> {
         let has_room = self.runner.commands.len() < self.spec.jobs as usize;
         let started = self.runner.commands.iter();
         let latest = started.map(|command| command.running.started).max();
-        latest.filter(|_| !has_room).map(|latest| latest + STALLED)
+        let latest = latest.filter(|_| !has_room);
+        let full_since = self.runner.asides.full_since();
+        let since = latest.into_iter().chain(full_since).min();
+        since.map(|since| since + STALLED)
     }
 
     /// Returns waiting jobs that others could start sooner.
@@ -270,8 +273,13 @@ impl Coordinator<'_> {
         }
         let singles = self.claims.take_singles();
         let jobs = counted(singles.len(), "job");
+        let slow = if self.runner.asides.are_full() {
+            "the commands of --on-failure and --on-end"
+        } else {
+            "the commands"
+        };
         self.runner.log.info(format_args!(
-            "the commands take long: returning {jobs} that nothing was started for"
+            "{slow} take long: returning {jobs} that nothing was started for"
         ));
         for task in singles {
             self.claims.note_outcome(&task, JobEnd::Returned);
