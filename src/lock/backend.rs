@@ -27,6 +27,11 @@ pub trait Backend {
     /// latest.
     fn renew(&mut self, until: Option<Moment>) -> Renewal;
 
+    /// As [`Backend::renew`], of a holder that is killed: keeps others out until its command has ended.
+    fn renew_killed(&mut self, until: Option<Moment>) -> Renewal {
+        self.renew(until)
+    }
+
     /// Whether the lock outlives its session.
     fn outlives_session(&self) -> bool;
 

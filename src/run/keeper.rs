@@ -296,7 +296,8 @@ impl Keeper<'_> {
                 }
                 Some(due)
             }
-            State::Abandoned | State::Killed => None,
+            State::Killed => Some(self.keep_others_out()),
+            State::Abandoned => None,
         };
         let look_again = self.look_again.map(|(at, _)| at);
         Ok(due.into_iter().chain(look_again).min())
@@ -450,6 +451,16 @@ impl Keeper<'_> {
             }
             (Renewal::Lost(cause), _) => lock.lose(&cause, &mut self.supervisor),
         }
+    }
+
+    /// The command of a holder that is killed may take longer to end than the TTL, as one does that waits for a disk. Until then nobody
+    /// else is to get the slot. Returns when that is due next.
+    fn keep_others_out(&mut self) -> Moment {
+        if std::mem::take(&mut self.renews_now) || self.lock.keep_at <= Moment::now() {
+            let until = self.last_answer();
+            self.lock.keep_others_out(until);
+        }
+        self.lock.keep_at
     }
 
     /// No server confirms a lock that outlives its session. Schedules another attempt, and warns once this takes long.

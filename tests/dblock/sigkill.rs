@@ -230,6 +230,24 @@ each_way! {
         second("20").expect_code(0);
     }
 
+    fn a_command_that_waits_for_a_disk_keeps_the_lock_for_longer_than_the_ttl_when_somebody_ends_it(server) {
+        let (name, mut disk) = (unique("stuck"), Unkillable::new());
+        let script = format!("echo shell $$; read x <{}", quoted(&disk.file()));
+        let run = Dblock::run(server, &name).without_terminal().args(["--ttl", "6", "--kill-after", "0.5"]);
+        let mut run = run.sh(&script).spawn();
+        let command = run.wait_pid("shell");
+        disk.eventually_opened();
+        let told = Dblock::at(server, "kill").args([&*name, "--wait", "0"]).output();
+        told.expect_code(75).expect_one_line("nobody gets the slot before it has");
+        eventually_unkillable(command);
+        let second = |wait| Dblock::run(server, &name).args(["--wait", wait]).command(["true"]).output();
+        second("8").expect_code(75);
+        assert!(runs(command));
+        drop(disk);
+        second("20").expect_code(0);
+        run.wait_within(SOON).expect_code(74);
+    }
+
     fn a_keeper_stopped_while_dblock_waits_does_not_keep_it(server) {
         let name = unique("stopped-waits");
         let _holder = server.hold(&name);

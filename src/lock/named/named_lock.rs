@@ -9,6 +9,7 @@ use super::line::ANSWER_LIMIT;
 use super::own_killers::OwnKillers;
 use super::reacquire::Retake;
 use super::request::{PAUSE, Request, Verbosity};
+use super::statements::ask_owners;
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
@@ -324,6 +325,29 @@ impl Backend for NamedLock {
             Err(fault) => fault.to_string(),
         };
         self.session = None;
+        Renewal::Lost(cause)
+    }
+
+    /// That its command is being ended is announced on a session, which the server ends after a TTL without a statement.
+    fn renew_killed(&mut self, until: Option<Moment>) -> Renewal {
+        let Some((session, _)) = &mut self.killed else {
+            return Renewal::Lost(NOT_HELD.to_owned());
+        };
+        let sent = Moment::now();
+        let most = self.connector.attempt_limit();
+        let limit = until.map_or(most, |until| most.min(Lease::time_until(until)));
+        let announced = self.name.termination_on_server(self.grant.slot);
+        let ask = ask_owners(session.kind(), &[announced]);
+        let limited = session.answer_within(limit);
+        let cause = match limited.and_then(|()| session.run(&ask)) {
+            Ok(owners) if owners[0].is_some() => return Renewal::Confirmed(sent),
+            Ok(_) => NOT_HELD.to_owned(),
+            Err(fault @ (Fault::Interrupted(_) | Fault::Conflict(_))) => {
+                return Renewal::Unanswered(fault.to_string());
+            }
+            Err(fault) => fault.to_string(),
+        };
+        self.killed = None;
         Renewal::Lost(cause)
     }
 

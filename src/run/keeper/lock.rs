@@ -19,6 +19,9 @@ use crate::lock::{
 };
 use crate::schema;
 
+/// The pause after an attempt to keep others out that got no answer.
+const PAUSE_IF_UNANSWERED: Duration = Duration::from_secs(1);
+
 /// The process that runs the command.
 type Supervisor<'a> = Parent<'a, FromKeeper, ToKeeper>;
 
@@ -52,6 +55,8 @@ pub struct Lock<'a> {
     pub over: Moment,
     /// The TTL of the lease that was lost.
     lost_ttl: Duration,
+    /// When a holder that is killed must next keep others out.
+    pub keep_at: Moment,
     /// Whether it was reported since the loss that a server refuses the login for now.
     pub was_refused: bool,
     /// Whether the session is prepared for the tables. Only a row lock prepares its sessions itself.
@@ -79,6 +84,7 @@ impl<'a> Lock<'a> {
             state,
             over,
             lost_ttl: lease.map_or(task.lock.ttl, |lease| lease.ttl),
+            keep_at: Moment::START,
             was_refused: false,
             is_prepared: false,
             output: None,
@@ -287,7 +293,24 @@ impl<'a> Lock<'a> {
     pub fn be_killed(&mut self, killer: Client, supervisor: &mut Supervisor) {
         self.leave();
         self.state = State::Killed;
+        self.keep_at = Moment::now() + Lease::interval(self.ttl());
         supervisor.say(FromKeeper::Killed(Box::new(killer)));
+    }
+
+    /// Keeps others out while the command of a holder that is killed ends.
+    pub fn keep_others_out(&mut self, until: Option<Moment>) {
+        let pause = match self.backend.renew_killed(until) {
+            // It is reacquired, unless its killer is found again.
+            Renewal::Lost(_) if !self.backend.outlives_session() => {
+                (self.state, self.was_refused) = (State::Lost, false);
+                Duration::ZERO
+            }
+            Renewal::Unanswered(_) => PAUSE_IF_UNANSWERED,
+            Renewal::Confirmed(_) | Renewal::Lost(_) | Renewal::Killed(_) => {
+                Lease::interval(self.ttl())
+            }
+        };
+        self.keep_at = Moment::now() + pause;
     }
 
     /// The command is gone: acknowledges the kill.
