@@ -7,8 +7,9 @@ use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    Dblock, Frozen, Kind, Output, Packet, Proxy, Records, Running, SOON, Server, Watcher,
-    all_servers, both_servers, eventually, runs, send, slack, unique,
+    Dblock, Frozen, Kind, Output, Packet, Proxy, Records, Running, SOON, Server, Unkillable,
+    Watcher, all_servers, both_servers, eventually, eventually_unkillable, quoted, runs, send,
+    slack, unique, within,
 };
 
 /// A dblock whose command runs until it is ended, and says its process.
@@ -632,6 +633,35 @@ fn a_marker_on_another_server_is_for_another_session() {
     proxy.refuse(true);
     proxy.cut();
     waits.wait().expect_code(0).expect_stdout("ran\n");
+}
+
+#[test]
+fn one_that_says_that_its_command_is_ending_is_waited_for_for_longer_than_its_time_to_live() {
+    let server = Server::shared(Kind::MySql);
+    let (name, mut disk) = (unique("ending"), Unkillable::new());
+    let script = format!("echo shell $$; read x <{}", quoted(&disk.file()));
+    let options = ["--ttl", "4", "--kill-after", "0.5"];
+    let run = Dblock::run(server, &name).without_terminal().args(options);
+    let mut dblock = run.sh(&script).spawn();
+    let command = dblock.wait_pid("shell");
+    disk.eventually_opened();
+    let waits = || {
+        let kill = kill(server, &name).args(["--wait", "forever"]);
+        kill.spawn()
+    };
+    let mut first = waits();
+    eventually_unkillable(command);
+    // This one waits for what the other does.
+    let mut second = waits();
+    let is_over = || !first.is_running() || !second.is_running();
+    assert!(!within(Duration::from_secs(10), is_over), "one gives up");
+    assert!(runs(command));
+    drop(disk);
+    let told = first.wait_within(SOON);
+    told.expect_code(0);
+    expect_told(&told, &["its command has ended"]);
+    second.wait_within(SOON).expect_code(0);
+    dblock.wait_within(SOON).expect_code(74);
 }
 
 #[test]

@@ -61,6 +61,8 @@ struct Run {
     begun: Moment,
     /// When the latest question was asked first.
     asked_since: Moment,
+    /// When the holder was last seen to announce that it ends its command; at first, when the kill began.
+    heard_at: Moment,
 }
 
 impl Run {
@@ -74,6 +76,7 @@ impl Run {
             refused: None,
             begun: Moment::now(),
             asked_since: Moment::now(),
+            heard_at: Moment::now(),
         }
     }
 
@@ -183,6 +186,7 @@ impl Killing<'_> {
             }
             Ask::LimitIdle => {
                 run.begun = Moment::now();
+                run.heard_at = run.begun;
                 self.keep_markers_for_a_moment()?;
                 Answer::Done
             }
@@ -206,6 +210,9 @@ impl Killing<'_> {
                 let [_, ending, _] = locks;
                 let owners = self.inspector.owners(&[ending, kill_ack_lock(own)])?;
                 let [ending, acked] = owners.map(|owner| owner.is_some());
+                if ending {
+                    run.heard_at = Moment::now();
+                }
                 Answer::Reported {
                     killer: Some(own),
                     ending,
@@ -243,11 +250,16 @@ impl Killing<'_> {
         let holder = run.holder.client.as_ref();
         let claims = holder.and_then(|client| client.claims.as_ref());
         let ttl = claims.and_then(|claims| claims.ttl).unwrap_or(LONGEST_TTL);
+        // Who waits for ever waits for one that announces its end for as long as it does: it lives.
+        let since = match self.wait {
+            Wait::For(_) => run.begun,
+            Wait::Forever => run.heard_at,
+        };
         Patience {
             is_over: match asked {
                 Ask::AwaitSession(_) => run.asked_since.elapsed() >= LONGEST_END,
-                Ask::AwaitOther(_) => self.is_over(run.asked_since, LONGEST_TTL),
-                _ => self.is_over(run.begun, ttl),
+                Ask::AwaitOther(_) => self.is_over(run.asked_since, Duration::MAX),
+                _ => self.is_over(since, ttl),
             },
             has_reconnected: run.begun.elapsed() >= self.connect_timeout,
         }

@@ -30,8 +30,8 @@ pub const WAIT: Setting = Setting {
     takes: Takes::Value("DURATION"),
     files: Files::No,
     default: Some("30s"),
-    help: "How long to wait for the holder's command to end: 0 does not wait; forever has no limit for a durable lock, and for \
-           another one waits for the holder's TTL at most. The holder must answer within the connect timeout",
+    help: "How long to wait for the holder's command to end: 0 does not wait; forever has no limit, but waits no longer than the \
+           holder's TTL for one that has no durable lock and says nothing. The holder must answer within the connect timeout",
     ..SETTING
 };
 
