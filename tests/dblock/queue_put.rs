@@ -3,16 +3,17 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
 use nix::sys::resource::{Resource, setrlimit};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::harness::pty::Shell;
 use crate::harness::{
     Dblock, Kind, Output, Proxy, SOON, Server, Tables, both_servers, children_of, eventually,
-    numbered_lines, quoted, runs, unique,
+    numbered_lines, quoted, runs, send, unique,
 };
 
 /// Tables with the queue `q`.
@@ -586,8 +587,49 @@ both_servers! {
         // The server may still commit it.
         proxy.abandon();
         let output = run.wait();
-        output.expect_code(69).expect_one_line("; 2 jobs are put; it is not known whether the next batch of 1 is put: see dblock queue status q");
+        output.expect_code(69).expect_one_line("; 2 jobs are put; it is not known whether the next batch of 1 is put: see dblock queue status q; \
+            if it is not, go on with tail -n +3, else with tail -n +4\n");
         assert!(tries() > before + 1);
+    }
+
+    fn what_is_put_is_put_though_the_process_that_has_put_it_is_killed(server on mariadb) {
+        let (tables, mut random) = (with_queue(server, &[]), fastrand::Rng::with_seed(11));
+        for _ in 0..50 {
+            let proxy = Proxy::to(server);
+            proxy.freeze_at_named("queue put");
+            let run = put(&tables, &["x"]).env("DBLOCK_URL", proxy.url()).spawn();
+            eventually("it is about to put", SOON, || proxy.is_frozen());
+            let feeder = children_of(run.pid())[0];
+            send(feeder, Signal::SIGSTOP);
+            proxy.thaw();
+            eventually("the answer is there", SOON, || proxy.is_answered(0));
+            send(feeder, Signal::SIGCONT);
+            // Now it reads the answer, says so, logs out and ends: it is killed anywhere there, or has ended.
+            let (continued, delay) = (Instant::now(), Duration::from_micros(random.u64(0..500)));
+            while continued.elapsed() < delay {
+                std::hint::spin_loop();
+            }
+            let _ = kill(Pid::from_raw(feeder), Signal::SIGKILL);
+            let output = run.wait();
+            if output.code == Some(0) {
+                output.expect_silence();
+                assert_eq!(ids(&output).len(), 1);
+            } else {
+                output.expect_code(70).expect_stdout("");
+                output.expect_one_line("has ended; it is not known whether the first batch of 1 is put: see dblock queue status q\n");
+            }
+        }
+        assert_eq!(count(&tables, "dblock_due"), 50);
+    }
+
+    fn of_lines_those_that_are_put_count_when_the_process_that_puts_is_killed(server on mysql) {
+        let tables = with_queue(server, &[]);
+        let mut run = put(&tables, &["--lines"]).stdin(Stdio::piped()).spawn();
+        let mut stdin = run.take_stdin();
+        stdin.write_all(b"a\nb\n").unwrap();
+        eventually("both are put", SOON, || run.stdout().lines().count() == 2);
+        send(children_of(run.pid())[0], Signal::SIGKILL);
+        run.wait().expect_code(70).expect_one_line("the process that puts the jobs has ended; 2 jobs are put; go on with tail -n +3\n");
     }
 
     fn a_server_without_room_is_told_and_nothing_is_in_doubt(server) {

@@ -36,6 +36,8 @@ enum Fed {
     Seeking,
     /// A further try succeeded.
     Found,
+    /// There are no more payloads.
+    All,
 }
 
 /// Puts the jobs, prints their ids, and returns dblock's exit.

@@ -96,7 +96,15 @@ struct Feeder<'a> {
 impl Feeder<'_> {
     fn feed(&mut self, putter: &mut Putter) -> Result<(), Failure> {
         let mut records = Records::of(&self.put.source);
-        while let NextPayloads::Some = records.advance(self.link)? {
+        loop {
+            match records.advance(self.link)? {
+                NextPayloads::Some => {}
+                NextPayloads::End => {
+                    self.tell(Fed::All);
+                    return Ok(());
+                }
+                NextPayloads::Stopped => return Ok(()),
+            }
             // Payloads may come with long gaps, and then the server is not to blame.
             if self.used.elapsed() > IDLE_LIMIT {
                 self.session = None;
@@ -131,7 +139,6 @@ impl Feeder<'_> {
                 }
             }
         }
-        Ok(())
     }
 
     /// How many of these payloads to put at once, so that no packet is too long for the server. It asks for the server's limit only if a

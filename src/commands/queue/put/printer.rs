@@ -49,6 +49,8 @@ pub(super) struct Printer<'a> {
     /// How many jobs are put, and how many more are in doubt.
     jobs: u64,
     in_doubt: u64,
+    /// Whether there is nothing more to put.
+    is_complete: bool,
     /// Whether the server has lost commits.
     is_forgotten: bool,
     /// When a server must have been found.
@@ -75,6 +77,7 @@ impl<'a> Printer<'a> {
             text: Vec::new(),
             jobs: 0,
             in_doubt: 0,
+            is_complete: false,
             is_forgotten: false,
             deadline: Some(Moment::now() + connect_timeout),
             has_session: false,
@@ -142,6 +145,9 @@ impl<'a> Printer<'a> {
     }
 
     fn is_gone(&self) -> Finished {
+        if self.is_complete || self.payloads() == Some(self.jobs) {
+            return self.ended(Finished::All);
+        }
         let line = "the process that puts the jobs has ended";
         self.ended(Finished::Failed(Failure::new(Reason::Internal, line)))
     }
@@ -212,7 +218,8 @@ impl<'a> Printer<'a> {
                 self.in_doubt = 0;
             }
             Fed::HasKey(job) => {
-                self.in_doubt = 0;
+                // There is one payload at most.
+                (self.in_doubt, self.is_complete) = (0, true);
                 let _ = writeln!(self.text, "{job}");
                 let queue = &self.put.queue;
                 let key = self.put.traits.key.as_deref().unwrap_or_default();
@@ -222,6 +229,7 @@ impl<'a> Printer<'a> {
             }
             Fed::Forgotten => self.is_forgotten = true,
             Fed::InDoubt(jobs) => self.in_doubt = jobs,
+            Fed::All => self.is_complete = true,
             Fed::Seeking => {
                 let limit = self.connect_timeout + BESIDES;
                 self.deadline = Some(Moment::now() + limit);
@@ -256,15 +264,27 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Whether all payloads are put, if their number is known beforehand.
-    fn is_all(&self) -> bool {
+    /// The number of payloads, if it is known beforehand.
+    fn payloads(&self) -> Option<u64> {
         let payloads = match &self.put.source {
             Source::Arguments(payloads) => payloads.len(),
             Source::Files(files) => files.len(),
             Source::Stdin => 1,
-            Source::Records(_) => return false,
+            Source::Records(_) => return None,
         };
-        self.jobs == payloads as u64
+        Some(payloads as u64)
+    }
+
+    /// How to continue behind so many payloads. `None`: there are no more.
+    fn behind(&self, jobs: u64) -> Option<String> {
+        let next = jobs + 1;
+        match self.put.source {
+            _ if self.payloads() == Some(jobs) => None,
+            Source::Records(b'\n') => Some(format!("tail -n +{next}")),
+            Source::Records(_) => Some(format!("tail -z -n +{next}")),
+            Source::Arguments(_) | Source::Files(_) => Some(format!("PAYLOAD number {next}")),
+            Source::Stdin => None,
+        }
     }
 
     /// How many jobs are put, and how to continue without putting any twice.
@@ -289,18 +309,15 @@ impl<'a> Printer<'a> {
                     "next batch"
                 }
             );
+            if let (Some(now), Some(then)) = (self.behind(jobs), self.behind(jobs + in_doubt)) {
+                let _ = write!(text, "; if it is not, go on with {now}, else with {then}");
+            }
             return text;
         }
-        if jobs > 0 && !self.is_all() {
-            let next = jobs + 1;
-            let _ = match self.put.source {
-                Source::Records(b'\n') => write!(text, "; go on with tail -n +{next}"),
-                Source::Records(_) => write!(text, "; go on with tail -z -n +{next}"),
-                Source::Arguments(_) | Source::Files(_) => {
-                    write!(text, "; go on with PAYLOAD number {next}")
-                }
-                Source::Stdin => Ok(()),
-            };
+        if jobs > 0
+            && let Some(next) = self.behind(jobs)
+        {
+            let _ = write!(text, "; go on with {next}");
         }
         text
     }
