@@ -92,6 +92,8 @@ pub trait Plan: Sized {
             if conclusion.is_none()
                 && let Err(error) = self.wait()
             {
+                // What has ended meanwhile has ended by itself.
+                self.reap();
                 let commands = &self.runner().commands;
                 for command in commands {
                     command.running.child.signal(libc::SIGKILL);

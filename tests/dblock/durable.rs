@@ -690,6 +690,23 @@ all_servers! {
         }
     }
 
+    fn a_command_that_ends_just_when_the_system_refuses_to_wait_for_events_keeps_its_code(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("ends");
+        let mut run = job(server, &name).spawn();
+        let command = run.wait_pid("began");
+        eventually("it waits for events", SOON, || polls(run.pid()));
+        let stopped = Frozen::new(run.pid());
+        // dblock waits for more than that at once.
+        allow_files(run.pid(), 2);
+        drop(run.take_stdin());
+        eventually("the command has ended", SOON, || !runs(command));
+        drop(stopped);
+        let end = run.wait_within(SOON);
+        end.expect_code(5);
+        assert_eq!(row(server, &name).unwrap().owner, None, "{end:#?}");
+    }
+
     fn what_may_have_been_granted_to_a_keeper_that_is_killed_is_found_by_the_next(shared) {
         let server = Server::durable(shared.kind);
         let name = unique("killed-in-claim");
