@@ -77,6 +77,17 @@ impl Board {
         self.has(|_| true) && !self.has_living()
     }
 
+    /// Whether there are commands under such leases, the process with the session has killed them, and none of their processes is left.
+    pub fn are_killed_and_gone(self, is_meant: impl Fn(u64) -> bool) -> bool {
+        let mut any = false;
+        let mut all = self.under(is_meant);
+        let all_gone = all.all(|entry| {
+            any = true;
+            entry.was_killed() && !entry.processes().is_some_and(Processes::alive)
+        });
+        any && all_gone
+    }
+
     /// Whether all commands are stopped, as by Ctrl-Z.
     pub fn are_stopped(self) -> bool {
         let mut all = self.under(|_| true).filter_map(Entry::processes);
@@ -211,6 +222,8 @@ mod tests {
         board.kill(|lease| lease != 8);
         children[0].wait().unwrap();
         assert_eq!([true, false], [0, 1].map(|at| places[at].was_killed()));
+        let are_gone = [7, 8, 9].map(|number| board.are_killed_and_gone(|lease| lease == number));
+        assert_eq!([true, false, false], are_gone);
         assert!(children[1].try_wait().unwrap().is_none());
         children[1].kill().unwrap();
         children[1].wait().unwrap();

@@ -271,6 +271,25 @@ both_servers! {
         end(daemon);
     }
 
+    fn a_tick_whose_command_was_killed_while_its_daemon_hangs_is_another_s_also_if_the_server_is_back(server on mariadb) {
+        let crontab = Crontab::new(server, &job("--ttl 6s --kill-after 1s", STAYS));
+        let proxy = Proxy::to(server);
+        let daemon = crontab.start_through(&proxy, &["--grace", "0s"]);
+        crontab.due("job");
+        let command: i32 = crontab.eventually_lines(1)[0].parse().unwrap();
+        let hung = Hung::new(daemon.pid());
+        proxy.freeze();
+        eventually("the command is ended", SOON, || !runs(command));
+        // Nobody has taken the lock yet, and its scheduler could renew it.
+        proxy.thaw();
+        let second = crontab.start(&["--grace", "0s"]);
+        eventually("it runs there", SOON * 3, || crontab.lines().len() == 2);
+        assert!(hung.hangs());
+        drop(hung);
+        end(second);
+        end(daemon);
+    }
+
     fn a_daemon_that_loses_one_lock_waits_for_a_locked_row_as_long_as_before(server on mariadb) {
         // The one that is not renewed meanwhile has time enough, and the shortest TTL says how often all are renewed.
         let line = |(name, ttl): (&str, &str)| format!("#: {name} --ttl {ttl}\n0 0 1 1 * {STAYS}\n");

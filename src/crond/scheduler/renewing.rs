@@ -68,11 +68,12 @@ impl Scheduler<'_> {
         held.map(|(run, _)| run.clone()).collect()
     }
 
-    /// Whether nobody needs the lock of a tick: its coordinator does not answer, and has not started its command. Of one that was started
-    /// only the coordinator knows how it ends.
+    /// Whether nobody needs the lock of a tick: this process has killed its command, which is gone; or the coordinator does not answer, and
+    /// has not started it. Of any other one that was started only the coordinator knows how it ends.
     fn is_without_use(&self, mine: &OwnTick) -> bool {
-        let number = mine.attempt.lease_number();
-        self.awaits_acknowledgement() && !self.coordinator.board.has(|lease| lease == number)
+        let (board, number) = (self.coordinator.board, mine.attempt.lease_number());
+        let is_own = |lease: u64| lease == number;
+        board.are_killed_and_gone(is_own) || self.awaits_acknowledgement() && !board.has(is_own)
     }
 
     /// Takes the named locks that others had when this session was new.
