@@ -218,7 +218,10 @@ impl<'a> Duty<'a> for Scheduler<'a> {
     }
 
     fn take_turn(&mut self) -> Result<Option<Moment>, Over> {
-        let until = self.step()?;
+        let until = match self.step() {
+            Err(failure) if self.needs_session() => self.stay(&failure),
+            until => until?,
+        };
         if self.leaves && self.own.ended.is_empty() && self.own.by_run.is_empty() {
             self.take_leave()?;
             // The coordinator kills this process on the last message, so log out first.

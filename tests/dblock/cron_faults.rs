@@ -237,6 +237,26 @@ all_servers! {
         crontab.eventually_lines(3);
         end(host);
     }
+
+    fn callers_without_rows_stay_out_while_the_tables_are_missing_and_a_command_runs(server on mysql) {
+        let other = "#: other --ttl 4s\n0 0 1 1 * true";
+        let crontab = Crontab::new(server, &format!("{}\n{other}", job("--ttl 2m", "echo >>{}; exec sleep 600")));
+        let mut host = crontab.start(&["--grace", "0s"]);
+        crontab.due("job");
+        crontab.eventually_lines(1);
+        let session = crontab.holder("job");
+        assert!(session.is_some());
+        crontab.tables.sql("ALTER TABLE dblock_locks RENAME TO elsewhere");
+        host.wait_stderr("; no ticks are taken until that is over", SOON);
+        // The server keeps a silent session for no longer than the shortest TTL.
+        let is_free = within(Duration::from_secs(10), || crontab.holder("job") != session);
+        assert!(!is_free, "{}", host.stderr());
+        crontab.tables.at("run").args(["--name", &crontab.name("job")]).command(["true"]).output().expect_code(75);
+        crontab.tables.sql("ALTER TABLE elsewhere RENAME TO dblock_locks");
+        host.wait_stderr("dblock: ticks are taken again", SOON);
+        assert_eq!((crontab.holder("job"), crontab.lines().len()), (session, 1));
+        end(host);
+    }
 }
 
 both_servers! {

@@ -33,7 +33,9 @@ impl Scheduler<'_> {
     /// Renews all leases: the daemon's own, and those of its ticks.
     pub(super) fn renew(&mut self) -> Result<(), Failure> {
         let is_new = std::mem::take(&mut self.shared.is_new);
-        let mut is_done = self.renew_locks(is_new)?;
+        let renewed = self.renew_locks(is_new);
+        self.shared.is_new |= is_new && renewed.is_err();
+        let mut is_done = renewed?;
         self.leave_queues();
         // Only now the session has the named locks of what runs.
         if is_new && !self.shared.is_new {

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::Scheduler;
+use super::super::message::FromScheduler;
+use super::{LOOK, Scheduler};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
@@ -79,6 +80,26 @@ impl Scheduler<'_> {
                 Ok(false)
             }
         }
+    }
+
+    /// Whether the session is kept though the server refuses what is asked of the tables: it has the named locks of commands, which keep
+    /// callers without rows out, and the server ends it when it is silent. In a cluster another node may not refuse it.
+    pub(super) fn needs_session(&self) -> bool {
+        let excludes = self.shared.server.is_some_and(SharedServer::excludes);
+        let runs = self.coordinator.board.has(|_| true);
+        excludes && runs && self.connection.session().is_some()
+    }
+
+    /// Has the coordinator say what the server refuses. Returns when to ask again.
+    pub(super) fn stay(&mut self, failure: &Failure) -> Moment {
+        let failed = FromScheduler::Failed(Failure {
+            line: cut(&failure.line),
+            ..failure.clone()
+        });
+        self.coordinator.say_if_heard(&failed);
+        // The next look that is answered says that this is over.
+        self.registration.is_ready = false;
+        Moment::now() + LOOK
     }
 
     /// Ends an older session of this daemon that the server may still keep, with what it holds. The locks of ticks are on this one by now.

@@ -37,6 +37,11 @@ impl SharedServer {
         };
         Ok(Self { queue })
     }
+
+    /// Whether the named locks of the session exclude callers without rows.
+    pub fn excludes(self) -> bool {
+        self.queue == Queue::Excludes
+    }
 }
 
 /// The result of an attempt to acquire a lock at once.
