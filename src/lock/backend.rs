@@ -86,6 +86,11 @@ pub trait Backend {
 
     /// How long to wait before the next attempt.
     fn pause(&self) -> Duration;
+
+    /// Whether the servers have refused the latest renewal together with its session: each further attempt costs a login.
+    fn is_refused(&self) -> bool {
+        false
+    }
 }
 
 /// The process that asks for a lock. It is notified, and asked whether it is still alive. One that says nothing of these waits for nothing,

@@ -41,8 +41,11 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 /// The pause between attempts when another session holds the slot and the command has ended.
 const PAUSE_IF_TAKEN: Duration = Duration::from_secs(1);
 
-/// The pause between attempts when the server refuses the account: the server may count failed logins.
+/// The pause between attempts when the server refuses the account, or what a new session is for: the server may count failed logins.
 const PAUSE_IF_REFUSED: Duration = Duration::from_secs(1);
+
+/// But a renewal is tried again within this part of the TTL.
+const TRIES_IN_TTL: u32 = 16;
 
 /// The longest pause between two looks at the processes of a killed command. One that this user may not signal can run for hours.
 const LOOK_AGAIN_AT_MOST: Duration = Duration::from_secs(1);
@@ -469,7 +472,12 @@ impl Keeper<'_> {
         let State::Held(lease) = lock.state else {
             return;
         };
-        self.retry = Some(Moment::now() + lock.backend.pause().min(LONGEST_PAUSE));
+        let pause = if lock.backend.is_refused() {
+            PAUSE_IF_REFUSED.min(lease.ttl / TRIES_IN_TTL)
+        } else {
+            lock.backend.pause().min(LONGEST_PAUSE)
+        };
+        self.retry = Some(Moment::now() + pause);
         let (since, was_said) = self.silent_since.unwrap_or((Moment::now(), None));
         let level = if since.elapsed() > lease.ttl / 4 {
             Level::Warning

@@ -75,6 +75,15 @@ fn private(kind: Kind) -> Server {
     Server::private_that_keeps(kind).with_durable_runs()
 }
 
+/// Renames one of dblock's tables.
+fn rename_table(server: &Server, from: &str, to: &str) {
+    let rename = match server.kind {
+        Kind::Postgres => format!("ALTER TABLE dblock.{from} RENAME TO {to}"),
+        Kind::MariaDb | Kind::MySql => format!("RENAME TABLE dblock.{from} TO dblock.{to}"),
+    };
+    server.watcher().query_drop(rename).unwrap();
+}
+
 /// A server of a test's own where runs are durable, whose replicas carry out its statements.
 fn private_that_logs_statements(kind: Kind) -> Server {
     let options = [
@@ -995,25 +1004,18 @@ all_servers! {
         let mut first = begin(dblock.stdin(Stdio::piped()).sh("echo began; cat; exit 5"));
         let (session, logins) = (server.holder(&name), proxy.connections());
         assert!(session.is_some(), "it has the named lock");
-        let rename = |from: &str, to: &str| {
-            let rename = match server.kind {
-                Kind::Postgres => format!("ALTER TABLE dblock.{from} RENAME TO {to}"),
-                Kind::MariaDb | Kind::MySql => format!("RENAME TABLE dblock.{from} TO dblock.{to}"),
-            };
-            server.watcher().query_drop(rename).unwrap();
-        };
         let renewals = || {
             let packets = proxy.packets();
             packets.iter().filter(|packet| packet.sent().is_some_and(|sent| sent.contains("dblock renew row"))).count()
         };
-        rename("dblock_locks", "away");
+        rename_table(server, "dblock_locks", "away");
         first.wait_stderr("no server renews", SOON);
         let refused = renewals();
         eventually("other renewals are refused", SOON, || {
             Dblock::run_at(&server.url(), &name).command(["true"]).output().expect_code(75);
             renewals() > refused + 4
         });
-        rename("away", "dblock_locks");
+        rename_table(server, "away", "dblock_locks");
         let expires = || {
             let query = "SELECT expires_at FROM dblock.dblock_locks WHERE name = ?";
             server.watcher().exec::<String>(query, (&name,)).unwrap()
@@ -1021,6 +1023,23 @@ all_servers! {
         let before = expires();
         eventually("it is renewed", SOON, || expires() != before);
         assert_eq!((server.holder(&name), proxy.connections()), (session, logins));
+        drop(first.take_stdin());
+        first.wait_within(SOON).expect_code(5);
+    }
+
+    fn a_holder_without_a_session_logs_in_once_a_second_while_the_server_refuses_renewals(shared) {
+        let server = &private(shared.kind);
+        let (name, proxy) = (unique("refused-anew"), Proxy::to(server));
+        let dblock = Dblock::run_at(&proxy.url(), &name).args(["--durable", "--ttl", "60s", "--kill-after", "1", "-v"]);
+        let mut first = begin(dblock.stdin(Stdio::piped()).sh("echo began; cat; exit 5"));
+        rename_table(server, "dblock_locks", "away");
+        proxy.cut();
+        first.wait_stderr("no server renews", SOON);
+        let before = proxy.connections();
+        let logs_in_often = || proxy.connections() > before + 10;
+        assert!(!within(Duration::from_secs(4), logs_in_often), "{}", first.stderr());
+        rename_table(server, "away", "dblock_locks");
+        first.wait_stderr("on a new session", SOON);
         drop(first.take_stdin());
         first.wait_within(SOON).expect_code(5);
     }

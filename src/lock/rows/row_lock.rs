@@ -139,6 +139,8 @@ pub struct RowLock {
     pub(super) renew_until: Option<Moment>,
     /// Whether the session has other uses, too.
     pub(super) shares_session: bool,
+    /// Whether the latest renewal was refused on a new session, which was dropped.
+    is_refused: bool,
 }
 
 impl RowLock {
@@ -168,6 +170,7 @@ impl RowLock {
             told: Told::default(),
             renew_until: None,
             shares_session: false,
+            is_refused: false,
         }
     }
 
@@ -395,6 +398,7 @@ impl Backend for RowLock {
         let renewed = self.renew_row();
         self.renew_until = None;
         set(self);
+        self.is_refused = self.session.is_none() && matches!(renewed, Err(Fault::Final(_)));
         match renewed {
             Ok(renewal) => renewal,
             // A fault of all servers in a round; it names one of them. That of a session does not.
@@ -521,5 +525,9 @@ impl Backend for RowLock {
 
     fn pause(&self) -> Duration {
         self.connector.pause()
+    }
+
+    fn is_refused(&self) -> bool {
+        self.is_refused
     }
 }
