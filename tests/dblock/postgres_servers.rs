@@ -231,11 +231,13 @@ fn a_server_that_tells_no_timeline_is_taken_all_the_same() {
     let server = &Server::private(Kind::Postgres);
     server.make_tables();
     let mut admin = server.postgres();
-    // Amazon Aurora says so, when it has granted the lock already.
+    // Amazon Aurora says so.
     admin.run("ALTER FUNCTION pg_catalog.pg_current_wal_lsn() RENAME TO its_own");
     admin.run(
         "CREATE FUNCTION pg_catalog.pg_current_wal_lsn() RETURNS pg_lsn LANGUAGE plpgsql AS \
-         $$ BEGIN RAISE 'wal_level must be set to ''logical''' USING ERRCODE = '55000'; END $$",
+         $$ BEGIN \
+         RAISE LOG 'asked with % locks', (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()); \
+         RAISE 'wal_level must be set to ''logical''' USING ERRCODE = '55000'; END $$",
     );
     assert!(admin.try_query("SELECT pg_current_wal_lsn()").is_err());
     let all: [&[&str]; 4] = [&[], &["-m", "2"], &["--durable"], &["--durable", "-m", "2"]];
@@ -253,6 +255,10 @@ fn a_server_that_tells_no_timeline_is_taken_all_the_same() {
             .expect_code(0)
             .expect_silence();
     }
+    // The error takes back the session's idle timeout, and no lock: so there are only those of the session and the run yet.
+    let log = server.log();
+    assert!(log.contains("asked with 2 locks"), "{log}");
+    assert!(!log.contains("asked with 3 locks"), "{log}");
     // Also when the lock is taken again.
     let name = unique("aurora");
     let run = Dblock::run(server, &name).stdin(Stdio::piped());

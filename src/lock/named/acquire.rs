@@ -12,7 +12,7 @@ use super::statements::{Line, Opened, RECHECK, set_idle_timeout, shorten_idle_ti
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
-use crate::db::{Ask, Fault, Kind, Rows, Session};
+use crate::db::{Ask, Fault, Rows, Session};
 use crate::lock::{Caller, Grant, Holders, Lease};
 
 /// The most unclear answers in a row that are each followed by a question at once. They may be wake-ups by holders that released a slot.
@@ -198,13 +198,8 @@ impl Request {
             let opened = match opened {
                 Ok(opened) => opened,
                 Err(Fault::Interrupted(_) | Fault::Conflict(_)) => None,
-                Err(Fault::NoSuchVariable(name)) if self.statements.do_without(&name) => {
-                    // A PostgreSQL may say so after it has granted the slot. MySQL does before it reads the rest.
-                    if session.kind() == Kind::Postgres {
-                        starting.next(Reply::Unclear);
-                    }
-                    continue;
-                }
+                // The server says so before it takes anything.
+                Err(Fault::NoSuchVariable(name)) if self.statements.do_without(&name) => continue,
                 Err(fault) => return Err(fault),
             };
             let clear = opened.and_then(|opened| Some((opened.asked.answer?, opened)));

@@ -12,7 +12,7 @@ use super::retaking::{Answer, Ask, Look, Outcome, Retaking};
 use super::statements::{ack_kill, ack_kill_of_waiter, ask_owners, kill_session, take_lock_now};
 use crate::base::clock::{Moment, is_over};
 use crate::base::log::Level;
-use crate::db::{self, Client, Fault, Kind, Session};
+use crate::db::{self, Client, Fault, Session};
 use crate::lock::{Grant, Holders, Lease, kill_request_lock};
 
 /// A session that holds the slot for longer than `LINGERS` belongs to another holder. Before that it may be this dblock's own older
@@ -230,13 +230,8 @@ impl Request {
                 session.run_both(&open, &statement)
             };
             let mut reply = match reply {
-                Err(Fault::NoSuchVariable(name)) if self.statements.do_without(&name) => {
-                    // As for the first grant.
-                    if session.kind() == Kind::Postgres {
-                        self.release_slot(slot, session)?;
-                    }
-                    continue;
-                }
+                // As for the first grant.
+                Err(Fault::NoSuchVariable(name)) if self.statements.do_without(&name) => continue,
                 reply => reply?.ok_or_else(no_answer)?,
             };
             let answer = reply.opened.asked.answer.ok_or_else(no_answer)?;

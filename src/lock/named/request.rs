@@ -223,15 +223,6 @@ impl Request {
         carry_out(session, &release_once(self.kind, "finish reacquire", &lock))
     }
 
-    /// Releases the lock of a slot, which the session may have.
-    ///
-    /// # Errors
-    /// Any fault of a statement.
-    pub(super) fn release_slot(&self, slot: u32, session: &mut Session) -> Result<(), Fault> {
-        let lock = self.name.slot_on_server(slot);
-        carry_out(session, &release_once(self.kind, "release slot", &lock))
-    }
-
     fn announce(&self, named: &str, lock: &str, session: &mut Session) -> Result<(), Fault> {
         let taken = carry_out(session, &take_lock(self.kind, named, lock));
         taken.map(drop)

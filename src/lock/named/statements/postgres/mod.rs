@@ -91,21 +91,30 @@ impl PostgresStatements {
 
     /// Columns that are read once for each session: who holds the run id lock, how many seconds the session may be idle (zero: another
     /// time than was set), what the server says that it is, whether it has
-    /// loaded what can make it one node of several, and its timeline. A new session reads most tables slowly, so it reads none.
+    /// loaded what can make it one node of several, and its timeline, which comes from [`Self::server`]. A new session reads most tables
+    /// slowly, so it reads none.
     fn traits(&self) -> String {
-        let timeline = if self.tells_timeline {
-            postgres_sql::TIMELINE.to_owned()
-        } else {
-            "NULL".to_owned()
-        };
         let settings = NODES.map(|(_, setting)| format!("current_setting('{setting}', true)"));
         format!(
-            "{}, CASE current_setting('idle_session_timeout') WHEN '{}' THEN {} ELSE 0 END, version(), (coalesce({}) IS NOT NULL)::int, {timeline}",
+            "{}, CASE current_setting('idle_session_timeout') WHEN '{}' THEN {} ELSE 0 END, version(), (coalesce({}) IS NOT NULL)::int, \
+             server.timeline",
             owner(self.run_id),
             plain::as_shown(self.ttl),
             self.ttl.as_secs(),
             settings.join(", ")
         )
+    }
+
+    /// What a statement reads before its columns, and so before it takes a slot: the timeline, which not every server tells. The error of
+    /// such a server takes back the idle timeout that was set in the same packet, and no lock: if the host vanished then, a slot would
+    /// stay held.
+    fn server(&self) -> String {
+        let timeline = if self.tells_timeline {
+            postgres_sql::TIMELINE
+        } else {
+            "NULL"
+        };
+        format!("(SELECT {timeline} AS timeline OFFSET 0) AS server")
     }
 
     /// Takes a slot: whether that succeeded. Unlocks it at once if its last holder is being ended, or is taking it again. That is checked
@@ -251,7 +260,12 @@ impl Statements for PostgresStatements {
         login: u64,
     ) -> Ask<'static, Option<Opened>> {
         let slot = self.guarded(login, &self.slot(step));
-        let sql = format!("SELECT {}, {}", asked(&slot), self.traits());
+        let sql = format!(
+            "SELECT {}, {} FROM {}",
+            asked(&slot),
+            self.traits(),
+            self.server()
+        );
         ask_row(&self.slots, "acquire", sql, Opened::read)
     }
 
@@ -294,10 +308,11 @@ impl Statements for PostgresStatements {
             take = self.take(slot, true, None)
         );
         let sql = format!(
-            "SELECT {}, {}, pg_backend_pid(), {WRITES}, {}",
+            "SELECT {}, {}, pg_backend_pid(), {WRITES}, {} FROM {}",
             self.guarded(login, &slot),
             owner(key),
-            self.traits()
+            self.traits(),
+            self.server()
         );
         ask_row(&self.slots, "reacquire", sql, ReacquireAnswer::read)
     }
