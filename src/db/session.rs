@@ -111,6 +111,11 @@ impl Session {
         }
     }
 
+    /// Whether the session goes on after this fault of a statement: it has not ended, and its server takes writes. Its locks are held on.
+    pub fn survives(&self, fault: &Fault) -> bool {
+        self.ended.is_none() && !matches!(fault, Fault::Gone(_) | Fault::ReadOnly(_))
+    }
+
     /// Sends a statement that changes rows. Returns how many it has changed.
     ///
     /// # Errors

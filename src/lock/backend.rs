@@ -137,7 +137,7 @@ pub enum Attempt {
 pub enum Renewal {
     /// The lock was held when the renewal was sent, at this moment.
     Confirmed(Moment),
-    /// No answer. The lock may still be held, as far as its lease says. The text is the cause.
+    /// No answer, or a refusal that says nothing about the lock. It may still be held, as far as its lease says. The text is the cause.
     Unanswered(String),
     /// It is no longer held. The text is the cause.
     Lost(String),

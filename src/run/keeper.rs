@@ -466,7 +466,7 @@ impl Keeper<'_> {
         self.lock.keep_at
     }
 
-    /// No server confirms a lock that outlives its session. Schedules another attempt, and warns once this takes long.
+    /// No server confirms the lock, and none says that it is lost. Schedules another attempt, and warns once this takes long.
     fn on_silence(&mut self, cause: &str) {
         let lock = &self.lock;
         let State::Held(lease) = lock.state else {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    Dblock, Frozen, Kind, Proxy, Running, SOON, Server, Watcher, eventually, eventually_gone, runs,
-    send, slack, unique, within,
+    Dblock, Frozen, Kind, Packet, Proxy, Running, SOON, Server, Watcher, eventually,
+    eventually_gone, runs, send, slack, unique, within,
 };
 use crate::sigkill::{looks_for_life, with_sign_of_life};
 
@@ -223,6 +223,57 @@ fn a_session_lasts_as_long_as_its_lease_and_not_as_long_as_the_servers_own_limit
         .expect_code(0)
         .expect_stdout("ran\n")
         .expect_silence();
+}
+
+#[test]
+fn a_server_that_refuses_renewals_costs_no_session_and_at_the_end_of_the_lease_the_command() {
+    let server = &Server::private(Kind::Postgres);
+    let mut admin = server.postgres();
+    // Each renewal asks that.
+    admin.run("ALTER FUNCTION pg_catalog.pg_is_in_recovery() RENAME TO its_own");
+    let mut answer_renewals_by = |does: &str| {
+        admin.run(&format!(
+            "CREATE OR REPLACE FUNCTION pg_catalog.pg_is_in_recovery() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN {does}; END $$"
+        ));
+    };
+    for (state, mends) in [("53200", true), ("XX000", false)] {
+        answer_renewals_by("RETURN false");
+        let (name, proxy) = (unique("refused"), Proxy::to(server));
+        let dblock = Dblock::run_at(&proxy.url(), &name);
+        let dblock = dblock.args(["--ttl", "6", "--kill-after", "0", "-v"]);
+        let dblock = dblock.without_terminal().stdin(Stdio::piped());
+        let mut dblock = dblock.sh("echo held; read x; exit 6").spawn();
+        dblock.wait_line("held", SOON);
+        let session = server.holder(&name);
+        assert!(session.is_some(), "it is held");
+        let renewals = || {
+            let packets = proxy.packets();
+            let sent = packets.iter().filter_map(Packet::sent);
+            sent.filter(|sent| sent.contains("dblock renew")).count()
+        };
+        answer_renewals_by(&format!("RAISE 'no room' USING ERRCODE = '{state}'"));
+        dblock.wait_stderr(&format!("no server renews {name}: "), SOON);
+        let refused = renewals();
+        eventually("other renewals are refused", SOON, || {
+            renewals() > refused + 2
+        });
+        assert!(!server.plain().try_lock(&name), "it is held on");
+        assert_eq!((server.holder(&name), proxy.connections()), (session, 1));
+        if mends {
+            answer_renewals_by("RETURN false");
+            // For longer than its lease had still to last.
+            let is_over = within(Duration::from_secs(6), || !dblock.is_running());
+            assert!(!is_over, "{}", dblock.stderr());
+            assert_eq!((server.holder(&name), proxy.connections()), (session, 1));
+            drop(dblock.take_stdin());
+            dblock.wait_within(SOON).expect_code(6);
+        } else {
+            let output = dblock.wait_within(SOON);
+            output.expect_code(74);
+            output.expect_said(["may be lost: the server has not renewed it for"]);
+        }
+        eventually("it is free", SOON, || server.holder(&name).is_none());
+    }
 }
 
 #[test]

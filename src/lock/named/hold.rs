@@ -11,7 +11,7 @@ impl Request {
     /// Whether this session still holds the slot, on a server that takes writes.
     ///
     /// # Errors
-    /// The server has not answered. The session must be dropped.
+    /// The server has not answered, or refuses to. The session must be dropped unless it [survives](Session::survives) that.
     pub fn renew(&self, slot: u32, session: &mut Session) -> Result<bool, Fault> {
         loop {
             match session.run(&self.statements.renew(slot)) {

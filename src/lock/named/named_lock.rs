@@ -313,13 +313,17 @@ impl Backend for NamedLock {
         cap_answer(session);
         let woken = self.request.wake_next(session);
         cap_answer(session);
-        let cause = match woken.and_then(|()| self.request.renew(self.grant.slot, session)) {
-            Ok(true) => {
-                if is_capped {
-                    let _ = session.answer_within(limit.unwrap_or_default());
-                }
-                return Renewal::Confirmed(sent);
-            }
+        let renewed = woken.and_then(|()| self.request.renew(self.grant.slot, session));
+        // That says nothing about the lock, as where the server has no memory for an answer. The end of the session would free it.
+        let is_refused = renewed
+            .as_ref()
+            .is_err_and(|fault| fault.refuses_for_now() && session.survives(fault));
+        if is_capped && (is_refused || matches!(renewed, Ok(true))) {
+            let _ = session.answer_within(limit.unwrap_or_default());
+        }
+        let cause = match renewed {
+            Ok(true) => return Renewal::Confirmed(sent),
+            Err(fault) if is_refused => return Renewal::Unanswered(fault.to_string()),
             Ok(false) => NOT_HELD.to_owned(),
             Err(Fault::ReadOnly(cause)) => format!("{session} {cause}"),
             Err(fault) => fault.to_string(),

@@ -293,7 +293,7 @@ impl RowLock {
     /// server only has no room for a write. One that has ended, or whose server takes no writes, is not kept. Returns the fault.
     fn after_fault(&mut self, session: Session, fault: Fault, is_needed: bool) -> Fault {
         // What a server has done that takes no writes may be known on the one that does.
-        if matches!(fault, Fault::Gone(_) | Fault::ReadOnly(_)) {
+        if !session.survives(&fault) {
             self.hold.on_silence();
         } else if is_needed || self.shares_session || matches!(fault, Fault::NoRoom(_)) {
             self.session = Some(session);
