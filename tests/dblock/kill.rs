@@ -7,9 +7,9 @@ use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    Dblock, Frozen, Kind, Output, Packet, Proxy, Records, Running, SOON, Server, Unkillable,
-    Watcher, all_servers, both_servers, eventually, eventually_unkillable, quoted, runs, send,
-    slack, unique, within,
+    Client, Dblock, Frozen, Kind, Output, PASSWORD, Packet, Proxy, Records, Running, SOON, Server,
+    Unkillable, Watcher, all_servers, both_servers, eventually, eventually_unkillable, quoted, runs,
+    send, slack, unique, within,
 };
 
 /// A dblock whose command runs until it is ended, and says its process.
@@ -125,6 +125,27 @@ all_servers! {
         waits.wait_stderr("is being ended", SOON);
         marker.unlock(&format!("{name}#kill0"));
         waits.wait().expect_code(0).expect_stdout("ran\n");
+    }
+
+    fn an_end_that_another_account_reports_is_not_believed(server) {
+        let (name, account) = (unique("reported"), server.account());
+        let (dblock, command) = holder(server, &name, &[]);
+        let keeper = dblock.keeper(Some(command));
+        let _stopped = [Frozen::new(dblock.pid()), Frozen::new(keeper)];
+        let mut other = match server.kind {
+            Kind::Postgres => Client::Postgres(server.postgres_as(&account, PASSWORD).expect("it may connect")),
+            Kind::MariaDb | Kind::MySql => Client::MySql(server.connect(&account, PASSWORD).expect("it may connect")),
+        };
+        let killing = kill(server, &name).args(["--wait", "5", "--connect-timeout", "5"]).spawn();
+        let mut killer = None;
+        eventually("it has begun", SOON, || {
+            killer = server.holder(&format!("{name}#kill0"));
+            killer.is_some()
+        });
+        let report = format!("#gone{}", killer.expect("it is known"));
+        assert!(other.try_lock(&report), "nobody else reports");
+        killing.wait().expect_code(75).expect_one_line("it did not answer within ");
+        assert!(runs(command));
     }
 
     fn a_lock_that_nobody_has_is_told_as_free(server on mariadb) {

@@ -17,7 +17,7 @@ use crate::lock::{
     KillOutcome, Killed, LONGEST_TTL, MOST_SLOTS, Name, Victim, Wait, kill_ack_lock,
     kill_request_lock, session_marker_lock, shared_session_lock,
 };
-use statements::{ask_is_superusers, ask_uptime};
+use statements::{ask_account, ask_is_superusers, ask_uptime};
 
 /// How long the server keeps the markers of a killer whose host has vanished.
 const IDLE_LIMIT: Duration = Duration::from_secs(10);
@@ -51,6 +51,8 @@ struct Run {
     markers: [String; 2],
     /// The holder. Unknown until the server has answered who it is.
     holder: Victim,
+    /// Its account, as far as this one may see that.
+    account: Option<String>,
     /// Another killer, which this one waits for.
     other: Option<Client>,
     /// This session's connection id, once it was asked for.
@@ -71,6 +73,7 @@ impl Run {
             slot,
             markers: [name.kill_on_server(slot), String::new()],
             holder: Victim::default(),
+            account: None,
             other: None,
             own: None,
             refused: None,
@@ -167,6 +170,7 @@ impl Killing<'_> {
             }
             Ask::Holder(id) => {
                 let client = self.client(id)?;
+                run.account = self.account(id)?;
                 let marks = [session_marker_lock(id), shared_session_lock(id)];
                 let [is_dblock, is_shared] = self
                     .inspector
@@ -208,15 +212,14 @@ impl Killing<'_> {
                     None => *run.own.insert(self.own_id()?),
                 };
                 let [_, ending, _] = locks;
-                let owners = self.inspector.owners(&[ending, kill_ack_lock(own)])?;
-                let [ending, acked] = owners.map(|owner| owner.is_some());
-                if ending {
+                let [ending, acked] = self.inspector.owners(&[ending, kill_ack_lock(own)])?;
+                if ending.is_some() {
                     run.heard_at = Moment::now();
                 }
                 Answer::Reported {
                     killer: Some(own),
-                    ending,
-                    acked,
+                    ending: ending.is_some(),
+                    acked: self.is_of_holder(acked, run)?,
                 }
             }
             Ask::AwaitOther(other) => {
@@ -332,6 +335,21 @@ impl Killing<'_> {
     /// Whose session this is.
     pub(in crate::lock) fn client(&mut self, id: u64) -> Result<Client, Fault> {
         client(id, &mut self.inspector.session)
+    }
+
+    /// The account of a session, as far as this one may see that.
+    fn account(&mut self, id: u64) -> Result<Option<String>, Fault> {
+        let session = &mut self.inspector.session;
+        let account = session.try_run(&ask_account(session.kind(), id))?;
+        Ok(account.ok().flatten())
+    }
+
+    /// Whether the session that reports the end of the command, if there is one, has the holder's account: anybody may take that lock.
+    fn is_of_holder(&mut self, reporter: Option<u64>, run: &Run) -> Result<bool, Fault> {
+        match reporter {
+            Some(reporter) => Ok(self.account(reporter)? == run.account),
+            None => Ok(false),
+        }
     }
 
     /// A session that was killed notifies nobody of its end. If the server refuses that, whoever is next finds out by itself.

@@ -12,6 +12,18 @@ pub fn ask_is_superusers(session: u64) -> Ask<'static, bool> {
     ask("kill superuser", sql, |rows| Ok(!rows.is_empty()))
 }
 
+/// The account of a session; `None`: there is no such session, or this account may not see that. PostgreSQL shows everybody the role's
+/// number.
+pub fn ask_account(kind: Kind, session: u64) -> Ask<'static, Option<String>> {
+    let sql = match kind {
+        Kind::MySql => {
+            format!("SELECT USER FROM information_schema.processlist WHERE ID = {session}")
+        }
+        Kind::Postgres => format!("SELECT usesysid FROM pg_stat_activity WHERE pid = {session}"),
+    };
+    ask_value("kill account", sql)
+}
+
 /// The time since the server's start; `None`: the server does not say.
 pub fn ask_uptime(kind: Kind) -> Ask<'static, Option<Duration>> {
     if kind == Kind::Postgres {
