@@ -496,6 +496,47 @@ fn notifications_of_others_end_nobodys_wait() {
 }
 
 #[test]
+fn notifications_without_end_cost_the_server_a_few_statements_a_second() {
+    let server = Server::shared(Kind::Postgres);
+    let (name, proxy) = (unique("flood"), Proxy::to(server));
+    let mut first = holder(server, &name, 1);
+    let wait = |number| {
+        let dblock = Dblock::run_at(&proxy.url(), &name).args(["--wait", "5m"]);
+        let dblock = dblock.command(["true"]).spawn();
+        let stands = || server.waiters(&name).len() == number;
+        eventually("it waits", SOON, stands);
+        dblock
+    };
+    // The head, and one behind it.
+    let waiting: Vec<_> = (1..=2).map(wait).collect();
+    let sessions = server.waiters(&name);
+    let notify = sessions
+        .iter()
+        .map(|session| format!("pg_notify('dblock_{session}', '')"));
+    let notify = format!("SELECT {}", notify.collect::<Vec<_>>().join(", "));
+    let statements = || {
+        let packets = proxy.packets();
+        packets.iter().filter_map(Packet::sent).count()
+    };
+    let mut other = server.postgres();
+    let (before, begun, mut times) = (statements(), Instant::now(), 0);
+    while times < 500 || begun.elapsed() < Duration::from_secs(3) {
+        other.run(&notify);
+        times += 1;
+    }
+    let (asked, lasted) = (statements() - before, begun.elapsed());
+    // Ten each at once, and then ten a second by the head, and one by the other: its are two statements. And the looks of the line itself.
+    let most = 30 + 15 * (lasted.as_secs() + 1);
+    assert!(asked as u64 <= most, "{asked} in {lasted:?}");
+    assert!(asked > 0, "they heed some");
+    drop(first.take_stdin());
+    first.wait().expect_code(0);
+    for mut dblock in waiting {
+        dblock.wait_within(SOON).expect_code(0).expect_silence();
+    }
+}
+
+#[test]
 fn many_that_come_at_once_need_one_statement_each_for_their_numbers() {
     const CALLERS: usize = 30;
     let server = Server::shared(Kind::Postgres);

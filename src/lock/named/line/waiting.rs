@@ -22,9 +22,33 @@ const LOOKS: [Duration; 2] = [Duration::from_millis(2500), Duration::from_secs(1
 /// How long the server keeps the session of such a caller. One that has vanished holds up the others for so long, if it gets to the head.
 const KEPT: [Duration; 2] = [Duration::from_secs(4), Duration::from_secs(12)];
 
+/// How many notifications a caller heeds at once, and how long it then takes until it heeds one more, at the head of the line and behind:
+/// those in line notify only the head. Whoever can connect to the database can notify anybody, without end.
+const HEEDED_AT_ONCE: u32 = 10;
+const HEEDED_EACH: [Duration; 2] = [Duration::from_millis(100), RECHECK];
+
 /// How long the server may take for an answer to a caller that does nothing else: one that hangs is left for another, or for the same one
 /// as soon as it is well. A caller loses its place so.
 pub const ANSWER_LIMIT: Duration = Duration::from_secs(12);
+
+/// The notifications that a caller has heeded of late.
+#[derive(Debug, Clone, Copy, Default)]
+struct Heeded {
+    /// When they count no more.
+    until: Moment,
+}
+
+impl Heeded {
+    /// When one more may be heeded. It may be over.
+    fn next(self, each: Duration) -> Moment {
+        self.until - each * (HEEDED_AT_ONCE - 1)
+    }
+
+    /// One more is heeded at this moment.
+    fn add(&mut self, each: Duration, at: Moment) {
+        self.until = self.until.max(at) + each;
+    }
+}
 
 impl Request {
     /// Waits in this line until a slot is held, or the time to wait is over; then the session is no longer in line. With a slot,
@@ -49,6 +73,7 @@ impl Request {
         let (own, ttl) = (opening.connection_id(), opening.ttl);
         let (mut place, mut ask) = (Place::default(), Ask::Listen);
         let (mut asked, mut turn_begun) = (Moment::now(), Moment::now());
+        let mut heeded = Heeded::default();
         loop {
             let answer = match ask {
                 Ask::Listen => {
@@ -91,7 +116,8 @@ impl Request {
                     };
                     let left = self.left().unwrap_or(look);
                     let longest = turns.as_ref().map_or(look, |turns| turns.longest);
-                    let is_notified = session.await_notification(look.min(left).min(longest))?;
+                    let until = Moment::now() + look.min(left).min(longest);
+                    let is_notified = Self::await_wake(ahead, until, &mut heeded, session)?;
                     if let Some(turns) = &mut turns
                         && turn_begun.elapsed() >= turns.longest
                     {
@@ -121,6 +147,27 @@ impl Request {
             };
             ask = place.next(ask, answer, self.is_late());
         }
+    }
+
+    /// Waits idle, with so many ahead, until this moment at most. Whether a notification is heeded. After many of them that is late, and
+    /// where the caller looks by itself before that, never.
+    fn await_wake(
+        ahead: u64,
+        until: Moment,
+        heeded: &mut Heeded,
+        session: &mut Session,
+    ) -> Result<bool, Fault> {
+        if !session.await_notification(until.since(Moment::now()))? {
+            return Ok(false);
+        }
+        let each = HEEDED_EACH[usize::from(ahead > 0)];
+        let next = heeded.next(each);
+        sleep(next.min(until).since(Moment::now()));
+        let is_heeded = next <= until;
+        if is_heeded {
+            heeded.add(each, Moment::now());
+        }
+        Ok(is_heeded)
     }
 
     /// Notifies the next one in line, if this one has left the line and that is not done yet. If the server refuses that, the next one finds
@@ -171,5 +218,37 @@ impl Request {
             return Err(self.unfit(session, Unfit::SessionsShared));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many are heeded in this time of a caller that is notified without end.
+    fn heeded_in(span: Duration, each: Duration, heeded: &mut Heeded, begun: Moment) -> u32 {
+        let mut number = 0;
+        loop {
+            let at = heeded.next(each).max(begun);
+            if at >= begun + span {
+                return number;
+            }
+            heeded.add(each, at);
+            number += 1;
+        }
+    }
+
+    #[test]
+    fn notifications_without_end_are_heeded_now_and_then_and_a_few_at_once() {
+        for each in HEEDED_EACH {
+            let (mut heeded, begun) = (Heeded::default(), Moment::now());
+            let (moment, span) = (each / 2, each * 100);
+            let mut heeded_from = |begun, span| heeded_in(span, each, &mut heeded, begun);
+            assert_eq!(heeded_from(begun, moment), HEEDED_AT_ONCE);
+            assert_eq!(heeded_from(begun, span), 99);
+            // After a rest a few are heeded at once again.
+            let rested = begun + span + each * HEEDED_AT_ONCE;
+            assert_eq!(heeded_from(rested, moment), HEEDED_AT_ONCE);
+        }
     }
 }
