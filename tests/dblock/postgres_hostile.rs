@@ -227,6 +227,30 @@ fn messages_without_end_that_need_no_answer_are_given_up() {
     }
 }
 
+#[test]
+fn a_login_and_an_answer_without_end_are_given_up() {
+    let welcome = welcome(7, "15.4", &[]);
+    let one = row(&[("x", Some("0"))]);
+    let data = one.iter().position(|&byte| byte == b'D').unwrap();
+    let (names, data) = (one[..data].to_vec(), one[data..data + 12].to_vec());
+    for (before, one) in [
+        (authentication(0, b""), key_data(7)),
+        ([&welcome[..], &names].concat(), data),
+        (welcome.clone(), names),
+        (welcome, error("ERROR", "XX000", b"no")),
+    ] {
+        let url = url_of(move |stream| {
+            let _ = read_startup(stream);
+            let _ = stream.write_all(&before);
+            let many = one.repeat(1000);
+            while stream.write_all(&many).is_ok() {}
+        });
+        let output = judge(&url);
+        output.expect_code(INTERNAL);
+        output.expect_said(["answers without an end"]);
+    }
+}
+
 /// The URL of a server that asks for SCRAM, and answers the client's first message with this; `NONCE` stands for the client's.
 fn scram_server(first: &'static str, last: Option<&'static str>) -> String {
     url_of(move |stream| {

@@ -18,7 +18,7 @@ use super::end_point::certificate_hash;
 use super::fault::Refusal;
 use super::scram::{Begun, Binding, MOST_ROUNDS, Unproven};
 use super::stream::{Stream, tcp, unix};
-use super::wire::{PostgresWire, garbled, of_transport};
+use super::wire::{ENDLESS, MOST_REPLIES, PostgresWire, garbled, of_transport};
 use crate::base::exit::{Failure, Reason};
 use crate::base::random;
 use crate::db::address::Address;
@@ -300,7 +300,7 @@ impl Account {
     /// Reads what the server says of itself after the login.
     fn become_ready(&self, wire: &mut PostgresWire, server: &str) -> Result<(), Fault> {
         wire.may_be_pooled = self.settings.has_pooler;
-        loop {
+        for _ in 0..MOST_REPLIES {
             match self.answer(wire, server)? {
                 Message::BackendKeyData(body) if !self.settings.has_pooler => {
                     wire.pid = body.process_id().cast_unsigned();
@@ -317,6 +317,7 @@ impl Account {
                 _ => return Err(wire.garbled(&"an answer to the login")),
             }
         }
+        Err(wire.garbled(&ENDLESS))
     }
 
     fn password_for(&self, target: &Target, server: &str) -> Result<&[u8], Fault> {

@@ -19,7 +19,7 @@ use super::introduction::commented;
 use super::sql::TRUSTED;
 use super::stream::Stream;
 use crate::base::exit::{Failure, Reason};
-use crate::db::ask::Reply;
+use crate::db::ask::{LIST, Reply};
 use crate::db::fault::{Fault, NO_ANSWER, broken_off};
 use crate::db::row::Row;
 use crate::db::wire::{Failed, Wire, limit_reading, reading_limit};
@@ -33,10 +33,13 @@ const MOST_PARAMETERS: usize = 100;
 const LONGEST_PARAMETER: usize = 1024;
 
 /// The most answers to what is sent at once, and the most messages that nobody has asked for before one.
-const MOST_REPLIES: usize = 10_000;
+pub(super) const MOST_REPLIES: usize = 10_000;
+
+/// The most messages of one answer of which nothing is kept: rows beyond those that were asked for, names of columns, errors.
+const MOST_DROPPED: usize = LIST;
 
 /// What is said of a server that sends more than that.
-const ENDLESS: &str = "answers without an end";
+pub(super) const ENDLESS: &str = "answers without an end";
 
 /// The server's function that waits until a synchronous standby has a commit. It warns if somebody cancels that wait, and the statement
 /// succeeds all the same. The warning is in any language; this name, which comes with it, is not.
@@ -283,17 +286,18 @@ impl PostgresWire {
         self.write(&query).map_err(gone)?;
         let (mut columns, mut rows): (Rc<[String]>, Vec<Row>) = (Rc::new([]), Vec::new());
         let mut refusal: Option<Refusal> = None;
-        loop {
+        let mut dropped = 0;
+        while dropped < MOST_DROPPED {
             match self.receive().map_err(gone)? {
                 Message::RowDescription(body) => {
                     columns = names(&body).map_err(|error| gone(self.garbled(&error)))?;
+                    dropped += 1;
                 }
-                Message::DataRow(body) => {
-                    if rows.len() < most_rows {
-                        let row = row(&columns, &body);
-                        rows.push(row.map_err(|error| gone(self.garbled(&error)))?);
-                    }
+                Message::DataRow(body) if rows.len() < most_rows => {
+                    let row = row(&columns, &body);
+                    rows.push(row.map_err(|error| gone(self.garbled(&error)))?);
                 }
+                Message::DataRow(_) => dropped += 1,
                 Message::CommandComplete(_) | Message::EmptyQueryResponse
                     if replies.len() >= MOST_REPLIES =>
                 {
@@ -318,6 +322,7 @@ impl PostgresWire {
                         return Err(gone(refused.of_statement(&self.server)));
                     }
                     refusal = Some(refused);
+                    dropped += 1;
                 }
                 Message::ReadyForQuery(body) => {
                     self.is_outside = body.status() == OUTSIDE;
@@ -331,6 +336,7 @@ impl PostgresWire {
                 _ => return Err(gone(self.garbled(&"an answer to another question"))),
             }
         }
+        Err(gone(self.garbled(&ENDLESS)))
     }
 }
 
