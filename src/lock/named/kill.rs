@@ -51,7 +51,7 @@ struct Run {
     markers: [String; 2],
     /// The holder. Unknown until the server has answered who it is.
     holder: Victim,
-    /// Its account, as far as this one may see that.
+    /// Its account; `None`: this one may not see that, or it was gone before it was asked for.
     account: Option<String>,
     /// Another killer, which this one waits for.
     other: Option<Client>,
@@ -344,11 +344,12 @@ impl Killing<'_> {
         Ok(account.ok().flatten())
     }
 
-    /// Whether the session that reports the end of the command, if there is one, has the holder's account: anybody may take that lock.
+    /// Whether the session that reports the end of the command, if there is one, has the holder's account, as far as that is known: anybody
+    /// may take that lock.
     fn is_of_holder(&mut self, reporter: Option<u64>, run: &Run) -> Result<bool, Fault> {
         match reporter {
-            Some(reporter) => Ok(self.account(reporter)? == run.account),
-            None => Ok(false),
+            Some(reporter) if run.account.is_some() => Ok(self.account(reporter)? == run.account),
+            reporter => Ok(reporter.is_some()),
         }
     }
 
