@@ -1,10 +1,12 @@
 //! Runs a dblock: its arguments as they are, never through a shell, and never for longer than its limit.
 
+use std::collections::VecDeque;
 use std::env;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -18,6 +20,7 @@ use tokio::time::timeout;
 
 use crate::base::exit::{Failure, Reason};
 use crate::base::text::{for_shell, in_words};
+use crate::base::{locked, say};
 use crate::cli;
 
 /// The longest that a dblock may take to answer. It gives up by itself earlier, unless it is told to connect for longer.
@@ -29,6 +32,9 @@ const LARGEST: u64 = 8 * 1024 * 1024;
 /// The most of stderr that is read, and of a line of it that is shown.
 const LARGEST_ERROR: u64 = 64 * 1024;
 const LONGEST_LINE: usize = 500;
+
+/// How many different warnings are remembered.
+const WARNINGS: usize = 100;
 
 const CONNECT_TIMEOUT: &str = "connect-timeout";
 
@@ -160,6 +166,7 @@ pub struct Dblock {
     handed_on: Vec<OsString>,
     /// How long it may take to connect.
     pub connect_timeout: Duration,
+    warnings: Warnings,
 }
 
 impl Dblock {
@@ -175,8 +182,10 @@ impl Dblock {
             program,
             handed_on,
             connect_timeout: Duration::ZERO,
+            warnings: Warnings::default(),
         };
-        let mut check = dblock.command(&Words::of(["config", "--json"]), None);
+        let words = Words::of(["config", "--json"]);
+        let mut check = dblock.command(&words, None);
         match check.output().await {
             Err(error) => {
                 let line = if error.kind() == io::ErrorKind::NotFound {
@@ -189,6 +198,7 @@ impl Dblock {
             }
             Ok(output) if output.status.success() => {
                 dblock.connect_timeout = connect_timeout(&output.stdout);
+                dblock.pass_on(&words, &output.stderr);
                 Ok(dblock)
             }
             Ok(output) => {
@@ -250,6 +260,10 @@ impl Dblock {
         let Ok(status) = status else {
             return Ended::failed("its end is not known".to_owned());
         };
+        let said = said.unwrap_or_default();
+        if status.success() {
+            self.pass_on(words, &said);
+        }
         match answer {
             Ok(answer) => Ended {
                 at: Timestamp::now(),
@@ -259,7 +273,7 @@ impl Dblock {
                 is_too_long: false,
                 is_away: status.code() == Some(UNREACHABLE),
                 answer,
-                line: last_line(&said.unwrap_or_default()).unwrap_or_else(|| shown(status)),
+                line: last_line(&said).unwrap_or_else(|| shown(status)),
             },
             Err(error) => {
                 let why = in_words(&error);
@@ -269,6 +283,15 @@ impl Dblock {
                     ..Ended::failed(line)
                 }
             }
+        }
+    }
+
+    /// Says what one that was done has warned of: no page does. It may say the same each few seconds, which is said once.
+    fn pass_on(&self, words: &Words, said: &[u8]) {
+        let options = words.options.iter().map(String::as_str);
+        let command: Vec<_> = options.take_while(|word| !word.starts_with('-')).collect();
+        for line in self.warnings.new_of(said) {
+            say(&format!("dblock {} says: {line}", command.join(" ")));
         }
     }
 
@@ -290,6 +313,30 @@ impl Dblock {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command
+    }
+}
+
+/// The lines that were passed on, the latest last.
+#[derive(Debug, Default)]
+struct Warnings(Mutex<VecDeque<String>>);
+
+impl Warnings {
+    /// Those of these lines that were not among them; they are from now on.
+    fn new_of(&self, said: &[u8]) -> Vec<String> {
+        let said = String::from_utf8_lossy(said);
+        let mut known = locked(&self.0);
+        let mut new = Vec::new();
+        for line in lines(&said) {
+            if known.contains(&line) {
+                continue;
+            }
+            known.push_back(line.clone());
+            new.push(line);
+            if known.len() > WARNINGS {
+                known.pop_front();
+            }
+        }
+        new
     }
 }
 
@@ -344,15 +391,17 @@ fn connect_timeout(config: &[u8]) -> Duration {
     own.or_else(|| parse(default?)).unwrap_or_default()
 }
 
+/// The lines of stderr, without `dblock: `.
+fn lines(said: &str) -> impl DoubleEndedIterator<Item = String> {
+    let lines = said.lines().map(str::trim);
+    lines.filter(|line| !line.is_empty()).map(|line| {
+        let line = line.strip_prefix("dblock: ").unwrap_or(line);
+        line.chars().take(LONGEST_LINE).collect::<String>()
+    })
+}
+
 fn last_line(said: &[u8]) -> Option<String> {
-    let said = String::from_utf8_lossy(said);
-    let line = said
-        .lines()
-        .rev()
-        .map(str::trim)
-        .find(|line| !line.is_empty())?;
-    let line = line.strip_prefix("dblock: ").unwrap_or(line);
-    Some(line.chars().take(LONGEST_LINE).collect())
+    lines(&String::from_utf8_lossy(said)).next_back()
 }
 
 fn shown(status: ExitStatus) -> String {
@@ -365,6 +414,19 @@ fn shown(status: ExitStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_many_warnings_each_is_new_once_and_the_oldest_are_forgotten() {
+        let warnings = Warnings::default();
+        let new = |said: &str| warnings.new_of(said.as_bytes());
+        assert_eq!(new("dblock: a\n\ndblock: b\ndblock: a\n"), ["a", "b"]);
+        assert_eq!(new("dblock: b\nc\n"), ["c"]);
+        for number in 0..1000 {
+            assert_eq!(new(&format!("warning {number}\n")).len(), 1);
+        }
+        assert_eq!(locked(&warnings.0).len(), WARNINGS);
+        assert_eq!(new("a\nwarning 999\n"), ["a"]);
+    }
 
     #[test]
     fn the_connect_timeout_is_that_of_the_configuration() {

@@ -136,6 +136,34 @@ fn where_the_server_is_away_the_last_state_stays_with_the_line_that_says_why() {
 }
 
 #[test]
+fn what_a_command_that_is_done_warns_of_is_a_line_on_stderr_once_and_on_no_page() {
+    let fleet = Fleet::new();
+    let first = "dblock: the password in --url can be read by every user\n";
+    fleet.write("warn", first);
+    let web = fleet.serve(&["--refresh", "1s"]).enter();
+    web.until_all_is_known();
+    let second = "dblock: db2 is read-only, as a <b>replica</b> is\n";
+    fleet.write("warn", &format!("{first}{second}"));
+    // One may have begun before; the next one has ended when the third begins.
+    let asked = || fleet.asked(&["cron", "list"]);
+    let before = asked();
+    until("it is asked again and again", || {
+        let page = web.get("/").expect(200);
+        page.lacks("every user").lacks("replica");
+        asked() > before + 2
+    });
+    let (_, said) = web.end(Signal::SIGTERM);
+    let expected = [
+        "dblock: dblock config says: the password in --url can be read by every user\n",
+        "says: db2 is read-only, as a <b>replica</b> is\n",
+    ];
+    for line in expected {
+        assert_eq!(said.matches(line).count(), 1, "{said}");
+    }
+    assert_eq!(said.lines().count(), 2, "{said}");
+}
+
+#[test]
 fn the_first_look_waits_for_a_moment_alone() {
     let fleet = Fleet::new();
     fleet.write("hang", "");
