@@ -10,6 +10,7 @@ use std::time::Duration;
 use axum::extract::{Form, Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Response};
+use jiff::Timestamp;
 use tokio::sync::Semaphore;
 
 use crate::cli::kill;
@@ -52,7 +53,11 @@ pub async fn question(
         Ok(act) => act,
         Err(refusal) => return *refusal,
     };
-    let plan = match plan::of(&act, &actions.fleet).await {
+    let seen = actions.fleet.look().await;
+    if let Some((title, words)) = plan::nothing(&act, &seen, Timestamp::now()) {
+        return actions.message(StatusCode::NOT_FOUND, &title, words);
+    }
+    let plan = match plan::of(&act, &seen, &actions.fleet).await {
         Ok(plan) => plan,
         Err(why) => return actions.message(StatusCode::CONFLICT, "This cannot be done", &why),
     };
@@ -81,7 +86,8 @@ pub async fn answer(
     };
     // What is looked at after the others is as it is now.
     let turn = actions.turns.clone().acquire_owned().await;
-    let plan = match plan::of(&act, &actions.fleet).await {
+    let seen = actions.fleet.look().await;
+    let plan = match plan::of(&act, &seen, &actions.fleet).await {
         Ok(plan) => plan,
         Err(why) => return actions.message(StatusCode::CONFLICT, "This cannot be done", &why),
     };

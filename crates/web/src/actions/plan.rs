@@ -1,5 +1,7 @@
 //! What the page in between says: what an action is about, where that is, and how many are concerned.
 
+use jiff::Timestamp;
+
 use crate::base::text::printable;
 use crate::fleet::data::{Holder, QueueList, QueueStatus, Status};
 use crate::fleet::dblock::Words;
@@ -24,17 +26,34 @@ pub struct Plan {
     pub objection: Option<String>,
 }
 
+/// The job or the queue that an action is about, and where it was looked for in vain; None: it is there, or that is not known now. Then the
+/// command finds it out. Who holds a lock is asked for in any case.
+pub fn nothing(act: &Act, seen: &Seen, now: Timestamp) -> Option<(String, &'static str)> {
+    match act {
+        Act::Job(_, name) if seen.job(name).is_none() => seen
+            .says_what_is(&seen.cron, now)
+            .then(|| (format!("No job {name}"), "No crontab has it.")),
+        Act::Queue(_, name) | Act::Retry(name, ..) | Act::Cancel(name, _)
+            if seen.queue(name).is_none() =>
+        {
+            let words = "It is not there, or not any more.";
+            seen.says_what_is(&seen.queues, now)
+                .then(|| (format!("No queue {name}"), words))
+        }
+        _ => None,
+    }
+}
+
 /// That of an action.
 ///
 /// # Errors
 /// Why it cannot be done, in a sentence.
-pub async fn of(act: &Act, fleet: &Fleet) -> Result<Plan, String> {
-    let seen = fleet.look().await;
+pub async fn of(act: &Act, seen: &Seen, fleet: &Fleet) -> Result<Plan, String> {
     let mut plan = match act {
-        Act::Job(switch, name) => of_job(act, *switch, name, &seen),
-        Act::Queue(switch, name) => of_queue(act, *switch, name, &seen),
-        Act::Retry(queue, ids, asked) => of_retry(act, queue, (ids, asked), &seen, fleet).await?,
-        Act::Cancel(queue, ids) => of_cancel(queue, ids, &seen, fleet).await?,
+        Act::Job(switch, name) => of_job(act, *switch, name, seen),
+        Act::Queue(switch, name) => of_queue(act, *switch, name, seen),
+        Act::Retry(queue, ids, asked) => of_retry(act, queue, (ids, asked), seen, fleet).await?,
+        Act::Cancel(queue, ids) => of_cancel(queue, ids, seen, fleet).await?,
         Act::Kill(held, asked) => of_kill(held, asked, fleet).await?,
     };
     let server = match seen.server() {

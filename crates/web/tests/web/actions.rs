@@ -46,6 +46,18 @@ fn with_queue(fleet: &Fleet, dead: usize) {
     );
 }
 
+fn with_job(fleet: &Fleet) {
+    let name = serde_json_string(NAME);
+    fleet.answers(
+        "cron-list",
+        &format!(
+            r#"{{"server":"db1:3306","now":"2026-11-26T12:00:00.000Z","daemons":[],"jobs":[{{"name":{name},"schedule":"0 3 * * *",
+            "time_zone":"UTC","next":null,"in_no_file":false,"late_seconds":null,"paused_since":null,"triggered":null,"seen":null,
+            "changed_by":null,"under_way":[],"last":null}}]}}"#
+        ),
+    );
+}
+
 /// The fields of a page's form, as a browser sends them.
 fn form(page: &Response) -> String {
     let fields = page.body.split("type=\"hidden\" name=\"").skip(1);
@@ -75,6 +87,7 @@ fn serde_json_string(text: &str) -> String {
 #[test]
 fn each_action_is_asked_for_by_get_and_done_by_post_as_its_command() {
     let fleet = Fleet::new();
+    with_job(&fleet);
     with_queue(&fleet, 10000);
     let web = fleet
         .serve(&["--allow-actions", "--url", "mysql://u:secret@db/"])
@@ -136,6 +149,46 @@ fn what_says_not_what_to_do_to_what_does_nothing() {
         web.post(&format!("/actions/{kind}"), object).expect(400);
     }
     assert_eq!(done(&fleet), Vec::<Vec<String>>::new());
+}
+
+#[test]
+fn what_is_not_there_is_not_offered_where_that_is_known() {
+    let pages = [
+        "/actions/trigger?job=none",
+        "/actions/pause?job=none",
+        "/actions/resume?queue=none",
+        "/actions/retry?queue=none&id=7",
+        "/actions/cancel?queue=none&id=7",
+    ];
+    let fleet = Fleet::new();
+    fleet.write("away", "dblock: cannot reach db1:3306\n");
+    let web = fleet.serve(&["--allow-actions"]).enter();
+    // Nobody knows: the command says it.
+    for page in pages {
+        web.get(page).expect(200).has("method=\"post\"");
+    }
+    fleet.remove("away");
+    let web = fleet.serve(&["--allow-actions", "--refresh", "1s"]).enter();
+    let of_all = ["/actions/retry?queue=none", "/actions/cancel?queue=none"];
+    for page in pages.into_iter().chain(of_all) {
+        let mut nothing = web.get(page);
+        until("it is known", || {
+            nothing = web.get(page);
+            nothing.status == 404
+        });
+        nothing.has("none").has("To the overview").lacks("<form");
+    }
+    with_job(&fleet);
+    with_queue(&fleet, 1);
+    for object in ["job", "queue"] {
+        let page = format!("/actions/pause?{object}={ENCODED}");
+        until("it is there", || web.get(&page).status == 200);
+    }
+    // What was known before is no answer of now.
+    fleet.write("away", "dblock: cannot reach db1:3306\n");
+    for page in pages {
+        until("nobody knows", || web.get(page).status == 200);
+    }
 }
 
 #[test]
