@@ -14,7 +14,7 @@ use serde::Deserialize;
 use tokio::time::sleep;
 
 use crate::base::{locked, say};
-use crate::pages::{View, forms, links};
+use crate::pages::{View, forms, layout, links};
 
 use super::secret::Digest;
 use super::{ACTIONS, Access, Gate, LOGIN, Peer, local, network};
@@ -85,10 +85,10 @@ pub struct Typed {
 
 /// The page.
 pub async fn ask(State(login): State<Login>, Query(asked): Query<Asked>) -> Response {
-    match *login.access.gate() {
-        Gate::Password { .. } => login.page(StatusCode::OK, &asked, ""),
-        // There is no password.
-        Gate::Socket | Gate::Token { .. } => super::see_other("/"),
+    if login.access.has_password() {
+        login.page(StatusCode::OK, &asked, "")
+    } else {
+        super::see_other("/")
     }
 }
 
@@ -100,6 +100,9 @@ pub async fn check(
     headers: HeaderMap,
     Form(typed): Form<Typed>,
 ) -> Response {
+    if !login.access.has_password() {
+        return login.nothing();
+    }
     let Some(attempt) = login.access.attempts.begin(peer) else {
         return login.page(
             StatusCode::TOO_MANY_REQUESTS,
@@ -135,6 +138,12 @@ pub async fn check(
 }
 
 impl Login {
+    /// Where there is no password.
+    fn nothing(&self) -> Response {
+        let page = layout::message(&self.view, "Not found", "There is no such page.");
+        (StatusCode::NOT_FOUND, Html(page.into_string())).into_response()
+    }
+
     fn page(&self, status: StatusCode, asked: &Asked, problem: &str) -> Response {
         let url = links::with(LOGIN, &[("to", &asked.to)]);
         (

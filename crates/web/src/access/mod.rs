@@ -144,6 +144,10 @@ impl Access {
         Ok(())
     }
 
+    fn has_password(&self) -> bool {
+        matches!(*self.gate(), Gate::Password { .. })
+    }
+
     fn gate(&self) -> MutexGuard<'_, Gate> {
         locked(&self.gate)
     }
@@ -303,7 +307,7 @@ impl Guard {
     }
 
     fn stranger(&self, request: &Request) -> Response {
-        let is_password = matches!(*self.access.gate(), Gate::Password { .. });
+        let is_password = self.access.has_password();
         let is_page = request.method() != Method::POST
             && !request.headers().contains_key(crate::pages::MAIN_ONLY);
         let to = request.uri().path_and_query().map_or("/", |to| to.as_str());

@@ -265,6 +265,18 @@ fn the_password_is_asked_for_and_lets_in() {
 }
 
 #[test]
+fn where_there_is_no_password_nobody_types_a_wrong_one() {
+    let fleet = Fleet::new();
+    let web = fleet.serve(&[]);
+    assert_eq!(web.get("/login").expect(303).header("location"), Some("/"));
+    log_in(&web, "", "password=guess")
+        .expect(404)
+        .has("There is no such page.")
+        .lacks("type=\"password\"");
+    assert_eq!(web.end(Signal::SIGTERM), (Some(0), String::new()));
+}
+
+#[test]
 fn a_login_leads_to_no_other_server_and_to_no_action() {
     let fleet = Fleet::new();
     let web = fleet.serve(&["--password-file", &password(&fleet)]);
