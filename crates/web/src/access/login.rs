@@ -1,5 +1,6 @@
-//! The page that asks for the password. Who does not know it is slowed: there is no more than a handful of attempts a second, and one client
-//! alone cannot take all of them. Nobody waits for a turn: who comes too early is told so at once.
+//! The page that asks for the password. Who does not know it is slowed: a wrong one takes a second, and there is no more than a handful of
+//! attempts at once of one client, and of all together who were wrong lately. So who guesses keeps out nobody who does not. Nobody waits
+//! for a turn: who comes too early is told so at once.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,36 +12,59 @@ use axum::extract::{Form, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
 use serde::Deserialize;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::base::{locked, say};
 use crate::pages::{View, forms, layout, links};
 
 use super::secret::Digest;
-use super::{ACTIONS, Access, Gate, LOGIN, Peer, local, network};
+use super::{ACTIONS, Access, Gate, LOGIN, Peer, local, network, site};
 
-/// How many attempts are under way at once, how many of them are of one peer, and how long each lasts that fails.
-const AT_ONCE: usize = 4;
+/// How many attempts of one peer are under way at once, and how long each lasts that fails: to look whether a password is right takes no
+/// time.
 const OF_A_PEER: usize = 2;
 const OF_A_FAILURE: Duration = Duration::from_secs(1);
 
-/// The attempts that are under way, of each peer.
+/// How many are under way before those have to wait who were wrong lately, and how long ago that is.
+const AT_ONCE: usize = 4;
+const LATELY: Duration = Duration::from_secs(10 * 60);
+
+/// Of how many sites it is remembered that they were wrong. If there are more, nobody is exempt: otherwise who has very many addresses
+/// could guess once from each, as often as is forgotten.
+const MOST_WRONG: usize = 4000;
+
+/// What is known of the attempts; an address that is None is this host.
 #[derive(Debug, Clone, Default)]
-pub struct Attempts(Arc<Mutex<HashMap<Option<IpAddr>, usize>>>);
+pub struct Attempts(Arc<Mutex<Counts>>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    /// How many are under way, of each network.
+    under_way: HashMap<Option<IpAddr>, usize>,
+    /// When a wrong password came last, of each site.
+    wrong: HashMap<Option<IpAddr>, Instant>,
+}
 
 impl Attempts {
     /// One more of this peer; None: there are too many.
     fn begin(&self, peer: Peer) -> Option<Attempt> {
-        let network = peer.0.map(network);
-        let mut under_way = locked(&self.0);
-        let of_peer = under_way.get(&network).copied().unwrap_or_default();
-        if of_peer >= OF_A_PEER || under_way.values().sum::<usize>() >= AT_ONCE {
+        let (network, site) = (peer.0.map(network), peer.0.map(site));
+        let mut counts = locked(&self.0);
+        let now = Instant::now();
+        counts
+            .wrong
+            .retain(|_, at| now.duration_since(*at) < LATELY);
+        let was_wrong = counts.wrong.contains_key(&site) || counts.wrong.len() >= MOST_WRONG;
+        let of_peer = counts.under_way.get(&network).copied().unwrap_or_default();
+        let of_all: usize = counts.under_way.values().sum();
+        if of_peer >= OF_A_PEER || was_wrong && of_all >= AT_ONCE {
             return None;
         }
-        under_way.insert(network, of_peer + 1);
+        counts.under_way.insert(network, of_peer + 1);
         Some(Attempt {
             all: self.clone(),
             network,
+            site,
         })
     }
 }
@@ -49,11 +73,22 @@ impl Attempts {
 struct Attempt {
     all: Attempts,
     network: Option<IpAddr>,
+    site: Option<IpAddr>,
+}
+
+impl Attempt {
+    /// The password was wrong.
+    fn fail(&self) {
+        let wrong = &mut locked(&self.all.0).wrong;
+        if wrong.len() < MOST_WRONG || wrong.contains_key(&self.site) {
+            wrong.insert(self.site, Instant::now());
+        }
+    }
 }
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        let mut under_way = locked(&self.all.0);
+        let under_way = &mut locked(&self.all.0).under_way;
         if let Some(of_peer) = under_way.get_mut(&self.network) {
             *of_peer -= 1;
         }
@@ -120,6 +155,7 @@ pub async fn check(
         let to = if to.contains(ACTIONS) { "/" } else { to };
         return login.access.let_in(&headers, to);
     }
+    attempt.fail();
     let by = if login.access.is_behind_proxy {
         "by a client of the proxy "
     } else {
@@ -156,16 +192,52 @@ impl Login {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     #[test]
-    fn who_comes_while_four_attempts_are_under_way_is_refused() {
+    fn those_who_were_wrong_have_four_attempts_together_and_keep_nobody_else_out() {
         let attempts = Attempts::default();
-        let begin = |host: u8| attempts.begin(Peer(Some([192, 0, 2, host].into())));
-        let mut under_way: Vec<_> = (0..4).map(|host| begin(host).unwrap()).collect();
-        assert!(begin(4).is_none());
+        let begin = |address: &str| attempts.begin(Peer(address.parse().ok()));
+        let guess = |address: &str| {
+            let attempt = begin(address)?;
+            attempt.fail();
+            Some(attempt)
+        };
+        let two = ["192.0.2.1", "2001:db8:1::1"];
+        let all = two.into_iter().chain(two);
+        let mut under_way: Vec<_> = all.map(|address| guess(address).unwrap()).collect();
+        assert!(
+            begin("2001:db8:1:2::1").is_none(),
+            "another network of that site"
+        );
+        for other in ["192.0.2.2", "2001:db8:2::1", "this host"] {
+            let _first = guess(other).unwrap();
+            assert!(begin(other).is_none(), "{other} was wrong, too");
+        }
         under_way.pop();
-        assert!(begin(4).is_some());
+        assert!(begin("192.0.2.2").is_some());
+    }
+
+    #[test]
+    fn who_was_wrong_is_as_others_ten_minutes_later_and_if_very_many_were_nobody_is_exempt() {
+        let attempts = Attempts::default();
+        let begin = |address: &str| attempts.begin(Peer(address.parse().ok()));
+        let four = ["192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.2"];
+        let _under_way = four.map(|address| begin(address).unwrap());
+        let old = Instant::now().checked_sub(LATELY).unwrap();
+        let number = u32::try_from(MOST_WRONG).unwrap();
+        for (at, may_begin) in [(Instant::now(), false), (old, true)] {
+            locked(&attempts.0).wrong = [("192.0.2.9".parse().ok(), at)].into();
+            assert_eq!(begin("192.0.2.9").is_some(), may_begin, "it was wrong");
+            assert!(begin("192.0.2.10").is_some(), "it was not");
+            for site in 0..number {
+                let site = IpAddr::from(Ipv4Addr::from(site));
+                locked(&attempts.0).wrong.insert(Some(site), at);
+            }
+            assert_eq!(begin("192.0.2.10").is_some(), may_begin, "very many were");
+        }
     }
 
     #[test]
@@ -184,6 +256,6 @@ mod tests {
             drop(first);
             assert!(begin(one).is_some(), "{one}");
         }
-        assert!(locked(&attempts.0).is_empty());
+        assert!(locked(&attempts.0).under_way.is_empty());
     }
 }

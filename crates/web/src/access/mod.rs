@@ -57,9 +57,20 @@ impl Display for Peer {
 
 /// What one client has at its disposal: an address, or the /64 of IPv6 that a host usually gets.
 pub fn network(address: IpAddr) -> IpAddr {
+    beginning(address, 64)
+}
+
+/// What one client has at most: an address, or the /48 of IPv6 that a site may get, with all its networks.
+pub fn site(address: IpAddr) -> IpAddr {
+    beginning(address, 48)
+}
+
+/// An address of IPv6 with no more than its first bits.
+fn beginning(address: IpAddr, bits: u32) -> IpAddr {
+    let mask = u128::MAX << (128 - bits);
     match address {
         IpAddr::V4(_) => address,
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & mask).into(),
     }
 }
 

@@ -7,12 +7,14 @@ use std::sync::{Arc, Mutex};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use crate::access::network;
+use crate::access::{network, site};
 use crate::base::locked;
 
-/// The most connections, and the most of one address or network of another host. This host's own may be a proxy, or the end of an ssh -L.
+/// The most connections, and the most of one address or network of another host, and of a site, which may have very many of them. This
+/// host's own may be a proxy, or the end of an ssh -L.
 const MOST: usize = 256;
 const MOST_OF_A_PEER: usize = 32;
+const MOST_OF_A_SITE: usize = 64;
 
 /// All of them.
 #[derive(Debug, Clone, Default)]
@@ -28,6 +30,8 @@ struct Table {
 struct Open {
     /// Of another host; None: it is of this one.
     network: Option<IpAddr>,
+    /// The site of that.
+    site: Option<IpAddr>,
     /// How many requests are being answered.
     answering: usize,
     /// Since when it is idle.
@@ -61,15 +65,17 @@ impl Connections {
         serve: impl FnOnce(Connection) -> F,
     ) {
         let mut table = locked(&self.0);
-        let network = peer.map(network);
+        let (network, site) = (peer.map(network), peer.map(site));
         if network.is_some() {
             table.make_room(MOST_OF_A_PEER, |open| open.network == network);
+            table.make_room(MOST_OF_A_SITE, |open| open.site == site);
         }
         table.make_room(MOST, |_| true);
         let number = table.next;
         table.next += 1;
         let open = Open {
             network,
+            site,
             answering: 0,
             since: Instant::now(),
             task: None,
@@ -123,5 +129,34 @@ impl Drop for Answering {
             open.answering -= 1;
             open.since = Instant::now();
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use tokio::runtime;
+
+    use super::*;
+
+    #[test]
+    fn a_client_of_very_many_networks_leaves_room_for_others() {
+        let runtime = runtime::Builder::new_current_thread().build().unwrap();
+        let _entered = runtime.enter();
+        let connections = Connections::default();
+        let open = |address: &str| connections.add(address.parse().ok(), |_| pending());
+        open("2001:db8:2::1");
+        open("192.0.2.1");
+        for number in 0..1000 {
+            open(&format!("2001:db8:1:{number:x}::1"));
+        }
+        let table = locked(&connections.0);
+        let of = |site: &str| {
+            let site = site.parse().ok();
+            table.open.values().filter(|open| open.site == site).count()
+        };
+        let number = ["2001:db8:1::", "2001:db8:2::", "192.0.2.1"].map(of);
+        assert_eq!(number, [MOST_OF_A_SITE, 1, 1]);
     }
 }
