@@ -173,6 +173,20 @@ pub async fn check(
     login.page(StatusCode::FORBIDDEN, &asked, "This is not the password.")
 }
 
+/// Nobody logs out by a link.
+pub async fn stay() -> Response {
+    super::see_other("/")
+}
+
+/// Logs out.
+pub async fn leave(State(login): State<Login>, headers: HeaderMap) -> Response {
+    if login.access.has_password() {
+        login.access.log_out(&headers)
+    } else {
+        login.nothing()
+    }
+}
+
 impl Login {
     /// Where there is no password.
     fn nothing(&self) -> Response {

@@ -3,6 +3,7 @@
 pub mod headers;
 mod hosts;
 mod login;
+mod logins;
 mod origin;
 mod secret;
 
@@ -19,12 +20,13 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 
 use crate::base::exit::Failure;
-use crate::base::locked;
+use crate::base::{locked, say};
 use crate::options::{Listen, Options};
 use crate::pages::{View, layout, links};
 
 use hosts::Hosts;
 use login::Attempts;
+use logins::Logins;
 use secret::{Digest, Secret};
 
 /// What carries no secret: the page that asks for the password needs it, too.
@@ -35,6 +37,9 @@ const ACTIONS: &str = "/actions/";
 
 /// Where the password is asked for.
 const LOGIN: &str = "/login";
+
+/// Where a login is ended.
+const LOGOUT: &str = "/logout";
 
 /// The cookie's name, or how it begins.
 const COOKIE: &str = "dblock-web";
@@ -86,7 +91,7 @@ pub struct Access {
     is_behind_proxy: bool,
 }
 
-/// What somebody shows to be let in. The cookie's value is another secret than what is typed.
+/// What somebody shows to be let in. A cookie's value is another secret than what is typed.
 #[derive(Debug)]
 enum Gate {
     /// The rights of the socket decide.
@@ -94,16 +99,7 @@ enum Gate {
     /// The one who started it has its URL.
     Token { token: Secret, cookie: Secret },
     /// It is in a file.
-    Password { password: Digest, cookie: Secret },
-}
-
-impl Gate {
-    fn cookie(&self) -> Option<&Secret> {
-        match self {
-            Self::Socket => None,
-            Self::Token { cookie, .. } | Self::Password { cookie, .. } => Some(cookie),
-        }
-    }
+    Password { password: Digest, logins: Logins },
 }
 
 impl Access {
@@ -115,7 +111,7 @@ impl Access {
         let gate = match (&options.password_file, &options.listen) {
             (Some(file), _) => Gate::Password {
                 password: secret::password_in(file)?,
-                cookie: Secret::new()?,
+                logins: Logins::default(),
             },
             (None, Listen::Unix(_)) => Gate::Socket,
             (None, Listen::Tcp(_)) => Gate::Token {
@@ -146,13 +142,18 @@ impl Access {
     /// Its file cannot be used, and the password stays as it was.
     pub fn read_password_again(&self, file: &Path) -> Result<(), Failure> {
         let new = secret::password_in(file)?;
-        if let Gate::Password { password, cookie } = &mut *self.gate()
+        if let Gate::Password { password, logins } = &mut *self.gate()
             && *password != new
         {
-            *cookie = Secret::new()?;
+            *logins = Logins::default();
             *password = new;
         }
         Ok(())
+    }
+
+    /// Where a form goes that logs out; None: nobody has logged in.
+    pub fn logout(&self) -> Option<&'static str> {
+        self.has_password().then_some(LOGOUT)
     }
 
     fn has_password(&self) -> bool {
@@ -165,38 +166,68 @@ impl Access {
 
     /// Whether a request shows the cookie.
     fn is_known(&self, headers: &HeaderMap) -> bool {
-        let gate = self.gate();
-        let Some(expected) = gate.cookie() else {
-            return true;
-        };
-        let is_ours = |cookie: &str| {
-            let named = cookie.trim().split_once('=');
-            named.is_some_and(|(name, value)| name.starts_with(COOKIE) && expected.is(value))
-        };
-        // Other programs of this host have cookies of their own in the same line, in any letters.
-        let mut lines = headers.get_all(header::COOKIE).iter();
-        lines.any(|line| {
-            String::from_utf8_lossy(line.as_bytes())
-                .split(';')
-                .any(is_ours)
-        })
+        let mut shown = cookies(headers).into_iter();
+        match &*self.gate() {
+            Gate::Socket => true,
+            Gate::Token { cookie, .. } => shown.any(|value| cookie.is(&value)),
+            Gate::Password { logins, .. } => shown.any(|value| logins.has(&value)),
+        }
     }
 
     /// Sends somebody who is known now, and has sent these headers, to a page.
     fn let_in(&self, headers: &HeaderMap, to: &str) -> Response {
-        let mut response = see_other(to);
-        if let Some(cookie) = self.gate().cookie() {
-            let secure = if self.is_secure { "; Secure" } else { "" };
-            let cookie = format!(
-                "{}={}; Path=/; HttpOnly; SameSite=Strict{secure}",
-                cookie_name(headers),
-                cookie.text()
-            );
-            let cookie = HeaderValue::try_from(cookie).expect("letters and digits");
-            response.headers_mut().insert(header::SET_COOKIE, cookie);
+        let value = match &mut *self.gate() {
+            Gate::Socket => return see_other(to),
+            Gate::Token { cookie, .. } => Ok(cookie.text().to_owned()),
+            Gate::Password { logins, .. } => logins.begin().map(|own| own.text().to_owned()),
+        };
+        match value {
+            Ok(value) => self.with_cookie(see_other(to), headers, &value, ""),
+            Err(failure) => {
+                say(&failure.line);
+                StatusCode::INTERNAL_SERVER_ERROR.into_response()
+            }
         }
+    }
+
+    /// Ends the login of who has sent these headers, and has the browser forget the cookie.
+    fn log_out(&self, headers: &HeaderMap) -> Response {
+        if let Gate::Password { logins, .. } = &mut *self.gate() {
+            for value in cookies(headers) {
+                logins.end(&value);
+            }
+        }
+        self.with_cookie(see_other(LOGIN), headers, "", "; Max-Age=0")
+    }
+
+    /// An answer with a cookie, which ends with the browser unless it is to end at once.
+    fn with_cookie(
+        &self,
+        mut response: Response,
+        headers: &HeaderMap,
+        value: &str,
+        end: &str,
+    ) -> Response {
+        let secure = if self.is_secure { "; Secure" } else { "" };
+        let name = cookie_name(headers);
+        let cookie = format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{end}");
+        let cookie = HeaderValue::try_from(cookie).expect("letters and digits");
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
         response
     }
+}
+
+/// The values of the cookies that may be this server's. Other programs of this host have cookies of their own in the same line, in any
+/// letters.
+fn cookies(headers: &HeaderMap) -> Vec<String> {
+    let mut values = Vec::new();
+    for line in headers.get_all(header::COOKIE) {
+        let line = String::from_utf8_lossy(line.as_bytes());
+        let named = line.split(';').filter_map(|one| one.trim().split_once('='));
+        let own = named.filter(|(name, _)| name.starts_with(COOKIE));
+        values.extend(own.map(|(_, value)| value.to_owned()));
+    }
+    values
 }
 
 /// A browser keeps one cookie for all ports of a host, so its name has the port that the browser knows: several pages may be at the ends of
@@ -216,8 +247,15 @@ fn see_other(to: &str) -> Response {
 }
 
 /// The page that asks for the password, and all others only for those who may look.
-pub fn guarded(pages: Router, access: Arc<Access>, view: View) -> Router {
-    let login = Router::new().route(LOGIN, get(login::ask).post(login::check));
+pub fn guarded(pages: Router, access: Arc<Access>, view: &View) -> Router {
+    // Who sees a page of these does not count as logged in.
+    let view = View {
+        log_out: None,
+        ..*view
+    };
+    let login = Router::new()
+        .route(LOGIN, get(login::ask).post(login::check))
+        .route(LOGOUT, get(login::stay).post(login::leave));
     let login = login.with_state(login::Login {
         access: access.clone(),
         view: view.clone(),
@@ -268,7 +306,7 @@ impl Guard {
         if ![Method::GET, Method::HEAD, Method::POST].contains(request.method()) {
             let words = "This page is read by GET.";
             let message = self.message(StatusCode::METHOD_NOT_ALLOWED, "Not allowed", words);
-            let has_form = path.starts_with(ACTIONS) || path == LOGIN;
+            let has_form = path.starts_with(ACTIONS) || is_of_login(path);
             let allowed = if has_form {
                 "GET, HEAD, POST"
             } else {
@@ -289,7 +327,7 @@ impl Guard {
             let words = "A page of another server asked for this.";
             return Some(self.message(StatusCode::FORBIDDEN, "Not from here", words));
         }
-        if path.starts_with(ASSETS) || path == LOGIN || self.access.is_known(headers) {
+        if path.starts_with(ASSETS) || is_of_login(path) || self.access.is_known(headers) {
             return self.without_token(request);
         }
         Some(self.stranger(request))
@@ -347,6 +385,11 @@ impl Guard {
         let page = layout::message(&self.view, title, words);
         (status, Html(page.into_string())).into_response()
     }
+}
+
+/// Whether it is for those, too, who are not known.
+fn is_of_login(path: &str) -> bool {
+    [LOGIN, LOGOUT].contains(&path)
 }
 
 fn parameters(query: &str) -> impl Iterator<Item = &str> {

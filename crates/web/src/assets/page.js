@@ -76,7 +76,8 @@
       });
       // What the page is about may be gone: this page says so.
       const isGone = answer.status === 404 && answer.headers.has("x-dblock-main");
-      if (!answer.ok && !isGone) throw new Error(`the answer was ${answer.status}`);
+      const again = answer.status === 403 ? ": load this page again to log in" : "";
+      if (!answer.ok && !isGone) throw new Error(`the answer was ${answer.status}${again}`);
       const text = await answer.text();
       // It was asked again since.
       if (own !== asked) return;

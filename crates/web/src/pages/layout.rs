@@ -98,6 +98,7 @@ impl<'a> Page<'a> {
                             "Times are UTC, by the server's clock. "
                             @if view.may_act { "Actions are allowed." } @else { "Read only: " code { "--allow-actions" } " allows actions." }
                         }
+                        @if let Some(url) = view.log_out { form method="post" action=(url) { button type="submit" { "Log out" } } }
                     }
                     @if self.refreshes { script src=(assets::SCRIPT.url()) defer {} }
                 }

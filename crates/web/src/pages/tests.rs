@@ -20,6 +20,7 @@ fn view() -> View {
     View {
         may_act: true,
         show_data: true,
+        log_out: None,
         refresh: Duration::from_secs(5),
         now: now(),
         main_only: false,
@@ -367,6 +368,24 @@ fn without_allow_actions_there_are_no_buttons() {
         &locks::page(&self::view(), &seen).into_string(),
         "/actions/kill?lock=migrate&slot=0",
     );
+}
+
+#[test]
+fn who_has_logged_in_can_log_out_on_every_page() {
+    let view = View {
+        log_out: Some("/logout"),
+        ..view()
+    };
+    let form =
+        "<form method=\"post\" action=\"/logout\"><button type=\"submit\">Log out</button></form>";
+    for ((what, with), (_, without)) in pages(&view, &real())
+        .iter()
+        .zip(pages(&self::view(), &real()))
+    {
+        let (_, footer) = with.split_once("<footer>").unwrap();
+        assert!(footer.contains(form), "{what}");
+        assert_eq!(with.replace(form, ""), without, "{what}");
+    }
 }
 
 /// How many bytes of a text go over the network.

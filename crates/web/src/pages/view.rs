@@ -14,6 +14,8 @@ pub struct View {
     pub may_act: bool,
     /// Whether keys, errors and output are shown.
     pub show_data: bool,
+    /// Where a form goes that logs out; None: who looks has not logged in.
+    pub log_out: Option<&'static str>,
     /// How often it is to be fetched again.
     pub refresh: Duration,
     /// By this host's clock.

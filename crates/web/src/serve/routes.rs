@@ -40,6 +40,7 @@ pub fn router(options: &Options, fleet: Arc<Fleet>, access: Arc<Access>) -> Rout
     let view = View {
         may_act: options.allow_actions,
         show_data: options.show_data,
+        log_out: access.logout(),
         refresh: options.refresh,
         now: Timestamp::now(),
         main_only: false,
@@ -67,7 +68,7 @@ pub fn router(options: &Options, fleet: Arc<Fleet>, access: Arc<Access>) -> Rout
         .fallback(nothing)
         .with_state(app)
         .merge(actions);
-    access::guarded(pages, access, view)
+    access::guarded(pages, access, &view)
         .layer(middleware::from_fn(body::read))
         .layer(middleware::from_fn(gzip::pack))
 }

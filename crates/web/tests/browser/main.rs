@@ -8,10 +8,11 @@ mod harness;
 use std::collections::BTreeSet;
 use std::process::Command;
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use driver::{Browser, ENTER, TAB};
-use harness::{Fleet, Web};
+use harness::{Fleet, Web, private};
 
 /// The page of each kind, of the fleet in the fixtures; the run is one that failed.
 const PAGES: [&str; 10] = [
@@ -70,6 +71,21 @@ fn url(web: &Web, page: &str) -> String {
     format!("http://{}{page}", web.address())
 }
 
+/// The script of axe-core.
+fn axe_script() -> String {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let script = Command::new("script/axe")
+        .current_dir(root)
+        .output()
+        .unwrap();
+    assert!(
+        script.status.success(),
+        "{}",
+        String::from_utf8_lossy(&script.stderr)
+    );
+    String::from_utf8(script.stdout).unwrap()
+}
+
 /// What axe-core finds in the page that is open, in a few words each.
 fn axe(browser: &Browser, script: &str) -> Vec<String> {
     browser.run(script);
@@ -86,17 +102,7 @@ fn axe(browser: &Browser, script: &str) -> Vec<String> {
 
 #[test]
 fn axe_finds_nothing_in_any_page_and_none_is_wider_than_a_telephone() {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-    let script = Command::new("script/axe")
-        .current_dir(root)
-        .output()
-        .unwrap();
-    assert!(
-        script.status.success(),
-        "{}",
-        String::from_utf8_lossy(&script.stderr)
-    );
-    let script = String::from_utf8(script.stdout).unwrap();
+    let script = axe_script();
     let (_fleet, web) = a_fleet();
     let browser = a_browser(&web);
     let mut wrong = Vec::new();
@@ -129,6 +135,58 @@ fn axe_finds_nothing_in_any_page_and_none_is_wider_than_a_telephone() {
         wrong.extend(console.map(|line| format!("{page}: {line}")));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn somebody_logs_in_and_out_by_the_keyboard_and_an_open_page_says_that_the_login_is_over() {
+    let script = axe_script();
+    let fleet = Fleet::new();
+    let file = private(&fleet.path("password"), "secret\n");
+    let web = fleet.serve(&["--password-file", &file, "--refresh", "1s"]);
+    let browser = Browser::new();
+    let is_sound = |page: &str| {
+        for (scheme, width) in [("light", WIDE), ("dark", NARROW)] {
+            browser.prefer(scheme);
+            browser.resize(width, 800);
+            assert_eq!(axe(&browser, &script), Vec::<String>::new(), "{page}");
+            let real = browser.run("return document.documentElement.scrollWidth");
+            assert!(real.as_u64() <= Some(width.into()), "{page}: {real}");
+        }
+    };
+    let log_in = || {
+        browser.open(&url(&web, "/locks"));
+        browser.run("document.getElementById('password').focus()");
+        for letter in "secret".chars() {
+            browser.press(letter);
+        }
+        browser.press(ENTER);
+        browser.until(
+            "the page that was asked for",
+            "return location.pathname === '/locks' && document.querySelector('footer button') !== null",
+        );
+    };
+    browser.open(&url(&web, "/"));
+    is_sound("login");
+    log_in();
+    is_sound("locks");
+    browser.allow_scripts(false);
+    browser.open(&url(&web, "/locks"));
+    browser.run("document.querySelector('footer button').focus()");
+    browser.press(ENTER);
+    browser.until(
+        "the login",
+        "return location.pathname === '/login' && document.getElementById('password') !== null",
+    );
+    browser.open(&url(&web, "/"));
+    assert_eq!(browser.text("return location.pathname"), "/login");
+    browser.allow_scripts(true);
+    log_in();
+    private(&fleet.path("password"), "another\n");
+    web.signal(Signal::SIGHUP);
+    browser.until(
+        "a line that says so",
+        "return document.getElementById('stale').textContent.includes('load this page again to log in')",
+    );
 }
 
 /// The innermost elements that stand out of the window.

@@ -273,7 +273,42 @@ fn where_there_is_no_password_nobody_types_a_wrong_one() {
         .expect(404)
         .has("There is no such page.")
         .lacks("type=\"password\"");
+    web.post("/logout", "").expect(404);
+    let web = web.enter();
+    web.get("/").expect(200).lacks("/logout");
     assert_eq!(web.end(Signal::SIGTERM), (Some(0), String::new()));
+}
+
+#[test]
+fn who_logs_out_is_let_in_no_more_and_others_stay() {
+    let fleet = Fleet::new();
+    let mut web = fleet.serve(&["--password-file", &password(&fleet)]);
+    let mut cookies = Vec::new();
+    for _ in 0..2 {
+        let first = log_in(&web, "", TYPED);
+        web.keep_cookie(first);
+        cookies.push(web.cookie.clone());
+        web.get("/").expect(200).has("action=\"/logout\"");
+    }
+    assert_ne!(cookies[0], cookies[1]);
+    // Neither a link nor a form of another server does it.
+    assert_eq!(web.get("/logout").expect(303).header("location"), Some("/"));
+    web.send("POST", "/logout", &[], "").expect(403);
+    web.get("/").expect(200);
+    let left = web.post("/logout", "").expect(303);
+    assert_eq!(left.header("location"), Some("/login"));
+    let (name, _) = web.cookie.split_once('=').unwrap();
+    let cookie = left.header("set-cookie").unwrap();
+    assert!(
+        cookie.starts_with(&format!("{name}=;")) && cookie.ends_with("; Max-Age=0"),
+        "{cookie}"
+    );
+    web.get("/").expect(303);
+    web.get("/login").expect(200).lacks("/logout");
+    // The same once more, after the login is over.
+    web.post("/logout", "").expect(303);
+    web.cookie.clone_from(&cookies[0]);
+    web.get("/").expect(200);
 }
 
 #[test]

@@ -118,7 +118,11 @@ fn other_methods_are_not_allowed_and_head_is_get_without_a_body() {
     let form = web.send("POST", "/", &[("Origin", &own)], "").expect(405);
     let form = form.has("This page is read by GET.");
     assert_eq!(form.header("allow"), Some("GET,HEAD"));
-    for (path, methods) in [("/", "GET, HEAD"), ("/login", "GET, HEAD, POST")] {
+    for (path, methods) in [
+        ("/", "GET, HEAD"),
+        ("/login", "GET, HEAD, POST"),
+        ("/logout", "GET, HEAD, POST"),
+    ] {
         let answer = web.send("PUT", path, &[], "").expect(405);
         assert_eq!(answer.header("allow"), Some(methods), "{path}");
     }
