@@ -1,5 +1,7 @@
 //! The certificate of the page, and its key.
 
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,7 +17,7 @@ use crate::base::text::in_words;
 /// TLS 1.2 and 1.3, with this certificate and its key.
 ///
 /// # Errors
-/// They cannot be read, or do not belong together.
+/// They cannot be read, or do not belong together, or others can read the key.
 pub fn acceptor((certificate, key): &(PathBuf, PathBuf)) -> Result<TlsAcceptor, Failure> {
     let certificates =
         CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
@@ -23,8 +25,7 @@ pub fn acceptor((certificate, key): &(PathBuf, PathBuf)) -> Result<TlsAcceptor, 
     if certificates.is_empty() {
         return Err(refused(certificate, "there is no certificate in it"));
     }
-    let private =
-        PrivateKeyDer::from_pem_file(key).map_err(|error| refused(key, &in_pem(&error)))?;
+    let private = private_key(key)?;
     let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions();
     let builder =
@@ -35,6 +36,16 @@ pub fn acceptor((certificate, key): &(PathBuf, PathBuf)) -> Result<TlsAcceptor, 
     let mut config = config.map_err(|error| refused(key, &error.to_string()))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Failure> {
+    let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
+    let (metadata, file) = opened.map_err(|error| refused(path, &in_words(&error)))?;
+    // Its group may: distributions have one for keys.
+    if metadata.mode() & 0o006 != 0 {
+        return Err(refused(path, "others can read it; chmod 600 it"));
+    }
+    PrivateKeyDer::from_pem_reader(file).map_err(|error| refused(path, &in_pem(&error)))
 }
 
 fn refused(path: &Path, why: &str) -> Failure {

@@ -194,6 +194,32 @@ fn tls_serves_the_page_and_what_speaks_none_is_closed() {
 }
 
 #[test]
+fn a_key_that_others_can_read_is_not_used() {
+    let fleet = Fleet::new();
+    let [certificate, key] = certificate(&fleet, "page");
+    let may_be = |mode| fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
+    let args = ["--tls-cert", &certificate, "--tls-key", &key];
+    for mode in [0o644, 0o602] {
+        may_be(mode);
+        let refused =
+            output(&mut fleet.command(&[&["--listen", "127.0.0.1:0"], &args[..]].concat()));
+        let said = String::from_utf8_lossy(&refused.stderr);
+        let line = format!("dblock: cannot use {key}: others can read it; chmod 600 it\n");
+        assert_eq!((refused.status.code(), &*said), (Some(78), &*line));
+    }
+    // As that of the group ssl-cert.
+    may_be(0o640);
+    let mut web = fleet.serve(&args);
+    may_be(0o644);
+    web.signal(Signal::SIGHUP);
+    let said = web.says();
+    assert!(
+        said.contains("others can read it") && said.contains("stays in force"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_new_certificate_is_read_at_sighup_and_a_bad_one_is_not_taken() {
     let fleet = Fleet::new();
     let [certificate_file, key_file] = certificate(&fleet, "page");
