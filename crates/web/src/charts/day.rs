@@ -48,7 +48,8 @@ fn percent(at: Timestamp, until: Timestamp) -> f64 {
     (100.0 - until.duration_since(at).as_secs_f64() / PERCENT).clamp(0.0, 100.0)
 }
 
-/// The bars in lanes, so that none covers another. What does not fit is in the last lane.
+/// The bars in lanes, so that none covers another. What does not fit is in the last lane, where bars are covered, but what is wrong by
+/// nothing that is not.
 fn lanes(mut bars: Vec<Bar>, until: Timestamp) -> Vec<Vec<Drawn>> {
     bars.sort_by_key(|bar| bar.from);
     let mut lanes: Vec<Vec<Drawn>> = Vec::new();
@@ -78,6 +79,10 @@ fn lanes(mut bars: Vec<Bar>, until: Timestamp) -> Vec<Vec<Drawn>> {
             None if lanes.len() < MOST_LANES => lanes.push(vec![drawn]),
             None => lanes[MOST_LANES - 1].push(drawn),
         }
+    }
+    // What is drawn later covers what was drawn before.
+    for lane in &mut lanes {
+        lane.sort_by_key(|bar| bar.kind.is_bad());
     }
     lanes
 }

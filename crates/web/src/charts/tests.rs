@@ -116,3 +116,22 @@ fn a_day_has_a_bar_for_each_run_and_one_for_many_that_are_not_told_apart() {
     assert!(!empty.contains("<rect"));
     assert!(day::axis(now()).into_string().contains(">12:00<"));
 }
+
+#[test]
+fn what_failed_is_covered_by_nothing_that_did_not() {
+    // More of them at once than there are lanes.
+    let bars = (0..8_i64).map(|minute| day::Bar {
+        from: now() - (720 - minute).minutes(),
+        to: now() - 60.minutes(),
+        kind: if minute == 6 {
+            Kind::Failed
+        } else {
+            Kind::Good
+        },
+        says: String::new(),
+    });
+    let svg = day::row(bars.collect(), now()).into_string();
+    assert_eq!(svg.matches("<rect").count(), 8, "{svg}");
+    let last = |kind: &str| svg.rfind(&format!("<rect class=\"{kind}\"")).unwrap();
+    assert!(last("f") > last("g"), "{svg}");
+}

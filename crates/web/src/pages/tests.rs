@@ -632,6 +632,9 @@ fn the_day_has_all_that_failed_though_more_ran_than_is_drawn() {
         "{text}"
     );
     assert!(!text.contains("Nothing failed"), "{text}");
+    for bar in ["<rect class=\"f\"", "<rect class=\"l\""] {
+        assert!(html.contains(bar), "{html}");
+    }
     failed.value.as_mut().unwrap().cursor = Some("1-y".to_owned());
     for (until, bounds) in [
         ("", "since=24h\""),

@@ -1,6 +1,6 @@
 //! A day, by host or by job.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use jiff::{SignedDuration, Timestamp, ToSpan};
 use maud::{Markup, html};
@@ -68,8 +68,8 @@ pub fn page(
             (answers::problem(runs, "runs", view.now))
         }
         @if let Some(history) = found {
-            section #day aria-label="The day" { (rows(&history.runs, &earlier, asked, until, now)) }
-            @if history.cursor.is_some() { p.note { "There are more runs: the newest " (history.runs.len()) " are drawn and counted. What failed stands below in any case." } }
+            section #day aria-label="The day" { (rows(&drawn(history, failed), &earlier, asked, until, now)) }
+            @if history.cursor.is_some() { p.note { "There are more runs: the newest " (history.runs.len()) " are drawn and counted, and what failed, as far as it is counted below." } }
         }
         (failures(view, (found, failed), &earlier, asked, until, now))
     };
@@ -126,8 +126,16 @@ fn end(run: &Ended, now: Timestamp) -> Timestamp {
     }
 }
 
+/// The newest runs, and those that failed before them.
+fn drawn<'a>(newest: &'a data::History, failed: &'a Part<data::History>) -> Vec<&'a Run> {
+    let known: HashSet<&str> = newest.runs.iter().map(|run| &*run.run).collect();
+    let failed = failed.value.iter().flat_map(|failed| &failed.runs);
+    let before = failed.filter(|run| run.ending.kind().is_bad() && !known.contains(&*run.run));
+    newest.runs.iter().chain(before).collect()
+}
+
 fn rows(
-    runs: &[Run],
+    runs: &[&Run],
     earlier: &[(&str, &Ended)],
     asked: &Asked,
     until: Timestamp,
@@ -135,7 +143,7 @@ fn rows(
 ) -> Markup {
     let by_job = asked.by == "job";
     let mut rows: BTreeMap<&str, Vec<Bar>> = BTreeMap::new();
-    let runs: Vec<(&str, Ended)> = runs.iter().map(|run| (&*run.name, run.into())).collect();
+    let runs: Vec<(&str, Ended)> = runs.iter().map(|&run| (&*run.name, run.into())).collect();
     let of_the_day = runs.iter().map(|(name, run)| (*name, run));
     for (name, run) in earlier.iter().copied().chain(of_the_day) {
         let host = run.host.as_deref().unwrap_or("no host");
@@ -171,7 +179,7 @@ fn rows(
     };
     html! {
         @if is_empty { p.note { "Nothing ran." } } @else { (scrolling("The day", &table)) }
-        @if hidden > 0 { p.note { (hidden) " more rows are not shown: those with failures stand above in any case." } }
+        @if hidden > 0 { p.note { (hidden) " more rows are not shown: those with failures come first." } }
         p.legend { @for kind in Kind::ALL { span { (sign(kind)) " " (kind.word()) } " " } }
     }
 }
@@ -263,6 +271,7 @@ fn failures(
                         @if let Some(why) = why(view, run) { ": " (why) }
                     }
                 }
+                @if long.len() > FAILURES { li { "and " (long.len() - FAILURES) " more that began before this day" } }
                 @if has_more || failed.len() > FAILURES { li { a href=(in_history) { "All that failed" } } }
             }
         }
