@@ -140,7 +140,7 @@ pub struct RowLock {
     /// Whether the session has other uses, too.
     pub(super) shares_session: bool,
     /// Whether the latest renewal was refused on a new session, which was dropped.
-    is_refused: bool,
+    pub(super) is_refused: bool,
 }
 
 impl RowLock {
