@@ -461,7 +461,7 @@ impl Keeper<'_> {
     fn keep_others_out(&mut self) -> Moment {
         if std::mem::take(&mut self.renews_now) || self.lock.keep_at <= Moment::now() {
             let until = self.last_answer();
-            self.lock.keep_others_out(until);
+            self.lock.keep_others_out(until, &mut self.supervisor);
         }
         self.lock.keep_at
     }

@@ -15,7 +15,8 @@ use crate::history::{KeptOutput, OutputPart, RunEnd, SKIP_LIMIT};
 use crate::isolated::link::cut;
 use crate::keeper::Parent;
 use crate::lock::{
-    Backend, Grant, Holders, LONGEST_TTL, Lease, LockSpec, OnLockLost, Refusal, Release, Renewal,
+    Backend, Grant, Holders, LONGEST_TTL, Lease, LockSpec, OnLockLost, Reattempt, Refusal, Release,
+    Renewal,
 };
 use crate::schema;
 
@@ -298,17 +299,25 @@ impl<'a> Lock<'a> {
     }
 
     /// Keeps others out while the command of a holder that is killed ends.
-    pub fn keep_others_out(&mut self, until: Option<Moment>) {
+    pub fn keep_others_out(&mut self, until: Option<Moment>, supervisor: &mut Supervisor) {
+        let interval = Lease::interval(self.ttl());
         let pause = match self.backend.renew_killed(until) {
-            // It is reacquired, unless its killer is found again.
             Renewal::Lost(_) if !self.backend.outlives_session() => {
-                (self.state, self.was_refused) = (State::Lost, false);
-                Duration::ZERO
+                if self.spec.on_lost == OnLockLost::Reacquire {
+                    // It is reacquired, unless its killer is found again.
+                    (self.state, self.was_refused) = (State::Lost, false);
+                    Duration::ZERO
+                } else {
+                    // It stays killed: the command has its deadline, and a killer that still waits learns of its end. What was announced
+                    // is announced again only if that killer is found.
+                    if let Reattempt::Killed(killer) = self.backend.try_reacquire(false, until) {
+                        self.be_killed(killer, supervisor);
+                    }
+                    interval
+                }
             }
-            Renewal::Unanswered(_) => PAUSE_IF_UNANSWERED,
-            Renewal::Confirmed(_) | Renewal::Lost(_) | Renewal::Killed(_) => {
-                Lease::interval(self.ttl())
-            }
+            Renewal::Unanswered(_) => PAUSE_IF_UNANSWERED.min(interval),
+            Renewal::Confirmed(_) | Renewal::Lost(_) | Renewal::Killed(_) => interval,
         };
         self.keep_at = Moment::now() + pause;
     }
