@@ -343,10 +343,12 @@ impl Backend for NamedLock {
         let announced = self.name.termination_on_server(self.grant.slot);
         let ask = ask_owners(session.kind(), &[announced]);
         let limited = session.answer_within(limit);
-        let cause = match limited.and_then(|()| session.run(&ask)) {
+        let answer = limited.and_then(|()| session.run(&ask));
+        let cause = match answer {
             Ok(owners) if owners[0].is_some() => return Renewal::Confirmed(sent),
             Ok(_) => NOT_HELD.to_owned(),
-            Err(fault @ (Fault::Interrupted(_) | Fault::Conflict(_))) => {
+            // As in a renewal: the end of the session would let others have the slot.
+            Err(fault) if session.survives(&fault) => {
                 return Renewal::Unanswered(fault.to_string());
             }
             Err(fault) => fault.to_string(),
