@@ -31,7 +31,7 @@ const HEEDED_EACH: [Duration; 2] = [Duration::from_millis(100), RECHECK];
 /// as soon as it is well. A caller loses its place so.
 pub const ANSWER_LIMIT: Duration = Duration::from_secs(12);
 
-/// The notifications that a caller has heeded of late.
+/// The notifications that a caller has heeded of late at the head of the line, or behind.
 #[derive(Debug, Clone, Copy, Default)]
 struct Heeded {
     /// When they count no more.
@@ -73,7 +73,7 @@ impl Request {
         let (own, ttl) = (opening.connection_id(), opening.ttl);
         let (mut place, mut ask) = (Place::default(), Ask::Listen);
         let (mut asked, mut turn_begun) = (Moment::now(), Moment::now());
-        let mut heeded = Heeded::default();
+        let mut heeded = [Heeded::default(); 2];
         loop {
             let answer = match ask {
                 Ask::Listen => {
@@ -154,13 +154,15 @@ impl Request {
     fn await_wake(
         ahead: u64,
         until: Moment,
-        heeded: &mut Heeded,
+        heeded: &mut [Heeded; 2],
         session: &mut Session,
     ) -> Result<bool, Fault> {
         if !session.await_notification(until.since(Moment::now()))? {
             return Ok(false);
         }
-        let each = HEEDED_EACH[usize::from(ahead > 0)];
+        // What came behind does not count at the head.
+        let place = usize::from(ahead > 0);
+        let (each, heeded) = (HEEDED_EACH[place], &mut heeded[place]);
         let next = heeded.next(each);
         sleep(next.min(until).since(Moment::now()));
         let is_heeded = next <= until;
