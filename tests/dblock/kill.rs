@@ -8,8 +8,8 @@ use nix::sys::signal::Signal;
 
 use crate::harness::{
     Client, Dblock, Frozen, Kind, Output, PASSWORD, Packet, Proxy, Records, Running, SOON, Server,
-    Unkillable, Watcher, all_servers, both_servers, eventually, eventually_unkillable, quoted, runs,
-    send, slack, unique, within,
+    Unkillable, Watcher, all_servers, both_servers, eventually, eventually_unkillable, quoted,
+    runs, send, slack, unique, within,
 };
 
 /// A dblock whose command runs until it is ended, and says its process.

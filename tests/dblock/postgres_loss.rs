@@ -240,7 +240,7 @@ fn a_server_that_refuses_renewals_costs_no_session_and_at_the_end_of_the_lease_t
         answer_renewals_by("RETURN false");
         let (name, proxy) = (unique("refused"), Proxy::to(server));
         let dblock = Dblock::run_at(&proxy.url(), &name);
-        let dblock = dblock.args(["--ttl", "6", "--kill-after", "0", "-v"]);
+        let dblock = dblock.args(["--ttl", "12", "--kill-after", "0", "-v"]);
         let dblock = dblock.without_terminal().stdin(Stdio::piped());
         let mut dblock = dblock.sh("echo held; read x; exit 6").spawn();
         dblock.wait_line("held", SOON);
@@ -262,7 +262,7 @@ fn a_server_that_refuses_renewals_costs_no_session_and_at_the_end_of_the_lease_t
         if mends {
             answer_renewals_by("RETURN false");
             // For longer than its lease had still to last.
-            let is_over = within(Duration::from_secs(6), || !dblock.is_running());
+            let is_over = within(Duration::from_secs(9), || !dblock.is_running());
             assert!(!is_over, "{}", dblock.stderr());
             assert_eq!((server.holder(&name), proxy.connections()), (session, 1));
             drop(dblock.take_stdin());
