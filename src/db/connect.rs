@@ -12,7 +12,7 @@ use super::fault::Fault;
 use super::resolver::{Found, Resolvers, resolve};
 use super::session::Session;
 use super::target::{ConnectOptions, Kind, Target};
-use super::wire::LogIn;
+use super::wire::{LogIn, LoginLimit};
 use super::{mysql, postgres};
 use crate::base::clock::{Moment, by_chance, doubled};
 use crate::base::exit::{Failure, Reason};
@@ -32,8 +32,8 @@ pub struct Connector {
     account: Box<dyn LogIn>,
     listener: Listener,
     attempt_limit: Cell<Duration>,
-    /// Whether this process must not hang in the resolver, as it may have to end a command: then others resolve the names.
-    resolves_apart: Cell<bool>,
+    /// Whether this process must not hang, as it may have to end a command: then others resolve the names, and a login is limited in all.
+    must_not_hang: Cell<bool>,
     resolvers: RefCell<Resolvers>,
     /// Whether a server has been reached.
     has_connected: Cell<bool>,
@@ -102,7 +102,7 @@ impl Connector {
             listener,
             // A little less than its share, so that there is time to report the cause of a failure.
             attempt_limit: Cell::new(settings.connect_timeout.mul_f64(0.95) / servers),
-            resolves_apart: Cell::new(false),
+            must_not_hang: Cell::new(false),
             resolvers: RefCell::default(),
             has_connected: Cell::new(false),
             full_rounds: Cell::new(0),
@@ -114,7 +114,8 @@ impl Connector {
 
     /// Tries each server once, until one has a session that `open` accepts. Returns the session, and what `open` returned. The caller
     /// sets the total limit. Each server gets its share for every answer, so a silent one does not use up the time of the next; one that
-    /// trickles, or a resolver that hangs, can.
+    /// trickles, or a resolver that hangs, can. The login as a whole has no limit of its own here: a busy server may need one answer's time
+    /// for each of several.
     ///
     /// # Errors
     /// [`Fault::Final`]: no further attempt can succeed, or not soon. [`Fault::ReadOnly`]: all servers are read-only. Anything else:
@@ -246,8 +247,8 @@ impl Connector {
         }
     }
 
-    /// As [`Connector::connect`], with a limit on a round of all servers, also where the resolver hangs. A name that it has not found by
-    /// then is waited for again in the next round.
+    /// As [`Connector::connect`], with a limit on a round of all servers, also where the resolver hangs, or a PostgreSQL trickles at the
+    /// login. A name that was not found by then is waited for again in the next round.
     ///
     /// # Errors
     /// Likewise.
@@ -259,9 +260,9 @@ impl Connector {
         let servers = u32::try_from(self.targets.len()).unwrap_or(u32::MAX);
         let before = self.attempt_limit.get();
         self.cap_attempts(limit / servers.max(1));
-        self.resolves_apart.set(true);
+        self.must_not_hang.set(true);
         let connected = self.connect(open);
-        self.resolves_apart.set(false);
+        self.must_not_hang.set(false);
         self.attempt_limit.set(before);
         connected
     }
@@ -398,14 +399,14 @@ impl Connector {
     fn resolve_in(&self, limit: Duration, host: &str) -> Found {
         self.tell_once(Level::Info, &format!("resolving the name {host}"));
         let mut resolvers = self.resolvers.borrow_mut();
-        if self.resolves_apart.get() {
+        if self.must_not_hang.get() {
             return resolvers.resolve_within(host, limit);
         }
         resolvers.end();
         resolve(host)
     }
 
-    /// Opens a session with the server at this address, with this limit for each answer.
+    /// Opens a session with the server at this address, with this limit for each answer, and for the login if this process must not hang.
     fn try_address(
         &self,
         target: &Target,
@@ -416,9 +417,14 @@ impl Connector {
         let tell = |line: &str| self.tell_once(Level::Info, line);
         tell(&format!("connecting to {server}"));
         let begun = Instant::now();
+        let is_limited = self.must_not_hang.get();
+        let login_limit = LoginLimit {
+            each: limit,
+            until: is_limited.then(|| Moment::now() + limit),
+        };
         let logged_in = self
             .account
-            .log_in(target, (address, &server), limit, &tell);
+            .log_in(target, (address, &server), login_limit, &tell);
         let wire = logged_in.map_err(|fault| match fault {
             // It was right before, as with a database that is renamed, or closed, for a moment. A held lock must not end for that.
             Fault::Final(failure)

@@ -15,11 +15,32 @@ use super::fault::Fault;
 use super::row::Row;
 use super::target::Target;
 use super::{mysql, postgres};
-use crate::base::clock::micros;
+use crate::base::clock::{Moment, micros};
+
+/// The shortest limit on an answer of a login.
+const SHORTEST_LIMIT: Duration = Duration::from_millis(50);
+
+/// How long a login may take.
+#[derive(Debug, Clone, Copy)]
+pub struct LoginLimit {
+    /// For connecting, and for each answer.
+    pub each: Duration,
+    /// Until when the last answer must be there; `None`: another process sees to that.
+    pub until: Option<Moment>,
+}
+
+impl LoginLimit {
+    /// For the next attempt: an answer that is under way may still arrive.
+    pub fn left(self) -> Duration {
+        let left = |until: Moment| until.since(Moment::now()).max(SHORTEST_LIMIT);
+        self.until
+            .map_or(self.each, |until| self.each.min(left(until)))
+    }
+}
 
 /// The account on servers of one kind.
 pub trait LogIn {
-    /// Connects to the server at this address, which is shown so, and logs in. `limit` is for each answer. Each step is told.
+    /// Connects to the server at this address, which is shown so, and logs in. Each step is told.
     ///
     /// # Errors
     /// Any fault of connecting.
@@ -27,7 +48,7 @@ pub trait LogIn {
         &self,
         target: &Target,
         address: (&Address, &str),
-        limit: Duration,
+        limit: LoginLimit,
         tell: &dyn Fn(&str),
     ) -> Result<Box<dyn Wire>, Fault>;
 
@@ -154,4 +175,21 @@ pub fn time_limit(limit: Duration) -> TimeVal {
         limit.max(Duration::from_micros(1))
     };
     TimeVal::microseconds(micros(limit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(9);
+
+    #[test]
+    fn what_is_left_of_a_login_limits_each_attempt() {
+        let left = |until| LoginLimit { each: LONG, until }.left();
+        assert_eq!(left(None), LONG);
+        assert_eq!(left(Some(Moment::now() + LONG * 2)), LONG);
+        let soon = left(Some(Moment::now() + LONG / 2));
+        assert!(soon <= LONG / 2 && !soon.is_zero());
+        assert!(!left(Some(Moment::START)).is_zero());
+    }
 }

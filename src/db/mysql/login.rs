@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::time::Duration;
 
 use mysql::{Conn, DriverError, Opts, OptsBuilder, SslOpts};
 use native_tls::Agreed;
@@ -15,7 +14,7 @@ use crate::db::address::Address;
 use crate::db::fault::Fault;
 use crate::db::target::Target;
 use crate::db::tls;
-use crate::db::wire::{LogIn, Wire};
+use crate::db::wire::{LogIn, LoginLimit, Wire};
 
 /// The server's error for a wrong password, or an unknown account.
 const WRONG_PASSWORD: u16 = 1045;
@@ -25,14 +24,10 @@ impl LogIn for Account {
         &self,
         target: &Target,
         (address, server): (&Address, &str),
-        limit: Duration,
+        limit: LoginLimit,
         tell: &dyn Fn(&str),
     ) -> Result<Box<dyn Wire>, Fault> {
-        let options = self
-            .options
-            .clone()
-            .read_timeout(Some(limit))
-            .write_timeout(Some(limit));
+        let options = self.options.clone();
         let options = match address {
             Address::Tcp(ip, port) => {
                 let host = if ip.is_ipv6() {
@@ -40,14 +35,11 @@ impl LogIn for Account {
                 } else {
                     ip.to_string()
                 };
-                options
-                    .ip_or_hostname(Some(host))
-                    .tcp_port(*port)
-                    .tcp_connect_timeout(Some(limit))
+                options.ip_or_hostname(Some(host)).tcp_port(*port)
             }
             Address::Socket(path) => options.socket(Some(path.display().to_string())),
         };
-        let (conn, agreed) = self.open(target, (address, server), &options, tell)?;
+        let (conn, agreed) = self.open(target, (address, server), &options, limit, tell)?;
         Ok(Box::new(MySqlWire {
             conn,
             server: server.to_owned(),
@@ -69,6 +61,7 @@ impl Account {
         target: &Target,
         (address, server): (&Address, &str),
         options: &OptsBuilder,
+        limit: LoginLimit,
         tell: &dyn Fn(&str),
     ) -> Result<(Conn, Option<Agreed>), Fault> {
         let failed = |error| of_connecting(error, server, &self.user);
@@ -77,7 +70,7 @@ impl Account {
             _ => None,
         };
         if host.is_some() {
-            match self.attempt(options, host)? {
+            match self.attempt(options, limit, host)? {
                 Err(mysql::Error::DriverError(DriverError::TlsNotSupported))
                     if self.tls.is_optional() =>
                 {
@@ -94,7 +87,8 @@ impl Account {
                 }
             }
         }
-        Ok((self.attempt(options, None)?.map_err(failed)?, None))
+        let opened = self.attempt(options, limit, None)?;
+        Ok((opened.map_err(failed)?, None))
     }
 
     /// Logs in, and retries if the crate may have spoilt the login: the crate drops a zero at the end of the server's random number as if
@@ -107,9 +101,16 @@ impl Account {
     fn attempt(
         &self,
         options: &OptsBuilder,
+        limit: LoginLimit,
         with_tls_at: Option<(&String, IpAddr)>,
     ) -> Result<mysql::Result<Conn>, Fault> {
         let attempt = |options: OptsBuilder| {
+            // The crate limits each read. In all only the attempts can be limited.
+            let left = Some(limit.left());
+            let options = options
+                .tcp_connect_timeout(left)
+                .read_timeout(left)
+                .write_timeout(left);
             let options = match with_tls_at {
                 Some((host, ip)) => options.ssl_opts(self.prepare_tls(host, ip)?),
                 None => options,

@@ -1,9 +1,8 @@
 //! One attempt at one address: TLS, and the login.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, TcpStream};
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
@@ -17,7 +16,7 @@ use super::account::Account;
 use super::end_point::certificate_hash;
 use super::fault::Refusal;
 use super::scram::{Begun, Binding, MOST_ROUNDS, Unproven};
-use super::stream::{Stream, tcp, unix};
+use super::stream::{Socket, Stream, tcp, unix};
 use super::wire::{ENDLESS, MOST_REPLIES, PostgresWire, garbled, of_transport};
 use crate::base::exit::{Failure, Reason};
 use crate::base::random;
@@ -25,7 +24,7 @@ use crate::db::address::Address;
 use crate::db::fault::Fault;
 use crate::db::target::{ChannelBinding as Setting, Target};
 use crate::db::tls;
-use crate::db::wire::{LogIn, Wire};
+use crate::db::wire::{LogIn, LoginLimit, Wire};
 
 /// The server's answer to the request for TLS: yes, no.
 const WITH_TLS: u8 = b'S';
@@ -50,7 +49,7 @@ impl LogIn for Account {
         &self,
         target: &Target,
         (address, server): (&Address, &str),
-        limit: Duration,
+        limit: LoginLimit,
         tell: &dyn Fn(&str),
     ) -> Result<Box<dyn Wire>, Fault> {
         let socket = match address {
@@ -73,7 +72,10 @@ impl LogIn for Account {
             .and_then(|()| self.authenticate(&mut wire, target, server))
             .and_then(|()| self.become_ready(&mut wire, server));
         match (logged_in, &wire.alert) {
-            (Ok(()), _) => Ok(Box::new(wire)),
+            (Ok(()), _) => {
+                wire.stream.end_login();
+                Ok(Box::new(wire))
+            }
             (Err(_), Some(alert)) => Err(Fault::of_tls(alert, server)),
             (Err(fault), None) => Err(fault),
         }
@@ -84,7 +86,7 @@ impl Account {
     /// Asks for TLS, and goes on without it if that is allowed and the server has none.
     fn encrypt(
         &self,
-        mut socket: TcpStream,
+        mut socket: Socket,
         (host, ip): (&str, IpAddr),
         server: &str,
         tell: &dyn Fn(&str),
