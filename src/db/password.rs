@@ -86,5 +86,9 @@ fn password_in(
     if bytes.contains(&0) {
         return Err("the password has a byte 0".to_owned());
     }
+    // A secret that was not put there, or not yet. An account without a password needs no file.
+    if bytes.is_empty() {
+        return Err("its first line is empty".to_owned());
+    }
     Ok(bytes)
 }

@@ -403,7 +403,11 @@ fn a_password_file_that_cannot_be_read_is_refused() {
     fs::set_permissions(&bytes, fs::Permissions::from_mode(0o600)).unwrap();
     let pipe = folder.path().join("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let (_empty_folder, empty) = file_with("");
+    let (_line_folder, empty_line) = file_with("\r\nsecret\n");
     for file in [
+        empty,
+        empty_line,
         folder.path().join("missing"),
         folder.path().into(),
         bytes,
