@@ -445,6 +445,16 @@ fn the_connection_is_encrypted_and_the_login_bound_to_it() {
     refused(run("required").user("by_md5"), 77, &["channel"]);
 }
 
+#[test]
+fn a_login_is_bound_also_to_a_certificate_whose_signature_is_of_rsa_pss() {
+    let server = Secured::shared().showing("pss-sha384");
+    let url = format!("{}?channel_binding=require", server.url());
+    for name in ["pss-sha384", "pss-sha256"] {
+        server.show(name);
+        works(Dblock::run_at(&url, &unique("pss")).env("DBLOCK_SSL_MODE", "required"));
+    }
+}
+
 /// Somebody with TLS who shows this certificate, and has this key.
 fn showing(certificate: PathBuf, key: PathBuf) -> Arc<ServerConfig> {
     #[derive(Debug)]

@@ -115,6 +115,13 @@ impl Certificates {
             "req -x509 -days 9 -key server-key.pem -subj /CN=db.example.test -out a-ca.pem",
         )
         .succeed();
+        for hash in ["sha256", "sha384"] {
+            self.openssl(&format!(
+                "x509 -req -days 9 -in right.csr -CA ca.pem -CAkey ca-key.pem -set_serial 2 -extfile right.extensions \
+                 -{hash} -sigopt rsa_padding_mode:pss -sigopt rsa_pss_saltlen:digest -out pss-{hash}.pem"
+            ))
+            .succeed();
+        }
         self.request("server", "version-1", HOST);
         self.sign_version_1("version-1");
         self.chain("right-chain", "server", FOR_HOST);
