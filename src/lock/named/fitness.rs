@@ -115,9 +115,9 @@ pub fn refuse_postgres(session: &Session) -> Result<(), Fault> {
 /// Why a server is passed over on which less has happened than on the one before.
 const OLDER_TIMELINE: &str = "it is the server from before a fail-over: its timeline is older";
 
-/// The number of a session that has several locks and other uses, as its server knows it. On PostgreSQL this comes before anything is set or
-/// locked there: it shows a pooler that may share sessions, and a server from before a fail-over. `timeline` is that of the server before,
-/// and then this one's.
+/// The number of a session that has several locks and other uses, as its server knows it. On PostgreSQL this comes before anything is set
+/// or locked there: it shows a pooler that may share sessions, and a server from before a fail-over. `timeline` is that of the server
+/// before, and then this one's.
 ///
 /// # Errors
 /// As [`refuse_postgres`], and for such a pooler or server; any fault of a statement.

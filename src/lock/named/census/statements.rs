@@ -36,8 +36,8 @@ pub fn ask_plugin() -> Ask<'static, Vec<ListedLock>> {
     })
 }
 
-/// The locks in a list whose first two columns are the session and the name. `read` reads the others: how long the lock is held, and whether
-/// it is.
+/// The locks in a list whose first two columns are the session and the name. `read` reads the others: how long the lock is held, and
+/// whether it is.
 fn ask_list<F>(sql: &str, read: F) -> Ask<'static, Vec<ListedLock>>
 where
     F: Fn(&Row) -> Result<(Option<Duration>, bool), Fault> + 'static,

@@ -1,10 +1,11 @@
-//! Waiting in line without a statement, on servers that have no queue which harms nobody. On PostgreSQL a statement that waits for a lock holds
-//! a snapshot: VACUUM removes nothing meanwhile, and CREATE INDEX CONCURRENTLY waits for its end. So those that wait are idle, and are
-//! notified.
+//! Waiting in line without a statement, on servers that have no queue which harms nobody. On PostgreSQL a statement that waits for a lock
+//! holds a snapshot: VACUUM removes nothing meanwhile, and CREATE INDEX CONCURRENTLY waits for its end. So those that wait are idle, and
+//! are notified.
 //!
-//! Each of them holds a lock that stands for its number, which is larger than all others when it asks for it. Who has the smallest is the head of
-//! the line. Whoever frees a slot notifies the head, and so does the head when it leaves. In case nobody could, the head tries again from time
-//! to time, and the others look whether they are the head by now. A caller that does not wait takes a free slot only if nobody is in line.
+//! Each of them holds a lock that stands for its number, which is larger than all others when it asks for it. Who has the smallest is the
+//! head of the line. Whoever frees a slot notifies the head, and so does the head when it leaves. In case nobody could, the head tries
+//! again from time to time, and the others look whether they are the head by now. A caller that does not wait takes a free slot only if
+//! nobody is in line.
 //!
 //! Decisions only: this is told the server's answers, and says what to ask next. `waiting` carries it out.
 
@@ -53,8 +54,8 @@ pub enum Answer {
 pub struct Place {
     /// Its number; zero: it has none.
     number: u32,
-    /// Whether it is known to be the head. One that has asked for the largest number before others have left may get a smaller one yet; then
-    /// both try.
+    /// Whether it is known to be the head. One that has asked for the largest number before others have left may get a smaller one yet;
+    /// then both try.
     is_head: bool,
     slot: Option<u32>,
 }

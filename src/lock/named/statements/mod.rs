@@ -78,8 +78,8 @@ pub trait Statements {
     /// The renewal: asks whether the slot is held, as [`Step::Confirm`] does, but releases nothing.
     fn renew(&self, slot: u32) -> Ask<'static, Option<Asked>>;
 
-    /// Releases a slot, and the `mark` that came with it. Asks who is the head of the queue, where the caller has to wake it. It never stands
-    /// in a transaction with writes, whose commit would wait for nothing on PostgreSQL.
+    /// Releases a slot, and the `mark` that came with it. Asks who is the head of the queue, where the caller has to wake it. It never
+    /// stands in a transaction with writes, whose commit would wait for nothing on PostgreSQL.
     fn release(&self, slot: u32, mark: Option<&str>) -> Ask<'static, ReleaseAnswer>;
 
     /// The connection id of a slot's holder, and its address as `user@host:port`, as far as this account may see them.
@@ -161,7 +161,8 @@ pub fn release_once(kind: Kind, named: &str, lock: &str) -> Ask<'static, ()> {
 }
 
 /// Tells the killer, the session with this id, and others who wait for the same end, that the command of a killed holder has ended. Then
-/// withdraws the announcement that it ends its command: who misses that finds this. `ending` is the name of that announcement on the server.
+/// withdraws the announcement that it ends its command: who misses that finds this. `ending` is the name of that announcement on the
+/// server.
 pub fn ack_kill(kind: Kind, ending: &str, killer: u64) -> Ask<'static, ()> {
     let ack = taking(kind, &kill_ack_lock(killer));
     let own = match kind {
