@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
-use crate::db::{ConnectOptions, Connector, Fault, Session};
+use crate::db::{ConnectOptions, Connector, Fault, Session, none_takes_writes};
 use crate::history::{self, Deed, prune_deeds};
 use crate::isolated::client;
 use crate::isolated::link::{Arrival, Link, cut, next};
@@ -95,8 +95,7 @@ impl<'a> Question<'a> {
         Self {
             explain: |fault, tables, session| match tables.explain(fault) {
                 Fault::ReadOnly(cause) => {
-                    let line = format!("{session} {cause}; name the server that takes writes");
-                    Fault::Final(Failure::new(Reason::Configuration, line))
+                    Fault::Final(none_takes_writes(format!("{session} {cause}")))
                 }
                 fault => fault,
             },

@@ -15,6 +15,9 @@ pub const READ_ONLY: &str = "is read-only, as a replica is; name the server that
 pub const READ_ONLY_BY_DEFAULT: &str = "is read-only, though it is no replica: default_transaction_read_only is on; set it off, or name \
      the server that takes writes";
 
+/// What to do about one of them.
+const NAME_ANOTHER: &str = "name the server that takes writes";
+
 /// Something that went wrong with a server.
 #[derive(Debug)]
 pub enum Fault {
@@ -161,6 +164,14 @@ pub fn may_pass(failure: &Failure) -> bool {
     matches!(failure.reason, Reason::AccountRefused | Reason::Internal)
 }
 
+/// The failure where no server takes writes. `line` names one of them and says why not, perhaps with what to do.
+pub fn none_takes_writes(mut line: String) -> Failure {
+    if !line.ends_with(NAME_ANOTHER) {
+        line = format!("{line}; {NAME_ANOTHER}");
+    }
+    Failure::new(Reason::Configuration, line)
+}
+
 /// The cause of a fault without an answer.
 pub const NO_ANSWER: &str = "no answer in time";
 
@@ -178,7 +189,7 @@ pub fn broken_off(error: &io::Error) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Failure, Fault, Reason};
+    use super::{Failure, Fault, READ_ONLY, READ_ONLY_BY_DEFAULT, Reason, none_takes_writes};
 
     #[test]
     fn another_server_is_tried_unless_what_one_says_is_true_of_all() {
@@ -195,6 +206,16 @@ mod tests {
             fault(Reason::AccountRefused).decided_by(gone()),
         ] {
             assert!(matches!(fault, Fault::Final(_)), "{fault:?}");
+        }
+    }
+
+    #[test]
+    fn what_to_do_about_servers_that_take_no_writes_is_said_once() {
+        for cause in [READ_ONLY, READ_ONLY_BY_DEFAULT, "takes no writes: it is"] {
+            let line = none_takes_writes(format!("db1 {cause}")).line;
+            let what = "name the server that takes writes";
+            assert!(line.starts_with("db1 ") && line.ends_with(what), "{line}");
+            assert_eq!(line.matches(what).count(), 1, "{line}");
         }
     }
 

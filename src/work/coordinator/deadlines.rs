@@ -5,6 +5,7 @@ use super::{ClaimerState, Coordinator};
 use crate::base::clock::{Moment, is_over};
 use crate::base::exit::{Failure, Reason};
 use crate::base::text::{counted, shown};
+use crate::db::none_takes_writes;
 use crate::lock::Lease;
 use crate::supervise::Cause;
 use std::time::Duration;
@@ -40,8 +41,7 @@ impl Coordinator<'_> {
     /// The error when no server, or none that takes writes, was reached in time.
     fn unreachable(&self) -> Failure {
         if let Some(server) = &self.only_read_only {
-            let line = format!("{server}; name the server that takes writes");
-            return Failure::new(Reason::Configuration, line);
+            return none_takes_writes(server.clone());
         }
         let limit = shown(self.spec.connection.connect_timeout);
         let cause = self.fault.as_ref().map(|fault| &fault.line);

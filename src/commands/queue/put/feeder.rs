@@ -13,7 +13,7 @@ use crate::base::log::Level;
 use crate::base::text::{argument_for_shell, shown};
 use crate::commands::question::{CONFLICT_PAUSE, listener_of};
 use crate::commands::queue::records::{NextPayloads, Records};
-use crate::db::{Connector, Fault, Session};
+use crate::db::{Connector, Fault, Session, none_takes_writes};
 use crate::isolated::link::{Link, cut};
 use crate::isolated::process::{detach_with_descriptors, harden};
 use crate::isolated::query::{Message, send_item};
@@ -289,10 +289,7 @@ impl Feeder<'_> {
                 sleep(self.connector.pause());
                 Ok(())
             }
-            Fault::ReadOnly(cause) => {
-                let line = format!("{server} {cause}; name the server that takes writes");
-                Err(Failure::new(Reason::Configuration, line))
-            }
+            Fault::ReadOnly(cause) => Err(none_takes_writes(format!("{server} {cause}"))),
             fault @ (Fault::Conflict(_) | Fault::Interrupted(_)) => {
                 let line = format!(
                     "{server} did not answer within {}: {fault}",
