@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 use super::tls_error;
 use crate::base::exit::{Failure, Reason};
@@ -17,6 +18,9 @@ pub const READ_ONLY_BY_DEFAULT: &str = "is read-only, though it is no replica: d
 
 /// What to do about one of them.
 const NAME_ANOTHER: &str = "name the server that takes writes";
+
+/// The pause after a server has refused what it may accept later, such as the account: it may count failed logins.
+pub const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
 /// Something that went wrong with a server.
 #[derive(Debug)]

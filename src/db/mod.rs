@@ -28,7 +28,9 @@ pub use ask::{
     Ask, Batch, LIST, Reply, ask, ask_value, ask_values, batch, command, named, roll_back,
 };
 pub use connect::{Connector, PassedOver};
-pub use fault::{Fault, READ_ONLY, READ_ONLY_BY_DEFAULT, may_pass, none_takes_writes};
+pub use fault::{
+    Fault, READ_ONLY, READ_ONLY_BY_DEFAULT, REFUSED_PAUSE, may_pass, none_takes_writes,
+};
 pub use peer::{
     ALL_ATTRIBUTES, Claims, Client, OWN_ATTRIBUTES, PROGRAM, claims, client, short_address,
 };

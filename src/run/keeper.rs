@@ -18,7 +18,7 @@ use super::task::{Task, UNDER_LOCK};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
-use crate::db::{Connector, LatestTimeline, may_pass};
+use crate::db::{Connector, LatestTimeline, REFUSED_PAUSE, may_pass};
 use crate::isolated::client;
 use crate::isolated::link::{Link, cannot_pass_on, cut};
 use crate::isolated::process::fork_isolated;
@@ -40,9 +40,6 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
 /// The pause between attempts when another session holds the slot and the command has ended.
 const PAUSE_IF_TAKEN: Duration = Duration::from_secs(1);
-
-/// The pause between attempts when the server refuses the account, or what a new session is for: the server may count failed logins.
-const PAUSE_IF_REFUSED: Duration = Duration::from_secs(1);
 
 /// But a renewal is tried again within this part of the TTL.
 const TRIES_IN_TTL: u32 = 16;
@@ -426,7 +423,7 @@ impl Keeper<'_> {
                     let note = FromKeeper::Note(Level::Warning, cut(&line));
                     self.supervisor.say_if_heard(&note);
                 }
-                pause = PAUSE_IF_REFUSED;
+                pause = REFUSED_PAUSE;
             }
             Reattempt::Refused(why) => lock.abandon(why, &mut self.supervisor),
             Reattempt::Failed => {}
@@ -473,7 +470,7 @@ impl Keeper<'_> {
             return;
         };
         let pause = if lock.backend.is_refused() {
-            PAUSE_IF_REFUSED.min(lease.ttl / TRIES_IN_TTL)
+            REFUSED_PAUSE.min(lease.ttl / TRIES_IN_TTL)
         } else {
             lock.backend.pause().min(LONGEST_PAUSE)
         };

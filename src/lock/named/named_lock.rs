@@ -14,7 +14,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::db::server_facts::{is_read_only, why_read_only};
-use crate::db::{Ask, Client, Connector, Fault, Kind, LatestTimeline, Session};
+use crate::db::{Ask, Client, Connector, Fault, Kind, LatestTimeline, REFUSED_PAUSE, Session};
 use crate::lock::{
     Attempt, Backend, Caller, Grant, Lease, LockSpec, Name, Reattempt, Refusal, Release, Renewal,
 };
@@ -25,9 +25,6 @@ pub const HOLD_BACK: Duration = Duration::from_secs(2);
 
 /// The answer limit while a kill is acknowledged.
 const ACK_LIMIT: Duration = Duration::from_secs(2);
-
-/// The pause after a server has refused the statements of others.
-const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long to try to record the end of a run whose supervisor has died. Its lock is held until then.
 const DEAD_LIMIT: Duration = Duration::from_secs(2);

@@ -16,7 +16,9 @@ use crate::base::clock::{Moment, by_chance};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
-use crate::db::{Client, Connector, Fault, LatestTimeline, READ_ONLY, Session, roll_back};
+use crate::db::{
+    Client, Connector, Fault, LatestTimeline, READ_ONLY, REFUSED_PAUSE, Session, roll_back,
+};
 use crate::lock::named::{OwnKillers, Request, Verbosity, follow, unpooled_number};
 use crate::lock::{
     Attempt, Backend, Caller, Grant, Holder, HolderKind, Holders, Lease, LockSpec, MOST_NAMED,
@@ -40,9 +42,6 @@ const RELEASE_BEYOND_TTL: Duration = Duration::from_secs(60);
 
 /// How long to try to record the end of a run whose supervisor has died. Its lock is held until then.
 const DEAD_LIMIT: Duration = Duration::from_secs(1);
-
-/// The pause before the next attempt to release after the server has refused the account.
-const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
 /// What makes a lock durable.
 pub struct RowSpec {

@@ -8,13 +8,10 @@ use super::{Claimer, LONGEST_WAIT, Stop};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
-use crate::db::{Fault, Session, may_pass};
+use crate::db::{Fault, REFUSED_PAUSE, Session, may_pass};
 use crate::isolated::link::cut;
 use crate::keeper::{Duty, LONGEST_PAUSE, NoAnswer, SHORTEST_PAUSE, capped, sleep_longer};
 use crate::queue;
-
-/// Pause after a server has refused the account. It may count refusals.
-const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
 /// Refusals further apart than this do not count as one.
 const REFUSALS_APART: Duration = Duration::from_secs(5);
