@@ -10,7 +10,8 @@ use base64::engine::general_purpose::STANDARD;
 use ring::{digest, hmac, pbkdf2};
 use zeroize::Zeroizing;
 
-/// The most rounds that are computed: a server could demand to compute for ever. PostgreSQL's default is 4,096.
+/// The most rounds that are computed: a server could demand to compute for ever. PostgreSQL's default is 4,096. There is no least, as in
+/// libpq: `scram_iterations` may be 1.
 pub const MOST_ROUNDS: u32 = 100_000;
 
 /// The password cannot be proven to this server.
