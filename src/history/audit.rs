@@ -98,10 +98,7 @@ impl Deed {
 
     fn insertion(&self, tables: &Tables) -> Ask<'static, ()> {
         let kind = tables.kind();
-        let value = |column, text: Option<&str>| {
-            let text = text.map(|text| kind.literal(&AUDIT.cut(column, text)));
-            text.unwrap_or_else(|| "NULL".to_owned())
-        };
+        let value = |column, text: Option<&str>| AUDIT.literal(kind, column, text);
         let via = env::var(VIA).ok().filter(|via| via == WEB);
         let values = [
             kind.now().to_owned(),

@@ -255,12 +255,6 @@ impl Journal {
     }
 
     fn text(&self, column: &str, value: Option<&str>) -> String {
-        text(self.kind(), column, value)
+        RUNS.literal(self.kind(), column, value)
     }
-}
-
-/// A text for a column of the history, cut to the column's width.
-pub(super) fn text(kind: Kind, column: &str, text: Option<&str>) -> String {
-    let cut = text.map(|text| kind.literal(&RUNS.cut(column, text)));
-    cut.unwrap_or_else(|| "NULL".to_owned())
 }

@@ -1,9 +1,8 @@
 //! The end of a run that somebody else ends: a script that has lost its lock, or a run whose lock `dblock kill --force` takes.
 
 use super::Outcome;
-use super::journal::text;
 use crate::lock::rows::{RecordTokenEnd, TokenEnd};
-use crate::schema::Tables;
+use crate::schema::{RUNS, Tables};
 
 /// The message of a script that lost its expired lock.
 pub const EXPIRED: &str = "expired: it was neither renewed nor released in time";
@@ -26,7 +25,7 @@ pub fn recorder_of_token_ends(tables: &Tables, by: String) -> RecordTokenEnd {
              WHERE run = {} AND ended_at IS NULL",
             tables.runs(),
             kind.literal(Outcome::Lost.word()),
-            text(kind, "message", Some(&message)),
+            RUNS.literal(kind, "message", Some(&message)),
             kind.now(),
             kind.literal(owner)
         )

@@ -7,7 +7,7 @@
 
 use std::fmt::Write;
 
-use crate::db::{Fault, Row};
+use crate::db::{Fault, Kind, Row};
 
 /// The version of the tables that this dblock creates.
 pub const VERSION: u32 = 6;
@@ -564,6 +564,15 @@ impl Table {
     /// As [`Table::width`].
     pub fn cut(&self, column: &str, text: &str) -> String {
         text.chars().take(self.width(column)).collect()
+    }
+
+    /// The same as a literal for this kind of server; `None`: NULL.
+    ///
+    /// # Panics
+    /// As [`Table::width`].
+    pub fn literal(&self, kind: Kind, column: &str, text: Option<&str>) -> String {
+        let cut = text.map(|text| self.cut(column, text));
+        kind.optional_literal(cut.as_deref())
     }
 
     /// The text in a column of a row, cut to the column's width: somebody may have widened it, and a message has no room for more.
