@@ -7,7 +7,7 @@ use crate::base::text::shown;
 use crate::base::value::{duration, shown_safely};
 
 /// The shortest TTL that may be set.
-pub const SHORTEST_TTL: Duration = Duration::from_secs(4);
+const SHORTEST_TTL: Duration = Duration::from_secs(4);
 
 /// The default time between SIGTERM and SIGKILL, or a quarter of the TTL if that is less.
 const DEFAULT_KILL_AFTER: Duration = Duration::from_secs(10);
@@ -17,12 +17,20 @@ const DEFAULT_KILL_AFTER: Duration = Duration::from_secs(10);
 /// # Errors
 /// The end of a sentence about the value.
 pub fn ttl(text: &str) -> Result<Duration, String> {
+    ttl_up_to(LONGEST_TTL, "1d", text)
+}
+
+/// The same with another longest TTL, which the error calls so.
+///
+/// # Errors
+/// Likewise.
+pub fn ttl_up_to(longest: Duration, called: &str, text: &str) -> Result<Duration, String> {
     let ttl = duration(text)?;
-    if ttl.subsec_nanos() == 0 && (SHORTEST_TTL..=LONGEST_TTL).contains(&ttl) {
+    if ttl.subsec_nanos() == 0 && (SHORTEST_TTL..=longest).contains(&ttl) {
         Ok(ttl)
     } else {
         Err(format!(
-            "{} is not whole seconds from 4s to 1d",
+            "{} is not whole seconds from 4s to {called}",
             shown_safely(text)
         ))
     }

@@ -12,8 +12,8 @@ use crate::base::value::PASSWORD_PARAMETER;
 pub use crate::base::value::{duration, one_of, shown_safely};
 use crate::db::{Protocol, SslMode};
 use crate::history::{RESULTS, RunCursor, is_run_id};
-use crate::lock::limits::SHORTEST_TTL;
 pub use crate::lock::limits::ttl;
+use crate::lock::limits::ttl_up_to;
 use crate::lock::rows::Token;
 use crate::lock::{MOST_SLOTS, OnLockLost, Wait, wrong_with_name};
 use crate::schema::Keep;
@@ -222,15 +222,7 @@ pub fn interval(text: &str) -> Result<Duration, String> {
 
 /// How long a script holds a lock: whole seconds.
 pub fn token_ttl(text: &str) -> Result<Duration, String> {
-    let ttl = duration(text)?;
-    if ttl.subsec_nanos() == 0 && (SHORTEST_TTL..=LONGEST_TOKEN_TTL).contains(&ttl) {
-        Ok(ttl)
-    } else {
-        Err(format!(
-            "{} is not whole seconds from 4s to 30d",
-            shown_safely(text)
-        ))
-    }
+    ttl_up_to(LONGEST_TOKEN_TTL, "30d", text)
 }
 
 /// The value of `acquire --owner`.
