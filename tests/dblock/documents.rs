@@ -1364,6 +1364,28 @@ pub fn block_of(page: &str, file: &str) -> Block {
 }
 
 #[test]
+fn the_answer_to_a_web_hook_says_whether_it_is_called_again() {
+    let script = block_of("docs/queue.md", "/usr/local/bin/call-hook").text;
+    let script = format!("curl() {{ cat >/dev/null; echo \"$ANSWER\"; }}\n{script}");
+    let call = "printf 'https://hooks.example.com/paid\\n{}' | sh -c \"$1\"";
+    for (answers, code) in [
+        (&["200", "204"][..], 0),
+        (&["429", "503"], 75),
+        (&["408", "425", "500", "504"], 1),
+        (&["400", "404", "410"], 4),
+    ] {
+        for answer in answers {
+            let output = Command::new("sh")
+                .args(["-c", call, "sh", &script])
+                .env("ANSWER", answer)
+                .output()
+                .unwrap();
+            assert_eq!(output.status.code(), Some(code), "{answer}: {output:?}");
+        }
+    }
+}
+
+#[test]
 fn the_metrics_are_those_of_the_record() {
     needs("jq", "jq");
     let folder = tempfile::tempdir().unwrap();
