@@ -1,14 +1,16 @@
 # shellcheck shell=bash
 # A fresh dblock and a private server, which is gone when the script ends. Sourced by the scripts that show dblock at work.
 
+# shellcheck source=script/lib/servers.sh
+. script/lib/servers.sh
+
 # private_server mariadb|postgres OPTION...: builds dblock, starts the server with these options, exports DBLOCK_URL and DBLOCK_PASSWORD; $dir is
 # a scratch folder, and the home from now on.
 private_server() {
     local line kind=$1
     script/bootstrap "$([[ $kind == postgres ]] && echo postgres || echo server)" >&2
-    PATH=$PATH:$HOME/.cargo/bin
     cargo build --release --locked
-    PATH=$(realpath "${CARGO_TARGET_DIR:-target}")/release:$PATH
+    PATH=$(find_builds)/release:$PATH
 
     # Ctrl-C would reach it, too, and it is to be the last to end.
     coproc SERVER { exec setsid script/server "$kind" -- "${@:2}"; }
@@ -24,7 +26,7 @@ private_server() {
     while read -r -u "$server_out" line && [[ $line != ready ]]; do
         if [[ $line == port=* ]]; then server_port=${line#port=}; fi
     done
-    [[ ${line:-} == ready ]] || fail 'the server did not start'
+    [[ ${line:-} == ready ]] || die 'the server did not start'
     # This user's settings are for other servers. What cargo has at home stays there.
     unset "${!DBLOCK_@}" "${!PG@}" "${!MYSQL_@}" MARIADB_HOME
     export CARGO_HOME=${CARGO_HOME:-$HOME/.cargo} RUSTUP_HOME=${RUSTUP_HOME:-$HOME/.rustup} HOME=$dir
@@ -47,16 +49,11 @@ clean_up() {
     rm -rf "$dir"
 }
 
-fail() {
-    echo "${0##*/}: $*" >&2
-    exit 1
-}
-
 # until_true WHAT COMMAND...: waits for a condition, not for a time.
 until_true() {
     local deadline=$((SECONDS + 20))
     until "${@:2}"; do
-        ((SECONDS < deadline)) || fail "waited in vain for: $1"
+        ((SECONDS < deadline)) || die "waited in vain for: $1"
         sleep 0.02
     done
 }
@@ -73,4 +70,4 @@ sessions() {
 on=(unshare --user --map-root-user --uts sh -c 'hostname "$1" && shift && exec "$@"' sh)
 
 # expect CODE PROMISED: the exit code is the one that dblock promises.
-expect() { [[ $1 == "$2" ]] || fail "exit code $1 where $2 was promised"; }
+expect() { [[ $1 == "$2" ]] || die "exit code $1 where $2 was promised"; }

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Where the database servers and other test programs are. Sourced by the scripts next door.
+# Where the database servers, other test programs, and what cargo builds are. Sourced by the scripts next door.
 
 # Debian leaves these folders out of an ordinary user's PATH; the servers and `ip` live there, and rustup's there.
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:$HOME/.cargo/bin
@@ -13,6 +13,9 @@ die() {
     echo "${0##*/}: $*" >&2
     exit 1
 }
+
+# Prints the folder that cargo builds in: a variable or a file of settings may name another one than target.
+find_builds() { cargo metadata --locked --no-deps --format-version 1 | jq -r .target_directory; }
 
 # What a MariaDB or MySQL server says of its version. To ask takes as long as a part of its start, so the answer is kept for as long as
 # the program is the same file.

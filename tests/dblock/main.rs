@@ -90,6 +90,7 @@ mod queue_put;
 mod queue_work;
 mod report;
 mod rooms;
+mod scripts;
 mod secrets;
 mod semaphore;
 mod setups;
