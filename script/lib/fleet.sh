@@ -36,6 +36,7 @@ CRONTAB
 
 # fleet_with_page OPTION...: the server, the fleet, its day, and the page with these options: it is $!, its URL is in $dir/url.
 fleet_with_page() {
+    can_unshare --user --map-root-user --uts || exit
     # MariaDB can name a holder only with this.
     private_server mariadb --performance-schema=ON
     cargo build --release --locked --package dblock-web

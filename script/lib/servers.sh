@@ -14,6 +14,15 @@ die() {
     exit 1
 }
 
+# can_unshare OPTION...: whether such namespaces can be made here; else it says what to do.
+can_unshare() {
+    local said
+    said=$(unshare "$@" true 2>&1) && return
+    echo "${0##*/}: cannot make namespaces (${said##*$'\n'}): run it as root, in a container with --privileged; the sysctl" \
+        'user.max_user_namespaces must not be 0' >&2
+    return 1
+}
+
 # Prints the folder that cargo builds in: a variable or a file of settings may name another one than target.
 find_builds() { cargo metadata --locked --no-deps --format-version 1 | jq -r .target_directory; }
 

@@ -3,7 +3,30 @@
 use std::fs;
 use std::process::Command;
 
+use tempfile::TempDir;
+
 use crate::harness::pages::ROOT;
+use crate::harness::write_program;
+
+/// Programs that stand in for those of this machine: each is its name, and what a shell does in its place.
+fn stubs<const N: usize>(programs: [(&str, &str); N]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, script) in programs {
+        let script = format!("#!/bin/bash\n{script}\n");
+        write_program(&folder.path().join(name), script.as_bytes());
+    }
+    folder
+}
+
+/// A program of the house that finds these before those of this machine.
+fn with(stubs: &TempDir, program: &str) -> Command {
+    let path = std::env::var("PATH").unwrap();
+    let mut command = Command::new(program);
+    command
+        .current_dir(ROOT)
+        .env("PATH", format!("{}:{path}", stubs.path().display()));
+    command
+}
 
 #[test]
 fn what_cargo_builds_is_found_where_variables_and_settings_have_it() {
@@ -25,4 +48,23 @@ fn what_cargo_builds_is_found_where_variables_and_settings_have_it() {
     }
     let home = home.path().to_str().unwrap();
     assert_eq!(found("CARGO_HOME", home), "/of/the/settings\n");
+}
+
+#[test]
+fn where_no_namespaces_can_be_made_the_tests_say_so_and_do_not_begin() {
+    let stubs = stubs([
+        (
+            "unshare",
+            "echo 'unshare: unshare failed: Operation not permitted' >&2; exit 1",
+        ),
+        ("cargo", "echo 'the tests begin'; exit 1"),
+    ]);
+    let output = with(&stubs, "script/test").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    for words in ["unshare failed: Operation not permitted", "--privileged"] {
+        assert!(said.contains(words), "{said}");
+    }
 }
