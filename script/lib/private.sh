@@ -8,20 +8,22 @@
 # a scratch folder, and the home from now on.
 private_server() {
     local line kind=$1
+    dir='' server_pid='' server_in=''
+    trap clean_up EXIT
+    trap 'exit 129' HUP
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
     script/bootstrap "$([[ $kind == postgres ]] && echo postgres || echo server)" >&2
     cargo build --release --locked
     PATH=$(find_builds)/release:$PATH
 
+    # No signal comes between the folder and its name.
+    dir=$(trap '' HUP INT TERM && mktemp -d "${TMPDIR:-/tmp}/dblock-XXXXXX")
     # Ctrl-C would reach it, too, and it is to be the last to end.
     coproc SERVER { exec setsid script/server "$kind" -- "${@:2}"; }
     # The shell forgets these as soon as the server has ended.
     # shellcheck disable=SC2153 # set by coproc
     server_pid=$SERVER_PID server_out=${SERVER[0]} server_in=${SERVER[1]}
-    dir=$(mktemp -d "${TMPDIR:-/tmp}/dblock-XXXXXX")
-    trap clean_up EXIT
-    trap 'exit 129' HUP
-    trap 'exit 130' INT
-    trap 'exit 143' TERM
 
     while read -r -u "$server_out" line && [[ $line != ready ]]; do
         if [[ $line == port=* ]]; then server_port=${line#port=}; fi
@@ -39,12 +41,15 @@ private_server() {
 
 clean_up() {
     trap '' HUP INT TERM
-    local jobs
-    jobs=$(jobs -pr | grep -vx "$server_pid") || true
-    # While the server is there: without it they end later. Ctrl-C may have ended some.
-    # shellcheck disable=SC2086 # one word for each
-    if [[ $jobs ]]; then kill $jobs 2>/dev/null || true; wait $jobs || true; fi
-    exec {server_in}>&- # the end of its stdin ends it
+    local jobs signal=TERM end=$((SECONDS + 10))
+    # While the server is there: without it they end later. The first signal has a daemon wait for its commands, the next ones end those.
+    while jobs=$(jobs -pr | grep -vx "$server_pid"); do
+        if ((SECONDS > end)); then signal=KILL; fi
+        # shellcheck disable=SC2086 # one word for each
+        kill -"$signal" $jobs 2>/dev/null || true
+        sleep 0.2
+    done
+    if [[ $server_in ]]; then exec {server_in}>&-; fi # the end of its stdin ends it
     wait || true
     rm -rf "$dir"
 }

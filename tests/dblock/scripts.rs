@@ -1,12 +1,18 @@
 //! The scripts that people and continuous integration run: where they look, what they say, and what they leave behind.
 
 use std::fs;
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
 
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use crate::harness::pages::ROOT;
-use crate::harness::write_program;
+use crate::harness::{SOON, eventually, link_program, write_program};
 
 /// Programs that stand in for those of this machine: each is its name, and what a shell does in its place.
 fn stubs<const N: usize>(programs: [(&str, &str); N]) -> TempDir {
@@ -26,6 +32,20 @@ fn with(stubs: &TempDir, program: &str) -> Command {
         .current_dir(ROOT)
         .env("PATH", format!("{}:{path}", stubs.path().display()));
     command
+}
+
+/// The command lines of the processes that have this folder as their `TMPDIR`.
+fn processes_in(folder: &Path) -> Vec<String> {
+    let variable = format!("TMPDIR={}", folder.display());
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let read = |path: &Path, name: &str| fs::read(path.join(name)).unwrap_or_default();
+    let ours = processes.map(|process| process.path()).filter(|path| {
+        let environment = read(path, "environ");
+        let mut words = environment.split(|&byte| byte == 0);
+        words.any(|word| word == variable.as_bytes())
+    });
+    ours.map(|path| String::from_utf8_lossy(&read(&path, "cmdline")).replace('\0', " "))
+        .collect()
 }
 
 #[test]
@@ -67,4 +87,54 @@ fn where_no_namespaces_can_be_made_the_tests_say_so_and_do_not_begin() {
     for words in ["unshare failed: Operation not permitted", "--privileged"] {
         assert!(said.contains(words), "{said}");
     }
+}
+
+/// Ends the demo while its first job runs: by Ctrl-C, which reaches all that the terminal has in front, or by another signal to it alone.
+fn the_demo_ends_by(signal: Signal) {
+    let folder = tempfile::tempdir().unwrap();
+    let [builds, scratch] = ["builds", "scratch"].map(|name| folder.path().join(name));
+    fs::create_dir_all(builds.join("release")).unwrap();
+    fs::create_dir(&scratch).unwrap();
+    link_program(env!("CARGO_BIN_EXE_dblock"), &builds.join("release/dblock"));
+    let cargo = r#"case $1 in
+        --version) echo 'cargo 99.0.0' ;;
+        metadata) printf '{"target_directory": "%s"}' "$BUILDS" ;;
+    esac"#;
+    let stubs = stubs([("cargo", cargo)]);
+    let mut demo = with(&stubs, "env")
+        .args(["--default-signal=HUP,INT,TERM", "script/demo"])
+        .env("BUILDS", &builds)
+        .env("TMPDIR", &scratch)
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap() == "report: begins on host A"));
+    let pid = Pid::from_raw(i32::try_from(demo.id()).unwrap());
+    if signal == Signal::SIGINT {
+        killpg(pid, signal).unwrap();
+    } else {
+        kill(pid, signal).unwrap();
+    }
+    let mut code = None;
+    eventually("the demo ends", SOON, || {
+        code = demo.try_wait().unwrap().map(|status| status.code());
+        code.is_some()
+    });
+    assert_eq!(code, Some(Some(128 + signal as i32)));
+    eventually("nothing runs any more", SOON, || {
+        processes_in(&scratch).is_empty()
+    });
+    assert_eq!(fs::read_dir(&scratch).unwrap().count(), 0);
+}
+
+#[test]
+fn a_demo_that_is_interrupted_leaves_no_process_and_no_file() {
+    thread::scope(|scope| {
+        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+            scope.spawn(move || the_demo_ends_by(signal));
+        }
+    });
 }
