@@ -100,7 +100,7 @@ play_a_day() {
         until_true 'the next hour' fleet_is_past $((second + (hour - end + 24) * 2))
     done
     until_true 'all runs to end' fleet_rests
-    MYSQL_PWD=admin-secret mariadb --host 127.0.0.1 --port "$server_port" --user admin --skip-ssl dblock <<'SQL'
+    MYSQL_PWD=admin-secret mariadb --no-defaults --host 127.0.0.1 --port "$server_port" --user admin --skip-ssl dblock <<'SQL'
 SET @now = UTC_TIMESTAMP(6);
 UPDATE dblock_runs SET
     tick = @now - INTERVAL 1800 * TIMESTAMPDIFF(MICROSECOND, tick, @now) MICROSECOND,

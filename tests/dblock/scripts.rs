@@ -89,10 +89,13 @@ fn where_no_namespaces_can_be_made_the_tests_say_so_and_do_not_begin() {
     }
 }
 
-/// Ends the demo while its first job runs: by Ctrl-C, which reaches all that the terminal has in front, or by another signal to it alone.
+/// Ends the demo while its first job runs: by Ctrl-C, which reaches all that the terminal has in front, or by another signal to it alone. With
+/// this machine's option file no dblock would run.
 fn the_demo_ends_by(signal: Signal) {
     let folder = tempfile::tempdir().unwrap();
-    let [builds, scratch] = ["builds", "scratch"].map(|name| folder.path().join(name));
+    let [builds, scratch, options] =
+        ["builds", "scratch", "my.cnf"].map(|name| folder.path().join(name));
+    fs::write(&options, "[dblock]\nno-such-option = 1\n").unwrap();
     fs::create_dir_all(builds.join("release")).unwrap();
     fs::create_dir(&scratch).unwrap();
     link_program(env!("CARGO_BIN_EXE_dblock"), &builds.join("release/dblock"));
@@ -101,8 +104,12 @@ fn the_demo_ends_by(signal: Signal) {
         metadata) printf '{"target_directory": "%s"}' "$BUILDS" ;;
     esac"#;
     let stubs = stubs([("cargo", cargo)]);
-    let mut demo = with(&stubs, "env")
-        .args(["--default-signal=HUP,INT,TERM", "script/demo"])
+    let of_the_machine =
+        r#"mount -t tmpfs none /etc/mysql; cp "$1" /etc/mysql/my.cnf; shift; exec "$@""#;
+    let mut demo = with(&stubs, "unshare")
+        .args(["--mount", "sh", "-ec", of_the_machine, "sh"])
+        .arg(&options)
+        .args(["env", "--default-signal=HUP,INT,TERM", "script/demo"])
         .env("BUILDS", &builds)
         .env("TMPDIR", &scratch)
         .process_group(0)
