@@ -15,7 +15,7 @@ use crate::harness::pages::ROOT;
 use crate::harness::{SOON, eventually, link_program, write_program};
 
 /// Programs that stand in for those of this machine: each is its name, and what a shell does in its place.
-fn stubs<const N: usize>(programs: [(&str, &str); N]) -> TempDir {
+fn stubs(programs: &[(&str, &str)]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, script) in programs {
         let script = format!("#!/bin/bash\n{script}\n");
@@ -24,7 +24,7 @@ fn stubs<const N: usize>(programs: [(&str, &str); N]) -> TempDir {
     folder
 }
 
-/// A program of the house that finds these before those of this machine.
+/// A program that finds these before those of this machine, in the checkout.
 fn with(stubs: &TempDir, program: &str) -> Command {
     let path = std::env::var("PATH").unwrap();
     let mut command = Command::new(program);
@@ -72,7 +72,7 @@ fn what_cargo_builds_is_found_where_variables_and_settings_have_it() {
 
 #[test]
 fn where_no_namespaces_can_be_made_the_tests_say_so_and_do_not_begin() {
-    let stubs = stubs([
+    let stubs = stubs(&[
         (
             "unshare",
             "echo 'unshare: unshare failed: Operation not permitted' >&2; exit 1",
@@ -89,31 +89,43 @@ fn where_no_namespaces_can_be_made_the_tests_say_so_and_do_not_begin() {
     }
 }
 
-/// Ends the demo while its first job runs: by Ctrl-C, which reaches all that the terminal has in front, or by another signal to it alone. With
-/// this machine's option file no dblock would run.
-fn the_demo_ends_by(signal: Signal) {
-    let folder = tempfile::tempdir().unwrap();
-    let [builds, scratch, options] =
-        ["builds", "scratch", "my.cnf"].map(|name| folder.path().join(name));
-    fs::write(&options, "[dblock]\nno-such-option = 1\n").unwrap();
+/// What a script builds is the dblock of these tests.
+const CARGO: (&str, &str) = (
+    "cargo",
+    r#"case $1 in
+        --version) echo 'cargo 99.0.0' ;;
+        metadata) printf '{"target_directory": "%s"}' "$BUILDS" ;;
+    esac"#,
+);
+
+/// What runs a script that shows dblock at work, with these programs. Its `TMPDIR` is `scratch` in this folder. With the option file that this
+/// machine has then, no dblock would run.
+fn on_stage(folder: &Path, stubs: &TempDir) -> Command {
+    let [builds, scratch, options] = ["builds", "scratch", "my.cnf"].map(|name| folder.join(name));
     fs::create_dir_all(builds.join("release")).unwrap();
     fs::create_dir(&scratch).unwrap();
     link_program(env!("CARGO_BIN_EXE_dblock"), &builds.join("release/dblock"));
-    let cargo = r#"case $1 in
-        --version) echo 'cargo 99.0.0' ;;
-        metadata) printf '{"target_directory": "%s"}' "$BUILDS" ;;
-    esac"#;
-    let stubs = stubs([("cargo", cargo)]);
-    let of_the_machine =
-        r#"mount -t tmpfs none /etc/mysql; cp "$1" /etc/mysql/my.cnf; shift; exec "$@""#;
-    let mut demo = with(&stubs, "unshare")
-        .args(["--mount", "sh", "-ec", of_the_machine, "sh"])
+    fs::write(&options, "[dblock]\nno-such-option = 1\n").unwrap();
+    let machine = r#"mount -t tmpfs none /etc/mysql; cp "$1" /etc/mysql/my.cnf; shift; exec "$@""#;
+    let mut command = with(stubs, "unshare");
+    command
+        .args(["--mount", "sh", "-ec", machine, "sh"])
         .arg(&options)
-        .args(["env", "--default-signal=HUP,INT,TERM", "script/demo"])
+        .args(["env", "--default-signal=HUP,INT,TERM"])
         .env("BUILDS", &builds)
         .env("TMPDIR", &scratch)
+        .stdin(Stdio::null());
+    command
+}
+
+/// Ends the demo while its first job runs: by Ctrl-C, which reaches all that the terminal has in front, or by another signal to it alone.
+fn the_demo_ends_by(signal: Signal) {
+    let folder = tempfile::tempdir().unwrap();
+    let scratch = folder.path().join("scratch");
+    let stubs = stubs(&[CARGO]);
+    let mut demo = on_stage(folder.path(), &stubs)
+        .arg("script/demo")
         .process_group(0)
-        .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -144,4 +156,27 @@ fn a_demo_that_is_interrupted_leaves_no_process_and_no_file() {
             scope.spawn(move || the_demo_ends_by(signal));
         }
     });
+}
+
+#[test]
+fn a_picture_that_cannot_be_drawn_leaves_the_old_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let pictures = folder.path().join("pictures");
+    fs::create_dir(&pictures).unwrap();
+    let picture = pictures.join("terminal.svg");
+    fs::write(&picture, "the old one").unwrap();
+    let stubs = stubs(&[CARGO, ("fold", "echo half a line; exit 1")]);
+    let output = on_stage(folder.path(), &stubs)
+        .arg("script/terminal-picture")
+        .arg(&picture)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(fs::read(&picture).unwrap(), b"the old one", "{said}");
+    assert_eq!(fs::read_dir(&pictures).unwrap().count(), 1);
+    assert_eq!(
+        fs::read_dir(folder.path().join("scratch")).unwrap().count(),
+        0
+    );
 }
