@@ -180,3 +180,25 @@ fn a_picture_that_cannot_be_drawn_leaves_the_old_one() {
         0
     );
 }
+
+#[test]
+fn a_server_that_is_interrupted_as_it_makes_its_folder_leaves_none() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        let scratch = tempfile::tempdir().unwrap();
+        let interrupt = format!("command -p mktemp \"$@\"; kill -{} 0", signal as i32);
+        let stubs = stubs(&[("mktemp", interrupt.as_str())]);
+        let output = with(&stubs, "env")
+            .args(["--default-signal=HUP,INT,TERM", "script/server", "mariadb"])
+            .env("TMPDIR", scratch.path())
+            .process_group(0)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(128 + signal as i32),
+            "{output:?}"
+        );
+        assert_eq!(fs::read_dir(&scratch).unwrap().count(), 0, "{signal}");
+    }
+}
