@@ -202,3 +202,44 @@ fn a_server_that_is_interrupted_as_it_makes_its_folder_leaves_none() {
         assert_eq!(fs::read_dir(&scratch).unwrap().count(), 0, "{signal}");
     }
 }
+
+#[test]
+fn postgresql_is_installed_without_a_server_of_its_own_and_the_settings_stay_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("record");
+    let stubs = stubs(&[
+        CARGO,
+        (
+            "tell",
+            r#"settings=/etc/postgresql-common/createcluster.conf
+            echo "$1: $(pg_conftool $settings show -bs create_main_cluster || echo unset)" >>"$RECORD""#,
+        ),
+        (
+            "apt-get",
+            r#"tell "$WHEN"
+            if [[ $WHEN == killed ]]; then kill -KILL "$PPID" && exit; fi
+            mkdir -p /usr/lib/postgresql/15/bin
+            cd /usr/lib/postgresql/15/bin
+            printf '%s\n' '#!/bin/sh' 'echo "postgres (PostgreSQL) 15.0"' | tee postgres >initdb
+            chmod +x postgres initdb"#,
+        ),
+    ]);
+    let machine = "
+        for folder in /usr/lib/postgresql /etc/postgresql-common; do mount -t tmpfs none $folder; done
+        cp /usr/share/postgresql-common/createcluster.conf /etc/postgresql-common
+        WHEN=killed script/bootstrap postgres || tell 'after that'
+        WHEN=again script/bootstrap postgres
+        tell 'in the end'
+        cmp /usr/share/postgresql-common/createcluster.conf /etc/postgresql-common/createcluster.conf";
+    let output = with(&stubs, "unshare")
+        .args(["--mount", "bash", "-ec", machine])
+        .env("RECORD", &record)
+        .env("XDG_CACHE_HOME", folder.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:#?}");
+    assert_eq!(
+        fs::read_to_string(&record).unwrap(),
+        "killed: off\nafter that: off\nagain: off\nin the end: unset\n"
+    );
+}
