@@ -10,13 +10,13 @@ licence_files() {
 # linked_crates PACKAGE TARGET: prints `NAME VERSION<tab>LICENCE<tab>FOLDER` of each crate that is linked in; those of this repository are dblock itself,
 # and what only runs while dblock is built is no part of it.
 linked_crates() {
-    local package=$1 target=$2
-    join -t $'\t' \
-        <(cargo tree --locked --package "$package" --edges normal,no-proc-macro --target "$target" --prefix none --format '{p}' |
-            sed -E '/ \(\//d; s/ \(.*//; s/ v/ /' | sort -u) \
-        <(cargo metadata --locked --format-version 1 --filter-platform "$target" |
-            jq -r '.packages[] | ["\(.name) \(.version)", .license // "see below", (.manifest_path | rtrimstr("/Cargo.toml"))] | @tsv' |
-            sort)
+    local package=$1 target=$2 linked known
+    linked=$(cargo tree --locked --package "$package" --edges normal,no-proc-macro --target "$target" --prefix none --format '{p}' |
+        sed -E '/ \(\//d; s/ \(.*//; s/ v/ /' | sort -u) || die "cargo does not say which crates are linked into $package"
+    known=$(cargo metadata --locked --format-version 1 --filter-platform "$target" |
+        jq -r '.packages[] | ["\(.name) \(.version)", .license // "see below", (.manifest_path | rtrimstr("/Cargo.toml"))] | @tsv' |
+        sort) || die 'cargo does not say which licences the crates have'
+    join -t $'\t' <(echo "$linked") <(echo "$known")
 }
 
 # crates_licences PACKAGE TARGET: prints the licences of the crates and of Rust's standard library for this target. A text that several crates have is

@@ -1,5 +1,6 @@
 //! The scripts that people and continuous integration run: where they look, what they say, and what they leave behind.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -242,4 +243,86 @@ fn postgresql_is_installed_without_a_server_of_its_own_and_the_settings_stay_as_
         fs::read_to_string(&record).unwrap(),
         "killed: off\nafter that: off\nagain: off\nin the end: unset\n"
     );
+}
+
+/// What is built is `true(1)`, and has one crate in it.
+const CARGO_OF_A_COPY: (&str, &str) = (
+    "cargo",
+    r#"case $1 in
+        --version) echo 'cargo 99.0.0' ;;
+        metadata)
+            printf '{"target_directory": "%s/target", "packages": [{"name": "tiny", "version": "1.0.0", "license": "MIT",
+                "manifest_path": "%s/tiny/Cargo.toml"}]}' "$PWD" "$PWD"
+            ;;
+        tree) echo 'tiny v1.0.0' ;;
+        build)
+            mkdir -p target/release
+            cp "$(type -P true)" target/release/dblock
+            cp "$(type -P true)" target/release/dblock-web
+            ;;
+    esac
+    if [[ $1 == "${FAILS:-}" ]]; then exit 101; fi"#,
+);
+
+/// A Rust that can make no static binary.
+const RUSTC_OF_A_COPY: (&str, &str) = (
+    "rustc",
+    r#"case $* in
+        -vV) echo 'host: x86_64-unknown-linux-gnu' ;;
+        '--print sysroot') echo "$PWD/sysroot" ;;
+        *) exit 1 ;;
+    esac"#,
+);
+
+/// A copy of the checkout, in which script/package has little to do.
+struct Checkout {
+    folder: TempDir,
+    stubs: TempDir,
+}
+
+impl Checkout {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let copied = Command::new("cp")
+            .args(["-r", "--parents", "script", "man", "completions"])
+            .args(["docs/examples", "LICENSE-MIT", "Cargo.toml"])
+            .arg(folder.path())
+            .current_dir(ROOT)
+            .status();
+        assert!(copied.unwrap().success());
+        fs::write(path("CHANGELOG.md"), "## Unreleased\n\n- All of it.\n").unwrap();
+        fs::create_dir_all(path("tiny")).unwrap();
+        fs::write(path("tiny/LICENSE"), "As you like.\n").unwrap();
+        fs::create_dir_all(path("sysroot/share/doc/rust")).unwrap();
+        let notices = path("sysroot/share/doc/rust/COPYRIGHT-library.html");
+        fs::write(notices, "<p>As you like.</p>\n").unwrap();
+        let stubs = stubs(&[CARGO_OF_A_COPY, RUSTC_OF_A_COPY]);
+        Self { folder, stubs }
+    }
+
+    /// What runs script/package there, for the folder dist.
+    fn package(&self) -> Command {
+        let program = self.folder.path().join("script/package");
+        with(&self.stubs, program.to_str().unwrap())
+    }
+
+    /// The names of the files in dist.
+    fn made(&self) -> BTreeSet<String> {
+        let files = fs::read_dir(self.folder.path().join("dist")).unwrap();
+        files
+            .map(|file| file.unwrap().file_name().into_string().unwrap())
+            .collect()
+    }
+}
+
+#[test]
+fn no_package_is_made_of_which_cargo_does_not_say_all_that_is_linked_in() {
+    let checkout = Checkout::new();
+    let output = checkout.package().env("FAILS", "tree").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let reason = "package: cargo does not say which crates are linked into dblock\n";
+    assert!(said.ends_with(reason), "{said}");
+    assert_eq!(checkout.made(), BTreeSet::new());
 }
