@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -325,4 +326,26 @@ fn no_package_is_made_of_which_cargo_does_not_say_all_that_is_linked_in() {
     let reason = "package: cargo does not say which crates are linked into dblock\n";
     assert!(said.ends_with(reason), "{said}");
     assert_eq!(checkout.made(), BTreeSet::new());
+}
+
+#[test]
+fn packages_do_not_have_the_setgid_bit_of_the_folder_that_they_are_made_in() {
+    let checkout = Checkout::new();
+    let scratch = tempfile::tempdir().unwrap();
+    fs::set_permissions(&scratch, fs::Permissions::from_mode(0o2700)).unwrap();
+    let mut package = checkout.package();
+    let output = package.env("TMPDIR", scratch.path()).output().unwrap();
+    assert!(output.status.success(), "{output:#?}");
+    let dist = checkout.folder.path().join("dist");
+    let made = checkout.made();
+    for package in made.iter().filter(|name| name.starts_with("dblock")) {
+        let mut listing = Command::new("dpkg-deb");
+        let listing = listing.arg("--contents").arg(dist.join(package)).output();
+        let listing = String::from_utf8(listing.unwrap().stdout).unwrap();
+        assert!(listing.starts_with("drwxr-xr-x "), "{listing}");
+        assert!(
+            !listing.lines().any(|line| line.starts_with("drwxr-s")),
+            "{listing}"
+        );
+    }
 }
