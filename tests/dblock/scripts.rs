@@ -257,6 +257,9 @@ const CARGO_OF_A_COPY: (&str, &str) = (
             ;;
         tree) echo 'tiny v1.0.0' ;;
         build)
+            mkdir target/busy || echo 'two at once' >>target/mixed
+            sleep 0.3
+            rmdir target/busy || true
             mkdir -p target/release
             cp "$(type -P true)" target/release/dblock
             cp "$(type -P true)" target/release/dblock-web
@@ -348,4 +351,14 @@ fn packages_do_not_have_the_setgid_bit_of_the_folder_that_they_are_made_in() {
             "{listing}"
         );
     }
+}
+
+#[test]
+fn packages_that_are_made_at_once_do_not_mix_what_is_built() {
+    let checkout = Checkout::new();
+    let both = [(); 2].map(|()| checkout.package().stdout(Stdio::null()).spawn().unwrap());
+    for mut package in both {
+        assert!(package.wait().unwrap().success());
+    }
+    assert!(!checkout.folder.path().join("target/mixed").exists());
 }
