@@ -362,3 +362,28 @@ fn packages_that_are_made_at_once_do_not_mix_what_is_built() {
     }
     assert!(!checkout.folder.path().join("target/mixed").exists());
 }
+
+#[test]
+fn packages_of_other_versions_go_from_dist() {
+    let checkout = Checkout::new();
+    let package = |arguments: &[&str]| {
+        let output = checkout.package().args(arguments).output().unwrap();
+        assert!(output.status.success(), "{output:#?}");
+    };
+    package(&[]);
+    let made = checkout.made();
+    let dist = checkout.folder.path().join("dist");
+    let own = made.iter().find(|name| name.starts_with("dblock_"));
+    let old = own.unwrap().replace(env!("CARGO_PKG_VERSION"), "0.0.9");
+    let old_static = "dblock-0.0.9-x86_64-linux-static";
+    for name in [&*old, old_static, "notes"] {
+        fs::write(dist.join(name), "").unwrap();
+    }
+    // A folder that somebody names may be an archive.
+    package(&[dist.to_str().unwrap()]);
+    assert!(checkout.made().contains(&old));
+    package(&[]);
+    let mut expected = made;
+    expected.insert("notes".to_owned());
+    assert_eq!(checkout.made(), expected);
+}
