@@ -1,4 +1,5 @@
-//! A line at the right end of the terminal with how far dblock is: drawn over itself, and cleared before anything else is written to stderr.
+//! A line at the right end of the terminal with how far dblock is: drawn over itself, and cleared before anything else is written to
+//! stderr.
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;

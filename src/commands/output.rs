@@ -36,8 +36,8 @@ pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     write_stdout(bytes).map_err(|error| cannot_write(&error))
 }
 
-/// The width in columns of the terminal that stdout is: what `COLUMNS` says, as for `ps` and `systemctl`, or the real one. `None`: stdout is
-/// no terminal, or it has no known width.
+/// The width in columns of the terminal that stdout is: what `COLUMNS` says, as for `ps` and `systemctl`, or the real one. `None`: stdout
+/// is no terminal, or it has no known width.
 pub fn terminal_width() -> Option<usize> {
     let (_, real) = size_of(io::stdout().as_fd())?;
     let columns = env::var("COLUMNS").ok();

@@ -46,8 +46,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with these titles, and no rows yet. Those of `free` are above free texts, of which a narrow terminal shows the beginning: what
-    /// people read, not what they would copy into a command.
+    /// A table with these titles, and no rows yet. Those of `free` are above free texts, of which a narrow terminal shows the beginning:
+    /// what people read, not what they would copy into a command.
     pub fn new(titles: &[&str], free: &[&str]) -> Self {
         let is_free = titles.iter().map(|title| free.contains(title));
         let is_free = is_free.collect();

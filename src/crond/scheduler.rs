@@ -56,8 +56,8 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The pause between a step without effect and the next look. It doubles up to [`LOOK`] while steps have no effect.
 const LOOK_AGAIN: Duration = Duration::from_millis(30);
 
-/// How many locks of ticks are acquired, or released, in one transaction at most. Where a server takes its time for each, no transaction may
-/// keep the leases waiting, nor the coordinator, which expects progress.
+/// How many locks of ticks are acquired, or released, in one transaction at most. Where a server takes its time for each, no transaction
+/// may keep the leases waiting, nor the coordinator, which expects progress.
 const LOCKS_AT_ONCE: usize = 4;
 
 /// How long the server keeps an idle session at most, and with it the named locks of what runs.

@@ -58,7 +58,8 @@ pub struct ConnectOptions {
     pub tls: TlsOptions,
     /// The limit for everything: resolving names, trying hosts, handshakes.
     pub connect_timeout: Duration,
-    /// MySQL: the database of dblock's tables, which need not exist. PostgreSQL: the database to connect to; its advisory locks are its own.
+    /// MySQL: the database of dblock's tables, which need not exist. PostgreSQL: the database to connect to; its advisory locks are its
+    /// own.
     pub database: String,
     /// PostgreSQL: the schema of dblock's tables in that database, which need not exist.
     pub schema: String,
@@ -104,8 +105,8 @@ pub struct TlsOptions {
     pub identity: Option<Identity>,
     /// The server's public key, which encrypts a password that is sent without TLS, in PEM; `None`: the key that the server sends.
     pub server_public_key: Option<PathBuf>,
-    /// Whether the host's name is sent in clear before TLS begins (SNI), so that a proxy can route by it. libpq does so by default, the `mysql`
-    /// client only with an option.
+    /// Whether the host's name is sent in clear before TLS begins (SNI), so that a proxy can route by it. libpq does so by default, the
+    /// `mysql` client only with an option.
     pub sends_name: bool,
     /// What the user calls these files.
     pub names: TlsFiles,

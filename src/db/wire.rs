@@ -52,8 +52,8 @@ pub trait LogIn {
         tell: &dyn Fn(&str),
     ) -> Result<Box<dyn Wire>, Fault>;
 
-    /// Whether it is to be proved that the first answers are those of the server that has proved who it is: an answer may have come in clear
-    /// text before TLS.
+    /// Whether it is to be proved that the first answers are those of the server that has proved who it is: an answer may have come in
+    /// clear text before TLS.
     fn doubts_answers(&self) -> bool {
         false
     }
@@ -74,8 +74,8 @@ pub trait Wire: AsFd {
         replies: &mut Vec<Reply>,
     ) -> Result<(), Failed>;
 
-    /// Sends two statements in one packet, and returns the last row of the second one's answer. That comes soon after the first one's; if not,
-    /// the session has ended.
+    /// Sends two statements in one packet, and returns the last row of the second one's answer. That comes soon after the first one's; if
+    /// not, the session has ended.
     ///
     /// # Errors
     /// As [`Wire::send`].

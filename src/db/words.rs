@@ -1,5 +1,5 @@
-//! The words in which the kinds of servers differ, for statements that are the same otherwise. Where more than words differs, each kind has a
-//! statement of its own.
+//! The words in which the kinds of servers differ, for statements that are the same otherwise. Where more than words differs, each kind has
+//! a statement of its own.
 
 use std::fmt::Display;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! The records of a run: its grant, its end, or why it did not run. Each statement may be sent again if its answer was lost: the second
 //! time it changes nothing.
 //!
-//! MySQL assigns one column after the other, and PostgreSQL all at once. So what a change depends on comes last, and a column of the row that is there has
-//! the table's name in front.
+//! MySQL assigns one column after the other, and PostgreSQL all at once. So what a change depends on comes last, and a column of the row
+//! that is there has the table's name in front.
 
 use super::{DIED, Journal, Outcome, RunEnd, recorder_of_token_ends};
 use crate::db::Kind;
@@ -180,8 +180,8 @@ impl Journal {
     /// The statement that makes this the last success of its name, if it began later than the recorded one. The recorded tick never goes
     /// back, although a run for an earlier tick may end later.
     ///
-    /// Where one column is assigned after the other, `run` comes last, and the conditions give the same result with the old `started_at` and
-    /// the new one, which is no later than this start.
+    /// Where one column is assigned after the other, `run` comes last, and the conditions give the same result with the old `started_at`
+    /// and the new one, which is no later than this start.
     fn success(&self, started: &str, ended: &str) -> String {
         let (kind, successes, facts) = (self.kind(), self.tables.successes(), &self.facts);
         let inserted = |column| kind.inserted(column);

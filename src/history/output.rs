@@ -18,7 +18,8 @@ const HEAD: usize = 4096;
 /// How many bytes are kept in all, unless somebody asks for another number.
 pub const KEPT: usize = 64 * 1024;
 
-/// The most that anybody can ask for: in a statement, and in an answer, it takes twice as many, and the client of MySQL limits both to 1 MiB.
+/// The most that anybody can ask for: in a statement, and in an answer, it takes twice as many, and the client of MySQL limits both to 1
+/// MiB.
 const MOST_KEPT: usize = 480 * 1024;
 
 /// The most outputs that wait for the ends of their runs.

@@ -1,5 +1,5 @@
-//! Pruning: from time to time whoever records a run deletes a few old runs of its name, of another one, and of unused names with their other
-//! rows. So the history stays as long as `dblock init --keep` says, and nobody ever has to delete much at once.
+//! Pruning: from time to time whoever records a run deletes a few old runs of its name, of another one, and of unused names with their
+//! other rows. So the history stays as long as `dblock init --keep` says, and nobody ever has to delete much at once.
 
 use std::time::Duration;
 
@@ -326,8 +326,8 @@ fn ask_old(tables: &Tables, name: &str, keep: Kept) -> Ask<'static, Vec<String>>
 fn ask_idle(tables: &Tables, begin: i64, keep: Kept) -> Ask<'static, Vec<String>> {
     let (kind, runs) = (tables.kind(), tables.runs());
     let age = kind.once(limit_of_age(kind, keep));
-    // With the order by both columns MySQL reads only the newest run, from the end of the index. With `=` PostgreSQL may go through the runs
-    // of all names in the order of their times.
+    // With the order by both columns MySQL reads only the newest run, from the end of the index. With `=` PostgreSQL may go through the
+    // runs of all names in the order of their times.
     let is_of_name = match kind {
         Kind::MySql => "n.name = r.name",
         Kind::Postgres => "n.name BETWEEN r.name AND r.name",

@@ -57,8 +57,8 @@ fn fork_with_link(
 }
 
 /// How much memory a process that has sessions with servers may take, in bytes. The `mysql` crate allocates as many columns as a server
-/// announces, and whatever it sends: a packet has at most 4 MB at the login, and 1 MB afterwards. A message of PostgreSQL has at most 16 MB.
-/// A keeper needs 9 MB, including TLS and the system's certificates.
+/// announces, and whatever it sends: a packet has at most 4 MB at the login, and 1 MB afterwards. A message of PostgreSQL has at most 16
+/// MB. A keeper needs 9 MB, including TLS and the system's certificates.
 const MEMORY: rlim_t = 64 * 1024 * 1024;
 
 /// Sets the limit: an allocation beyond it aborts this process. The command has no such limit, as it is not forked from here.

@@ -1,5 +1,5 @@
-//! What a process with a session keeps on the server for the one that runs commands: the lock of a run, the jobs of a worker, or the ticks of
-//! a daemon. This is the loop of all three.
+//! What a process with a session keeps on the server for the one that runs commands: the lock of a run, the jobs of a worker, or the ticks
+//! of a daemon. This is the loop of all three.
 
 use std::os::fd::BorrowedFd;
 

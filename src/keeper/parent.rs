@@ -31,8 +31,8 @@ const LONGEST_DEATH: Duration = Duration::from_secs(60);
 /// Most messages that are read before they are acted on.
 const MOST_WAITING: usize = 64;
 
-/// The process that has started this one, what it is told, what it says, and what runs there. It may be stopped and read nothing, and nothing
-/// waits for it.
+/// The process that has started this one, what it is told, what it says, and what runs there. It may be stopped and read nothing, and
+/// nothing waits for it.
 pub struct Parent<'a, Sent, Received> {
     /// The link to it.
     pub link: &'a Link,
@@ -131,8 +131,8 @@ impl<'a, Sent: Serialize, Received: DeserializeOwned> Parent<'a, Sent, Received>
         }
     }
 
-    /// This process ends: sends what is left, without the session, and behind that closes the link. Waits for nothing; returns whether all is
-    /// done.
+    /// This process ends: sends what is left, without the session, and behind that closes the link. Waits for nothing; returns whether all
+    /// is done.
     pub fn send_last(&mut self) -> bool {
         let is_sent = self.send_rest_with(None);
         if is_sent {
@@ -158,8 +158,8 @@ impl<'a, Sent: Serialize, Received: DeserializeOwned> Parent<'a, Sent, Received>
         }
     }
 
-    /// Waits for a message, the end of the session, or this moment; `None`: for as long as that takes. A message that is already there comes
-    /// before all else.
+    /// Waits for a message, the end of the session, or this moment; `None`: for as long as that takes. A message that is already there
+    /// comes before all else.
     ///
     /// # Errors
     /// As `poll(2)` and `timerfd_settime(2)`.
@@ -323,8 +323,8 @@ impl ParentProcess {
         kills.then_some(least)
     }
 
-    /// The parent has died: kills its commands until they are gone. A command of another user may not be killed, so `hold_on` keeps what they
-    /// hold meanwhile.
+    /// The parent has died: kills its commands until they are gone. A command of another user may not be killed, so `hold_on` keeps what
+    /// they hold meanwhile.
     ///
     /// # Errors
     /// Those of `hold_on`.

@@ -66,7 +66,8 @@ pub fn retry(
     })
 }
 
-/// Makes all jobs due that are dead now, a few hundred in each transaction, of which the first records that for all of them. Reports how many.
+/// Makes all jobs due that are dead now, a few hundred in each transaction, of which the first records that for all of them. Reports how
+/// many.
 ///
 /// # Errors
 /// As [`retry`].

@@ -29,8 +29,8 @@ pub struct Pruned {
     pub has_more: bool,
 }
 
-/// Deletes some of the queue's expired jobs, from a moment on, and some puts that are older than a day. Skips rows that others are deleting,
-/// if the server can. There must be no transaction under way.
+/// Deletes some of the queue's expired jobs, from a moment on, and some puts that are older than a day. Skips rows that others are
+/// deleting, if the server can. There must be no transaction under way.
 ///
 /// # Errors
 /// Those of a statement. Nothing is lost: a later call deletes the same.

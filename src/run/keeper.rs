@@ -107,8 +107,8 @@ fn keep(work: Work, link: &Rc<Link>, supervisor: Pid, board: Board) -> Result<()
         supervisor.process.outlive();
     }
     if (before.is_some() || lost.is_some()) && lives_on.is_none() {
-        // The session of the keeper before may have been granted the slot. The supervisor keeps that session open where it held it, so nobody
-        // takes the slot meanwhile.
+        // The session of the keeper before may have been granted the slot. The supervisor keeps that session open where it held it, so
+        // nobody takes the slot meanwhile.
         sleep(PAUSE);
     }
     Keeper {
@@ -363,8 +363,8 @@ impl Keeper<'_> {
         told.map_err(|error| cannot_pass_on(&error))
     }
 
-    /// Reports that the lock is held again. Nothing waits for a supervisor that is stopped, or dead. `false`: the session is not good, and the
-    /// lock is not held.
+    /// Reports that the lock is held again. Nothing waits for a supervisor that is stopped, or dead. `false`: the session is not good, and
+    /// the lock is not held.
     fn report_regained(&mut self, grant: Grant, lease: Lease) -> bool {
         let backend = &mut self.lock.backend;
         if backend.answer_within(lease.ttl).is_err() {

@@ -1,5 +1,5 @@
-//! The process that cron sees. It waits for the lock, runs the command, keeps every deadline, and never waits for a server. It is in one phase
-//! at a time.
+//! The process that cron sees. It waits for the lock, runs the command, keeps every deadline, and never waits for a server. It is in one
+//! phase at a time.
 
 mod acquiring;
 mod holding;

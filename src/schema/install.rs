@@ -376,7 +376,8 @@ impl Installer {
             let mut columns = found.iter();
             columns.any(|(of, found)| of == table.name && *found == wanted)
         };
-        // Another init may create a table while the server answers: its keys are then found, and no column. To create it says that it exists.
+        // Another init may create a table while the server answers: its keys are then found, and no column. To create it says that it
+        // exists.
         let is_column = |found: &str| !found.contains(' ');
         let exists = |table: &Table| {
             let mut found = found.iter();

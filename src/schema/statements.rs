@@ -8,10 +8,10 @@ use crate::db::{
 };
 
 /// Prepares a session for the tables, whatever the server's or account's settings: texts are UTF-8, each statement is a transaction, no
-/// limit guards against statements that read or change much, and none waits long for a locked row or a table that is being altered. MariaDB ends the session of a host that vanishes within a
-/// transaction. A node of a cluster answers only after it has caught up, otherwise a row that has changed elsewhere looks as before. This
-/// asks MariaDB for that (`wsrep_sync_wait`); others get [`CATCH_UP`] or [`CATCH_UP_IN_GROUP`]. `catches_up`: `false` for a MariaDB that
-/// refuses that.
+/// limit guards against statements that read or change much, and none waits long for a locked row or a table that is being altered. MariaDB
+/// ends the session of a host that vanishes within a transaction. A node of a cluster answers only after it has caught up, otherwise a row
+/// that has changed elsewhere looks as before. This asks MariaDB for that (`wsrep_sync_wait`); others get [`CATCH_UP`] or
+/// [`CATCH_UP_IN_GROUP`]. `catches_up`: `false` for a MariaDB that refuses that.
 pub fn prepare(catches_up: bool) -> String {
     let catch_up = if catches_up {
         " /*M!100100 , SESSION wsrep_sync_wait=7 */"

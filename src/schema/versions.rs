@@ -1,5 +1,5 @@
-//! For tests: the steps from version to version, which `versions.sql` records. The tables that come of them are those of today, and an older
-//! dblock can write to them after each step.
+//! For tests: the steps from version to version, which `versions.sql` records. The tables that come of them are those of today, and an
+//! older dblock can write to them after each step.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! From raw options to typed settings: `cli` defines the options, the other files say what they mean. Nothing past this folder sees clap, a variable or an option file.
+//! From raw options to typed settings: `cli` defines the options, the other files say what they mean. Nothing past this folder sees clap, a
+//! variable or an option file.
 
 pub mod cli;
 mod color;

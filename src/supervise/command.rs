@@ -57,8 +57,8 @@ impl Command {
         }
     }
 
-    /// Begins to end it, unless that has begun, or it has ended by itself: SIGTERM, then SIGKILL. Under a lease that others may get soon, it is
-    /// gone before that. `false` if this user may not signal it.
+    /// Begins to end it, unless that has begun, or it has ended by itself: SIGTERM, then SIGKILL. Under a lease that others may get soon,
+    /// it is gone before that. `false` if this user may not signal it.
     pub fn end(&mut self, cause: Cause, lease: Option<Lease>) -> bool {
         if !self.is_ending() && self.child.ended().is_some() {
             return true;

@@ -1,6 +1,6 @@
 //! The output of a command on its way to dblock's own stdout and stderr, of which a part is kept. As little as possible is copied: tee(2)
-//! lets a second pipe share what is in the command's, splice(2) moves it on, and only the end of it is read. What goes into a file or a socket
-//! must be copied. Nothing here waits.
+//! lets a second pipe share what is in the command's, splice(2) moves it on, and only the end of it is read. What goes into a file or a
+//! socket must be copied. Nothing here waits.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};

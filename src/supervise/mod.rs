@@ -1,6 +1,6 @@
 //! Runs commands to their end, one or many: the event loop of the process that people see, with all that watches a command. It never waits
-//! for a server. It changes nothing in its process that another supervisor in the same process tree could notice: a command's environment is
-//! made in the command's process.
+//! for a server. It changes nothing in its process that another supervisor in the same process tree could notice: a command's environment
+//! is made in the command's process.
 
 mod aside;
 mod asides;

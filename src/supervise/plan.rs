@@ -73,8 +73,8 @@ pub trait Plan: Sized {
     /// This output of an ended command is over.
     fn on_output_over(&mut self, _output: Output, _rest: Self::Rest) {}
 
-    /// The system does not let this process wait for events, so that all commands were killed and are gone. Returns how the process ends, if
-    /// that is at once; otherwise this is called again until it is.
+    /// The system does not let this process wait for events, so that all commands were killed and are gone. Returns how the process ends,
+    /// if that is at once; otherwise this is called again until it is.
     fn on_system_error(&mut self, failure: Failure) -> Option<anyhow::Result<Self::Conclusion>> {
         Some(Err(failure.into()))
     }
@@ -170,8 +170,8 @@ pub trait Plan: Sized {
         Ok(())
     }
 
-    /// Handles all signals and messages that have arrived, and the end of the process that sends these. Signals come first: what is heard after
-    /// the end of a command did not end it.
+    /// Handles all signals and messages that have arrived, and the end of the process that sends these. Signals come first: what is heard
+    /// after the end of a command did not end it.
     ///
     /// # Errors
     /// As [`Self::take_signals`].

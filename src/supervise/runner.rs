@@ -108,8 +108,8 @@ where
         None
     }
 
-    /// Ends the commands that have reached their timeouts, which `say` reports, and all when the process ends. All are ended before anything
-    /// is said, as a file system can keep this process in a write for ever.
+    /// Ends the commands that have reached their timeouts, which `say` reports, and all when the process ends. All are ended before
+    /// anything is said, as a file system can keep this process in a write for ever.
     pub fn end_late(&mut self, say: impl Fn(&mut Started<Purpose>, &mut [Outlet; 2])) {
         let is_ending = self.shutdown.ends_commands();
         let mut late = Vec::new();

@@ -29,8 +29,8 @@ const OF_MYSQL: [&str; 4] = [
     "--sync-binlog=1",
 ];
 
-/// Where there are millions of rows, they are to be in memory, and their changes not to wait for the log to be emptied. It takes some seconds
-/// to make such logs.
+/// Where there are millions of rows, they are to be in memory, and their changes not to wait for the log to be emptied. It takes some
+/// seconds to make such logs.
 const MANY: usize = 10_000;
 const MANY_ON_MARIADB: [&str; 2] = [
     "--innodb-log-file-size=1G",

@@ -1,5 +1,5 @@
-//! Metrics as text. `OpenMetrics` and Prometheus' older text format agree on what is written here: gauges alone, as they do not agree on what
-//! a counter and an info are called.
+//! Metrics as text. `OpenMetrics` and Prometheus' older text format agree on what is written here: gauges alone, as they do not agree on
+//! what a counter and an info are called.
 
 use std::fmt;
 

@@ -14,8 +14,8 @@ impl Register<'_> {
     }
 }
 
-/// Asks whether an earlier daemon of this host and user had the same file, by the hash of its jobs. Several daemons may run there, each with
-/// its own file, so the last file of each counts.
+/// Asks whether an earlier daemon of this host and user had the same file, by the hash of its jobs. Several daemons may run there, each
+/// with its own file, so the last file of each counts.
 pub fn ask_file_before(
     tables: &Tables,
     facts: &DaemonFacts,
@@ -52,8 +52,8 @@ pub fn retire(tables: &Tables, daemon: &DaemonFacts, after: u64) -> Batch<'stati
     Batch::written(all.map(|sql| named("cron retire", sql)).collect())
 }
 
-/// Deletes old rows: daemons that are gone, and jobs that were in no file for [`FORGOTTEN_AFTER`](super::entry::FORGOTTEN_AFTER) days, with their ticks. A daemon without
-/// a successor on its host and for its user is kept for a week, for [`ask_file_before`].
+/// Deletes old rows: daemons that are gone, and jobs that were in no file for [`FORGOTTEN_AFTER`](super::entry::FORGOTTEN_AFTER) days, with
+/// their ticks. A daemon without a successor on its host and for its user is kept for a week, for [`ask_file_before`].
 pub fn prune(tables: &Tables) -> [Ask<'static, ()>; 3] {
     text(tables).prune().map(|sql| command("cron prune", sql))
 }

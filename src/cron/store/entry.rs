@@ -212,7 +212,8 @@ pub struct SettleStep<'a> {
 }
 
 impl SettleStep<'_> {
-    /// The skipped ticks: an id, the tick, and the reason, for each row of the history. The id is not that of the run, and the same each time.
+    /// The skipped ticks: an id, the tick, and the reason, for each row of the history. The id is not that of the run, and the same each
+    /// time.
     pub(super) fn skips(&self) -> impl Iterator<Item = (String, i64, String)> {
         let skips = self.settlement.skips.iter().enumerate();
         skips.map(|(number, skip)| {

@@ -82,8 +82,8 @@ impl Search {
         self.pause == FIRST_PAUSE
     }
 
-    /// Whether the tick was taken so short a time ago that no other daemon can have taken it since. They do when this one has been silent for
-    /// the tick's TTL.
+    /// Whether the tick was taken so short a time ago that no other daemon can have taken it since. They do when this one has been silent
+    /// for the tick's TTL.
     pub fn is_recent(&self, ttl: Duration) -> bool {
         self.is_just_taken && self.is_first() && self.begun.elapsed() < ttl / 4
     }

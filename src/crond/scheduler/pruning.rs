@@ -13,8 +13,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Prunes, if that is due and nothing else is until this moment. The leases are renewed before and after it. No part of it begins half a
-    /// second after the first; each is one to some hundred short statements.
+    /// Prunes, if that is due and nothing else is until this moment. The leases are renewed before and after it. No part of it begins half
+    /// a second after the first; each is one to some hundred short statements.
     pub(super) fn prune_if_quiet(&mut self, until: Moment) {
         let now = Moment::now();
         let is_quiet = now < until && now + PRUNING_LIMIT < self.timetable.renew_at;

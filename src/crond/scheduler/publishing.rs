@@ -36,7 +36,8 @@ const PRUNING: Duration = Duration::from_secs(3600);
 const RETIRE_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Scheduler<'_> {
-    /// Puts the file in force as is requested, except jobs whose rows are locked: those follow later. Returns whether the server has answered.
+    /// Puts the file in force as is requested, except jobs whose rows are locked: those follow later. Returns whether the server has
+    /// answered.
     pub(super) fn publish_as_requested(&mut self) -> Result<bool, Failure> {
         let is_due = self.timetable.publish_at <= Moment::now();
         if self.registration.publishes == Publishes::Nothing || !is_due {
@@ -98,8 +99,8 @@ impl Scheduler<'_> {
         self.ask(|session| session.run(&ask))
     }
 
-    /// Puts the schedules of the file in force, or only those of jobs whose own daemons are gone. If jobs were `left` for later, it is about
-    /// these alone, one by one. Returns the jobs that are left as rows are locked; `None`: the server has not answered.
+    /// Puts the schedules of the file in force, or only those of jobs whose own daemons are gone. If jobs were `left` for later, it is
+    /// about these alone, one by one. Returns the jobs that are left as rows are locked; `None`: the server has not answered.
     fn publish(
         &mut self,
         only_retired: bool,
@@ -172,8 +173,8 @@ impl Scheduler<'_> {
         Ok(Some(locked))
     }
 
-    /// Publishes these jobs, so many in one transaction, and those of one that meets a locked row one by one. Returns the jobs that are left
-    /// for later; `None`: the server has not answered.
+    /// Publishes these jobs, so many in one transaction, and those of one that meets a locked row one by one. Returns the jobs that are
+    /// left for later; `None`: the server has not answered.
     fn publish_all(
         &mut self,
         wanted: &[WithNext],

@@ -21,8 +21,8 @@ impl Scheduler<'_> {
         recorded
     }
 
-    /// Records those that were tried before, each alone, and the new ones together, as far as that is possible now. One that is refused keeps
-    /// no other from being recorded.
+    /// Records those that were tried before, each alone, and the new ones together, as far as that is possible now. One that is refused
+    /// keeps no other from being recorded.
     fn record_all(&mut self, tried: &[EndedAttempt], new: &[EndedAttempt]) -> Result<(), Failure> {
         let mut recorded = Ok(());
         let alone = tried.chunks(1).map(|part| (part, false));

@@ -1,4 +1,5 @@
-//! Renews the leases: the daemon's own, and the locks of its ticks, all in one statement. Finds out which locks are lost, and who ends a run.
+//! Renews the leases: the daemon's own, and the locks of its ticks, all in one statement. Finds out which locks are lost, and who ends a
+//! run.
 
 use std::cmp::Reverse;
 use std::time::Duration;

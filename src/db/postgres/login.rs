@@ -140,8 +140,8 @@ impl Account {
         ];
         let options = self.settings.options.as_deref();
         let options = options.map(|options| ("options", options));
-        // In another schema any role may have put an operator, which would run with the rights of dblock's. PgBouncer takes no such setting,
-        // and it would stay with a session that a pooler gives to somebody else: there each transaction sets it.
+        // In another schema any role may have put an operator, which would run with the rights of dblock's. PgBouncer takes no such
+        // setting, and it would stay with a session that a pooler gives to somebody else: there each transaction sets it.
         let path = (!self.settings.has_pooler).then_some(("search_path", "pg_catalog"));
         let mut startup = BytesMut::new();
         let parameters = parameters.into_iter().chain(options).chain(path);

@@ -7,12 +7,12 @@ use std::time::Duration;
 /// The server's time, at the moment at which it is read. `now()` is the time at which the transaction began.
 pub const NOW: &str = "clock_timestamp()";
 
-/// The time at which the server got the statement, for one that is sent alone and writes nothing that others may keep locked. It is the same
-/// for all rows, so a key can be searched for it, and the planner knows how many rows that are.
+/// The time at which the server got the statement, for one that is sent alone and writes nothing that others may keep locked. It is the
+/// same for all rows, so a key can be searched for it, and the planner knows how many rows that are.
 pub const ASKED: &str = "statement_timestamp()";
 
-/// The server's [timeline](super::timeline::Timeline): its cluster, `/`, and the number. What the control file has is the number of the last
-/// checkpoint, and after a promotion that is still to come.
+/// The server's [timeline](super::timeline::Timeline): its cluster, `/`, and the number. What the control file has is the number of the
+/// last checkpoint, and after a promotion that is still to come.
 pub const TIMELINE: &str = "(SELECT system_identifier FROM pg_control_system()) || '/' || \
      CASE WHEN pg_is_in_recovery() THEN (SELECT timeline_id FROM pg_control_checkpoint()) \
      ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int END";
@@ -24,8 +24,8 @@ pub const TRUSTED: &str = "SET LOCAL search_path = pg_catalog; ";
 /// The server's dates end with the year 294276.
 const LONGEST: Duration = Duration::from_secs(1000 * 365 * 24 * 3600);
 
-/// The longest idle timeout: the server counts it in milliseconds, up to 2^31 - 1 of them. The lock of a token lasts up to 30 days, but needs
-/// no session.
+/// The longest idle timeout: the server counts it in milliseconds, up to 2^31 - 1 of them. The lock of a token lasts up to 30 days, but
+/// needs no session.
 pub const LONGEST_IDLE: Duration = Duration::from_secs(24 * 24 * 3600);
 
 /// TCP waits at least as long for a host that is silent: the server hears of one that waits for a lock every 10 seconds only.

@@ -50,8 +50,8 @@ fn limit_both(socket: &impl AsFd, limit: Duration) -> io::Result<()> {
     )?)
 }
 
-/// Refuses a connection with itself. On a port where nobody listens, and which is in the range for outgoing connections, the system may take
-/// the same port for this end; then TCP connects it with itself, and it would read what it has sent.
+/// Refuses a connection with itself. On a port where nobody listens, and which is in the range for outgoing connections, the system may
+/// take the same port for this end; then TCP connects it with itself, and it would read what it has sent.
 fn refuse_itself(stream: &TcpStream) -> io::Result<()> {
     if stream.local_addr()? == stream.peer_addr()? {
         return Err(io::Error::from_raw_os_error(libc::ECONNREFUSED));

@@ -20,7 +20,8 @@ pub struct Verifier {
     pub roots: Option<RootCertStore>,
     /// Why there are no more CAs; `None`: there are all that were named.
     pub unusable: Option<Failure>,
-    /// Whether any server must prove that it has the key of its certificate, if that [can be read](is_readable): a login may be bound to it.
+    /// Whether any server must prove that it has the key of its certificate, if that [can be read](is_readable): a login may be bound to
+    /// it.
     pub binds_logins: bool,
     /// Whether the certificate must be for the name that the user gave.
     pub verifies_name: bool,

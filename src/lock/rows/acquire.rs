@@ -151,8 +151,8 @@ impl RowLock {
         Ok(None)
     }
 
-    /// Has holders of the named lock alone reacquire it first, as [`NamedLock`](crate::lock::named::NamedLock) does. The row of a run protects
-    /// it until that releases it; that of a token keeps no plain run out.
+    /// Has holders of the named lock alone reacquire it first, as [`NamedLock`](crate::lock::named::NamedLock) does. The row of a run
+    /// protects it until that releases it; that of a token keeps no plain run out.
     fn hold_back(&mut self, lost: Moment, session: &mut Session) -> Result<(), Fault> {
         self.request.refuse(session)?;
         self.prepare(session)?;

@@ -1,7 +1,7 @@
 //! Kills the holder of a durable lock, for `dblock kill`. The row carries the request, and its release, which follows the end of the
 //! command, is the answer. Meanwhile the markers of named locks keep callers without rows out. The end of its session only makes the
-//! holder read its row at once. A killer that does not see the row kills as for a named lock: the holder finds the markers when it takes the
-//! named lock again.
+//! holder read its row at once. A killer that does not see the row kills as for a named lock: the holder finds the markers when it takes
+//! the named lock again.
 
 use std::collections::BTreeSet;
 use std::thread::sleep;
@@ -436,8 +436,8 @@ impl RowKilling<'_> {
         }
     }
 
-    /// The statement that records the end of a script's grant, or of a run that is not asked, or that was asked and has not answered until its
-    /// lease was over. That ends a run's tick of the crontab, too.
+    /// The statement that records the end of a script's grant, or of a run that is not asked, or that was asked and has not answered until
+    /// its lease was over. That ends a run's tick of the crontab, too.
     fn record_of_end(&self, row: &HeldRow, why: Freed) -> Option<String> {
         let is_token = row.durable.kind != HolderKind::Run;
         let ends_run = self.force || row.killer.is_some();

@@ -96,8 +96,8 @@ impl RowLock {
         self.server.queue = server.queue;
     }
 
-    /// Acquires it, unless others hold it. With `names`, finds out who they are, for which the server goes through all its sessions. `None`:
-    /// there is no session.
+    /// Acquires it, unless others hold it. With `names`, finds out who they are, for which the server goes through all its sessions.
+    /// `None`: there is no session.
     ///
     /// # Errors
     /// Any fault of a statement; after [`Fault::Gone`] and [`Fault::ReadOnly`] there is no session any more.
@@ -255,8 +255,8 @@ impl RowLock {
         renewed
     }
 
-    /// The name on the server of the lock by which a new session announces that it takes the slot of this lock again. Whoever is granted that
-    /// when an older session ends releases it.
+    /// The name on the server of the lock by which a new session announces that it takes the slot of this lock again. Whoever is granted
+    /// that when an older session ends releases it.
     fn announce(&mut self, server: SharedServer) -> Option<String> {
         self.server.has_announced = server.queue == Queue::Excludes && self.grant.fence.is_some();
         let slot = self.grant.slot;
@@ -310,8 +310,8 @@ pub fn ask_kills<'a>(
     Statements::ask_kills(tables, &held.collect::<Vec<_>>())
 }
 
-/// Renews many locks that share a session, in one statement, except those that somebody ends. If it changes fewer rows than there are locks,
-/// [`RowLock::renew_on`] says which.
+/// Renews many locks that share a session, in one statement, except those that somebody ends. If it changes fewer rows than there are
+/// locks, [`RowLock::renew_on`] says which.
 pub fn renew_all<'a>(
     tables: &Tables,
     locks: impl IntoIterator<Item = &'a mut RowLock>,

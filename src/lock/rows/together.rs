@@ -1,5 +1,5 @@
-//! Several locks of one slot that share a session, acquired or released in one transaction, so that the server waits for its disk once. What
-//! is not decided that way, each lock finds out by itself: its row is not there, or another's, or a write was in conflict.
+//! Several locks of one slot that share a session, acquired or released in one transaction, so that the server waits for its disk once.
+//! What is not decided that way, each lock finds out by itself: its row is not there, or another's, or a write was in conflict.
 
 use super::claim::{Claim, ClaimEnd};
 use super::holding::{Hold, Released};
@@ -16,7 +16,8 @@ use crate::lock::{Grant, Lease, Nobody};
 /// The slot of a lock that has one only.
 const ONLY_SLOT: u32 = 0;
 
-/// Acquires those locks that nobody else holds; `None`: that one was not acquired, or it is unknown. Then [`RowLock::try_at_once`] says more.
+/// Acquires those locks that nobody else holds; `None`: that one was not acquired, or it is unknown. Then [`RowLock::try_at_once`] says
+/// more.
 ///
 /// # Errors
 /// The session has ended, or its server takes no writes. What was asked may have been done.
@@ -108,8 +109,8 @@ fn take_named_locks(
     Ok(taken)
 }
 
-/// Releases those locks that are held, each with its statements of others; `false`: that is not done. Then [`RowLock::release_with`] does it,
-/// or says more.
+/// Releases those locks that are held, each with its statements of others; `false`: that is not done. Then [`RowLock::release_with`] does
+/// it, or says more.
 ///
 /// # Errors
 /// The session has ended, or its server takes no writes. What was asked may have been done.

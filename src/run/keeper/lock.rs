@@ -163,8 +163,8 @@ impl<'a> Lock<'a> {
         }
     }
 
-    /// The keeper has killed the command, and the lock is not kept for a supervisor that hangs. The end of the session frees a named lock; a
-    /// row is free when its time is over.
+    /// The keeper has killed the command, and the lock is not kept for a supervisor that hangs. The end of the session frees a named lock;
+    /// a row is free when its time is over.
     pub fn let_go(&mut self) {
         if !matches!(self.state, State::Held(_)) {
             return;

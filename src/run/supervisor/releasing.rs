@@ -82,8 +82,8 @@ impl Supervisor<'_> {
             .is_some_and(|(tables, end)| tables.counts(end))
     }
 
-    /// Ends the run if there is nothing more to wait for. After a loss dblock waits, too: a killer may be waiting for an answer, and the keeper
-    /// may not know of it yet.
+    /// Ends the run if there is nothing more to wait for. After a loss dblock waits, too: a killer may be waiting for an answer, and the
+    /// keeper may not know of it yet.
     pub(super) fn check_releasing(&mut self, mut releasing: Releasing) -> Phase {
         let holds_nothing = matches!(self.lock, LockState::None) && !self.keeper_claims();
         let is_finished = releasing.is_released && !releasing.awaits_output;

@@ -56,8 +56,8 @@ impl Supervisor<'_> {
         Ok(())
     }
 
-    /// The command runs without the lock, and the keeper has ended. If that may have left a row behind, another one releases it, as it would
-    /// keep others out for the TTL.
+    /// The command runs without the lock, and the keeper has ended. If that may have left a row behind, another one releases it, as it
+    /// would keep others out for the TTL.
     pub(super) fn schedule_withdrawal(&mut self) {
         let leaves_row = self.may_leave_row();
         let peer = &mut self.runner.peer;

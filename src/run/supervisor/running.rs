@@ -291,8 +291,8 @@ impl Supervisor<'_> {
         }
     }
 
-    /// The command has ended, by itself or for this cause; or the system reported an error, and the command was killed. Holds the lock on until
-    /// this moment, if that is still to come; otherwise releases it.
+    /// The command has ended, by itself or for this cause; or the system reported an error, and the command was killed. Holds the lock on
+    /// until this moment, if that is still to come; otherwise releases it.
     pub(super) fn finish_command(
         &mut self,
         command: Command,

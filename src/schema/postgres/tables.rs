@@ -1,5 +1,5 @@
-//! dblock's tables on PostgreSQL: those on MySQL, in PostgreSQL's types. The queue's are not among them yet. `tables.sql` has what comes of it,
-//! for a test.
+//! dblock's tables on PostgreSQL: those on MySQL, in PostgreSQL's types. The queue's are not among them yet. `tables.sql` has what comes of
+//! it, for a test.
 //!
 //! Names are compared byte by byte, so that the order of an index does not depend on the system's locales.
 

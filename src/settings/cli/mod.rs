@@ -1,6 +1,6 @@
-//! The command line: one file for each subcommand, and one table row for each setting and argument. Values stay bytes here. Only the subcommand that
-//! runs is defined: to define all of them took a quarter of the start-up time. `crates/generate` compiles this folder, too, so it imports
-//! only clap and std.
+//! The command line: one file for each subcommand, and one table row for each setting and argument. Values stay bytes here. Only the
+//! subcommand that runs is defined: to define all of them took a quarter of the start-up time. `crates/generate` compiles this folder, too,
+//! so it imports only clap and std.
 
 pub mod acquire;
 mod argument;

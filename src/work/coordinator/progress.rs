@@ -61,8 +61,8 @@ impl Coordinator<'_> {
     }
 }
 
-/// How many jobs end in a second: over the last one to two [windows](WINDOW), of which each entry of `pace` says when it began, and how many
-/// had ended by then.
+/// How many jobs end in a second: over the last one to two [windows](WINDOW), of which each entry of `pace` says when it began, and how
+/// many had ended by then.
 fn rate(pace: &mut [(Moment, u64); 2], ended: u64) -> f64 {
     let now = Moment::now();
     if now.since(pace[1].0) >= WINDOW {

@@ -1,6 +1,6 @@
-//! The texts of the statements on the crontab's tables, for each kind of server. What is sent together, and how the answers are read, is the
-//! same for all servers, and stands beside what is asked. A text that differs by the words of a server alone is here; the others are with
-//! their server.
+//! The texts of the statements on the crontab's tables, for each kind of server. What is sent together, and how the answers are read, is
+//! the same for all servers, and stands beside what is asked. A text that differs by the words of a server alone is here; the others are
+//! with their server.
 
 mod mysql;
 mod postgres;
@@ -68,8 +68,8 @@ pub trait CronText {
     /// What follows one another in a transaction before a write of a job's row on the condition that no tick of the job has a row.
     fn before_alone(&self, job: &str) -> Option<String>;
 
-    /// As [`retire`](super::retire). `start_at = tick` marks the ticks that are claimed, for the statements that follow. Of two daemons only
-    /// one gets each tick.
+    /// As [`retire`](super::retire). `start_at = tick` marks the ticks that are claimed, for the statements that follow. Of two daemons
+    /// only one gets each tick.
     fn retire(&self, daemon: &DaemonFacts, after: u64) -> Vec<String>;
 
     /// As [`prune`](super::prune): deletes daemons, jobs and ticks.
@@ -78,9 +78,9 @@ pub trait CronText {
     /// As [`Look`].
     fn look(&self, look: &Look) -> String;
 
-    /// Publishes one job. An older job with another schedule gets the new next tick, unless that tick was settled meanwhile. The next tick of
-    /// the same schedule stays, unless there is none, because the job was in no file for a while, or it is after the latest plausible one, and
-    /// was written while the server's clock was ahead: see [`JobRow::is_ahead`](super::JobRow::is_ahead).
+    /// Publishes one job. An older job with another schedule gets the new next tick, unless that tick was settled meanwhile. The next tick
+    /// of the same schedule stays, unless there is none, because the job was in no file for a while, or it is after the latest plausible
+    /// one, and was written while the server's clock was ahead: see [`JobRow::is_ahead`](super::JobRow::is_ahead).
     fn publish(&self, publish: &Publish, job: &NewJob) -> String;
 
     /// Notes that these jobs are in a file, if they were not noted for this long, or were noted for a moment after `until`.

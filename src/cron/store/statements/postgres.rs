@@ -59,8 +59,8 @@ impl CronText for PostgresCron {
         ))
     }
 
-    /// What the claim decides by, besides the tick's row: a run that was about to start has its lock, and had noted that in the tick's row. One
-    /// that acquires its lock later finds its tick gone, and does not start.
+    /// What the claim decides by, besides the tick's row: a run that was about to start has its lock, and had noted that in the tick's row.
+    /// One that acquires its lock later finds its tick gone, and does not start.
     fn retire(&self, daemon: &DaemonFacts, after: u64) -> Vec<String> {
         let Names {
             jobs,
@@ -231,7 +231,8 @@ impl CronText for PostgresCron {
         )
     }
 
-    /// With `x.name = j.name` the server may go through the runs of all names in the order of their times, as that of the names is the same.
+    /// With `x.name = j.name` the server may go through the runs of all names in the order of their times, as that of the names is the
+    /// same.
     fn listed_jobs(&self) -> String {
         let Names { jobs, runs, .. } = &self.0;
         format!(

@@ -161,8 +161,8 @@ impl Statements {
         })
     }
 
-    /// Renews the rows for which one of these conditions holds, each for as long as before, unless its holder is being killed, or the server
-    /// takes no writes. Its binary log must not have statements, see [`Prepared::logs_statements`].
+    /// Renews the rows for which one of these conditions holds, each for as long as before, unless its holder is being killed, or the
+    /// server takes no writes. Its binary log must not have statements, see [`Prepared::logs_statements`].
     pub fn renew_all(tables: &Tables, held: &[String]) -> Ask<'static, ()> {
         let any = any_of(held);
         let lasting = lasting(tables.kind(), "ttl_seconds");
@@ -314,8 +314,8 @@ impl Write {
         self
     }
 
-    /// Adds a statement that releases a named lock, after the commit: whoever acquires the named lock finds the row free, and reads what this
-    /// transaction has recorded. If the commit fails, the rest of the packet is not carried out.
+    /// Adds a statement that releases a named lock, after the commit: whoever acquires the named lock finds the row free, and reads what
+    /// this transaction has recorded. If the commit fails, the rest of the packet is not carried out.
     pub fn and_release(mut self, release: Option<String>) -> Self {
         if let Some(release) = release {
             self.release = Some(self.statements.len());
@@ -342,8 +342,8 @@ impl Write {
         })
     }
 
-    /// Several writes without looks in one transaction, and the reader of the answers to all of them. The named locks are released after the
-    /// commit: before that the server may refuse any of the writes, and roll back all.
+    /// Several writes without looks in one transaction, and the reader of the answers to all of them. The named locks are released after
+    /// the commit: before that the server may refuse any of the writes, and roll back all.
     pub fn together(writes: &[Self]) -> Batch<'_, Vec<Written>> {
         let of_write = |write: &Self| write.statements[write.in_transaction.clone()].to_vec();
         let release_of = |write: &Self| write.release.map(|at| write.statements[at].clone());
