@@ -322,7 +322,7 @@ all_servers_with_tables! {
         let told = kill(server, &name).output();
         expect_told(&told, &["its command has ended", "now it is free"]);
         assert!(!runs(command));
-        // What its keeper has announced ends with the keeper's session.
+        // Its keeper withdraws what it has announced when the row is free.
         eventually("its end is announced no more", SOON, || server.holder(&format!("{name}#end0")).is_none());
         plain(server, &name).command(["true"]).output().expect_code(0);
         Dblock::run(server, &name).command(["true"]).output().expect_code(0);

@@ -196,13 +196,25 @@ impl Request {
     }
 
     /// Announces that the killed holder of a slot ends its command. Until this session ends, or withdraws the announcement, nobody else
-    /// acquires the slot.
+    /// acquires the slot. Returns whether this has acquired the lock that says so.
     ///
     /// # Errors
     /// Any fault of a statement.
-    pub fn announce_termination(&self, slot: u32, session: &mut Session) -> Result<(), Fault> {
+    pub fn announce_termination(&self, slot: u32, session: &mut Session) -> Result<bool, Fault> {
         let lock = self.name.termination_on_server(slot);
         self.announce("announce termination", &lock, session)
+    }
+
+    /// Withdraws that.
+    ///
+    /// # Errors
+    /// Any fault of a statement.
+    pub fn finish_termination(&self, slot: u32, session: &mut Session) -> Result<(), Fault> {
+        let lock = self.name.termination_on_server(slot);
+        carry_out(
+            session,
+            &release_once(self.kind, "finish termination", &lock),
+        )
     }
 
     /// Announces to those that wait that the holder of a slot is reacquiring it. One that is granted the slot meanwhile releases it.
@@ -212,6 +224,7 @@ impl Request {
     pub(super) fn announce_reacquire(&self, slot: u32, session: &mut Session) -> Result<(), Fault> {
         let lock = self.name.reacquire_on_server(slot);
         self.announce("announce reacquire", &lock, session)
+            .map(drop)
     }
 
     /// Withdraws that.
@@ -223,9 +236,9 @@ impl Request {
         carry_out(session, &release_once(self.kind, "finish reacquire", &lock))
     }
 
-    fn announce(&self, named: &str, lock: &str, session: &mut Session) -> Result<(), Fault> {
-        let taken = carry_out(session, &take_lock(self.kind, named, lock));
-        taken.map(drop)
+    fn announce(&self, named: &str, lock: &str, session: &mut Session) -> Result<bool, Fault> {
+        let taken = carry_out(session, &take_lock(self.kind, named, lock))?;
+        Ok(taken == Some(true))
     }
 
     /// Withdraws what was announced of a slot.

@@ -365,8 +365,10 @@ impl RowLock {
     /// The holder is being killed: callers without rows stay out until the command has ended, even if the killer dies.
     fn announce_termination(&mut self, session: &mut Session) {
         // A shared session was not ended, and still has the named lock.
-        if self.server.queue == Queue::Excludes && !self.shares_session {
-            let _ = self.request.announce_termination(self.grant.slot, session);
+        let keeps_out = self.server.queue == Queue::Excludes && !self.shares_session;
+        if keeps_out && !self.server.announces_end {
+            let announced = self.request.announce_termination(self.grant.slot, session);
+            self.server.announces_end = matches!(announced, Ok(true));
         }
     }
 
@@ -442,6 +444,10 @@ impl RowLock {
         let named = self.server.named_slot.take();
         if let Some(killer) = self.server.named_killer.take() {
             let _ = self.request.ack_kill(self.grant.slot, killer, session);
+        }
+        // The session ends a moment after the program.
+        if std::mem::take(&mut self.server.announces_end) {
+            let _ = self.request.finish_termination(self.grant.slot, session);
         }
         self.withdraw_announcements(session);
         match (released, named) {

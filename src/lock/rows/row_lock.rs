@@ -87,6 +87,8 @@ pub(super) struct OnServer {
     pub named_slot: Option<u32>,
     /// Whether the session may have announced there that it takes the slot again, or ends its command.
     pub has_announced: bool,
+    /// Whether it has announced that it ends its command. A lock that is acquired twice is released twice.
+    pub announces_end: bool,
     pub clock: Option<Clock>,
     /// When a session on which the lock was waited for was lost.
     pub lost: Option<Moment>,
@@ -342,6 +344,7 @@ impl RowLock {
         }
         let connector = Rc::clone(&self.connector);
         (self.server.named_slot, self.server.has_announced) = (None, false);
+        self.server.announces_end = false;
         // On another server the number is another's.
         self.server.named_killer = None;
         let until = self.renew_until;
