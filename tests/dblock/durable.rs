@@ -37,6 +37,14 @@ fn row(server: &Server, name: &str) -> Option<Row> {
     row_of(&mut server.watcher(), name, 0)
 }
 
+/// Waits until nobody has it. A session that was cut off may keep its named lock for a moment after its row.
+#[track_caller]
+fn eventually_free(server: &Server, name: &str) {
+    eventually("it is released", SOON, || {
+        row(server, name).unwrap().owner.is_none() && server.holder(name).is_none()
+    });
+}
+
 /// The session of the run that owns the row; `None`: it has none here.
 fn session_of(server: &Server, name: &str) -> Option<u64> {
     let owner = row(server, name)?.owner?;
@@ -288,8 +296,7 @@ fn withdraws_while_the_command_runs(server: &Server) -> bool {
     send(run.keeper(Some(command)), Signal::SIGKILL);
     proxy.cut();
     proxy.thaw();
-    let is_released = || row(server, &name).unwrap().owner.is_none();
-    eventually("it is released", SOON, is_released);
+    eventually_free(server, &name);
     Dblock::run(server, &name)
         .sh("true")
         .output()
@@ -654,7 +661,7 @@ all_servers! {
         assert!(run.stderr().contains("running without the lock"), "{}", run.stderr());
         proxy.cut();
         proxy.thaw();
-        eventually("it is released", SOON, || row(server, &name).unwrap().owner.is_none());
+        eventually_free(server, &name);
         Dblock::run(server, &name).sh("true").output().expect_code(0);
         eventually("its keeper is gone", SOON, || run.children().len() == 1);
         drop(run.take_stdin());

@@ -812,7 +812,8 @@ all_servers_with_tables! {
                 assert!(released.code == Some(0) || !is_sure && released.code == Some(74), "{output:?} {released:?}");
                 assert!(is_sure || signal == Signal::SIGKILL || released.code == Some(74), "{output:?}");
             }
-            assert_eq!(owner(&mut admin, &name, 0), None, "{output:?}");
+            // Another session may withdraw what was granted to one that is gone.
+            eventually(&format!("the lock is free: {output:?}"), SOON, || owner(&mut admin, &name, 0).is_none());
         }
         assert!(printed > 0 && printed < 60, "{printed}");
     }
