@@ -221,14 +221,16 @@ all_locks! {
     fn every_statement_begins_with_a_comment_that_names_it(server) {
         let (name, proxy) = (unique("named"), Proxy::to(server));
         let holder = server.hold(&name);
-        let waiter = Dblock::run_at(&proxy.url(), &name).args(["-m", "2", "--wait", "30"]).sh("exec sleep 50").spawn();
+        let second = Dblock::run_at(&proxy.url(), &name).args(["-m", "2", "--wait", "30"]).sh("echo held; exec sleep 50");
+        let mut second = second.spawn();
+        second.wait_line("held", SOON);
         Dblock::run_at(&proxy.url(), &name).sh("true").output().expect_code(75);
         let at_proxy = |command: &str| Dblock::at(server, command).env("DBLOCK_URL", proxy.url());
         at_proxy("status").output().expect_code(0);
         at_proxy("check").output().expect_code(0);
         drop(holder);
         at_proxy("kill").args([&format!("{name}#1"), "--wait", "20"]).output().expect_code(0);
-        waiter.wait();
+        second.wait();
         let packets = proxy.packets();
         let sent: Vec<String> = packets.iter().filter_map(crate::harness::Packet::sent).collect();
         assert!(sent.len() > 30, "{sent:?}");
