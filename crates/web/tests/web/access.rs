@@ -366,8 +366,8 @@ fn an_attempt_lasts_as_long_for_a_client_that_closes_at_once() {
     }
     // It may not have come to any of them yet.
     let first = web.says();
-    let elapsed = start.elapsed();
     let (_, rest) = web.end(Signal::SIGTERM);
+    let elapsed = start.elapsed();
     let guesses = (first + &rest).matches("wrong password").count() as u64;
     let most = 2 * (elapsed.as_secs() + 2);
     assert!((1..=most).contains(&guesses), "{guesses} in {elapsed:?}");
