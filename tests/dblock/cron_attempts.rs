@@ -362,7 +362,8 @@ fn a_home_on_a_disk_that_hangs_holds_up_only_the_command_that_starts_there() {
 fn keeps_its_tick_behind(view: &str) {
     let folder = tempfile::tempdir().unwrap();
     let (under, script) = view_of(folder.path(), view);
-    let options = "--timeout 3s --kill-after 0.2s";
+    // The process has time to begin.
+    let options = "--timeout 8s --kill-after 0.2s";
     let command = format!("exec >>{{}}; {script}");
     let crontab = Crontab::new(Server::shared(Kind::MariaDb), &job(options, &command));
     // Another user reads the one and writes the other.

@@ -232,7 +232,8 @@ fn keeps_its_job_behind(view: &str) {
     let folder = tempfile::tempdir().unwrap();
     let (under, script) = view_of(folder.path(), view);
     jobs.put(&["x"]);
-    let work = jobs.work(&["--timeout", "3", "--kill-after", "0.2"]);
+    // The process has time to begin.
+    let work = jobs.work(&["--timeout", "8", "--kill-after", "0.2"]);
     let mut worker = work.under(under).sh(&script).spawn();
     let hidden = worker.wait_pid("hidden");
     let group = group_of(hidden).unwrap();

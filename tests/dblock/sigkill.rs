@@ -669,7 +669,8 @@ fn keeps_its_lock_when_killed_behind(server: &Server, view: &str) {
 fn keeps_its_lock_behind(server: &Server, view: &str) {
     let name = unique("hidden");
     let folder = tempfile::tempdir().unwrap();
-    let options = ["--timeout", "4", "--kill-after", "0.2"];
+    // The process has time to begin.
+    let options = ["--timeout", "8", "--kill-after", "0.2"];
     let mut run = in_view(server, &name, folder.path(), view, &options).spawn();
     let hidden = run.wait_pid("hidden");
     let group = group_of(hidden).unwrap();
