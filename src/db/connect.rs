@@ -450,7 +450,7 @@ impl Connector {
         let (kind, listener) = (self.kind(), Rc::clone(&self.listener));
         let mut session = Session::new(kind, wire, names, opened_in, listener)?;
         if session.encryption().is_some() && self.account.doubts_answers() {
-            session.prove_where_answers_come_from(limit)?;
+            session.prove_where_answers_come_from(login_limit.left())?;
         }
         Ok(session)
     }

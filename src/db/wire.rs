@@ -30,7 +30,7 @@ pub struct LoginLimit {
 }
 
 impl LoginLimit {
-    /// For the next attempt: an answer that is under way may still arrive.
+    /// For the next attempt, and for the first question after the login: an answer that is under way may still arrive.
     pub fn left(self) -> Duration {
         let left = |until: Moment| until.since(Moment::now()).max(SHORTEST_LIMIT);
         self.until
