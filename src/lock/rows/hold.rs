@@ -197,7 +197,9 @@ impl RowLock {
     /// Returns who kills this holder, as [`RowLock::regain_named_lock`].
     fn seek_named_lock(&mut self) -> Option<Client> {
         let is_own = self.spec.kind == HolderKind::Run && !self.shares_session;
-        let is_lacking = is_own && self.lacks_named_lock();
+        // Once its killer is found, each attempt would announce its end once more, and the release of the row withdraws that twice at most.
+        let is_killed = self.server.named_killer.is_some();
+        let is_lacking = is_own && !is_killed && self.lacks_named_lock();
         let mut session = self.session.take_if(|_| is_lacking)?;
         let killer = self.regain_named_lock(&mut session);
         self.session = Some(session);
@@ -445,7 +447,7 @@ impl RowLock {
         if let Some(killer) = self.server.named_killer.take() {
             let _ = self.request.ack_kill(self.grant.slot, killer, session);
         }
-        // The session ends a moment after the program.
+        // The session would keep others out until it ends, a moment after the program.
         if std::mem::take(&mut self.server.announces_end) {
             let _ = self.request.finish_termination(self.grant.slot, session);
         }
