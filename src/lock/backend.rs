@@ -35,7 +35,8 @@ pub trait Backend {
     /// Whether the lock outlives its session.
     fn outlives_session(&self) -> bool;
 
-    /// Handles the end of the session. Returns the cause of a loss; `None`: the lock outlives the session, and must be renewed.
+    /// Handles the end of the session. Returns the cause of a loss; `None`: the lock outlives the session, or its holder is killed, and it
+    /// must be renewed.
     fn on_session_end(&mut self) -> Option<String>;
 
     /// Makes one attempt to reacquire the lost slot. Without `take` it only looks for a killer (`dblock kill`), which overrides any
@@ -66,8 +67,8 @@ pub trait Backend {
     /// Drops the session that holds the lock, without a release, because the caller cannot use it.
     fn drop_held(&mut self);
 
-    /// A descriptor that becomes readable when the lock is lost. While any copy of it is open, the lock stays held. `None`: the lock is
-    /// not held, or is of a kind without one.
+    /// A descriptor that becomes readable when the lock is lost, or what keeps others out while the command of a holder that is killed
+    /// ends. While any copy of it is open, that stays held. `None`: nothing is held, or the lock is of a kind without one.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.current_session().map(AsFd::as_fd)
     }

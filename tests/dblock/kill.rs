@@ -148,6 +148,23 @@ all_servers! {
         assert!(runs(command));
     }
 
+    fn a_holder_that_is_ended_and_loses_its_session_keeps_others_out_at_once_again(server on mysql) {
+        let name = unique("lost-again");
+        let run = Dblock::run(server, &name).without_terminal().args(["--kill-after", "60"]);
+        let mut dblock = run.sh("trap '' TERM; echo shell $$; exec sleep 600").spawn();
+        let command = dblock.wait_pid("shell");
+        let told = kill(server, &name).args(["--wait", "0"]).output();
+        told.expect_code(75).expect_one_line("nobody gets the slot before it has");
+        let announces = server.holder(&format!("{name}#end0")).expect("its end is announced");
+        server.watcher().end_session(announces);
+        // Its next renewal would be due after a minute. Its killer has gone, so it holds the slot again.
+        eventually("the slot is held", SOON, || server.holder(&name).is_some());
+        Dblock::run(server, &name).command(["true"]).output().expect_code(75);
+        assert!(runs(command));
+        send(command, Signal::SIGKILL);
+        dblock.wait_within(SOON).expect_code(74);
+    }
+
     fn a_lock_that_nobody_has_is_told_as_free(server on mariadb) {
         let name = unique("free");
         let told = kill(server, &name).output();

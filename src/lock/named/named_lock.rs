@@ -1,5 +1,6 @@
 //! The `Backend` of a named lock. The lock lives on one session at a time; if that is lost, it moves to a new one.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -359,7 +360,15 @@ impl Backend for NamedLock {
     }
 
     fn on_session_end(&mut self) -> Option<String> {
-        let session = self.session.as_mut()?;
+        let Some(session) = &mut self.session else {
+            // Nothing keeps others out of the slot of a holder that is killed: its next renewal sees to that.
+            if let Some((session, _)) = &mut self.killed
+                && session.last_words().is_some()
+            {
+                self.killed = None;
+            }
+            return None;
+        };
         let cause = session.last_words();
         if cause.is_none() {
             // If this fails, the session has ended, and its next statement fails.
@@ -470,6 +479,11 @@ impl Backend for NamedLock {
 
     fn current_session(&self) -> Option<&Session> {
         self.session.as_ref()
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        let killed = self.killed.as_ref().map(|(session, _)| session);
+        self.session.as_ref().or(killed).map(AsFd::as_fd)
     }
 
     fn answer_within(&mut self, limit: Duration) -> Result<(), Fault> {
