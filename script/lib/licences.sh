@@ -7,8 +7,8 @@ licence_files() {
         -o -iname 'unlicen[cs]e*' \) -printf '%P\n' | sort
 }
 
-# linked_crates PACKAGE TARGET: prints `NAME VERSION<tab>LICENCE<tab>FOLDER` of each crate that is linked in; those of this repository are dblock itself,
-# and what only runs while dblock is built is no part of it.
+# linked_crates PACKAGE TARGET: prints `NAME VERSION<tab>LICENCE<tab>FOLDER` of each crate that is linked in; those of this repository are
+# dblock itself, and what only runs while dblock is built is no part of it.
 linked_crates() {
     local package=$1 target=$2 linked known
     linked=$(cargo tree --locked --package "$package" --edges normal,no-proc-macro --target "$target" --prefix none --format '{p}' |
@@ -19,8 +19,8 @@ linked_crates() {
     join -t $'\t' <(echo "$linked") <(echo "$known")
 }
 
-# crates_licences PACKAGE TARGET: prints the licences of the crates and of Rust's standard library for this target. A text that several crates have is
-# printed once: they differ in their white space only.
+# crates_licences PACKAGE TARGET: prints the licences of the crates and of Rust's standard library for this target. A text that several
+# crates have is printed once: they differ in their white space only.
 crates_licences() {
     local package=$1 target=$2 crates crate licence folder file files key standard
     local -a keys=()

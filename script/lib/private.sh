@@ -4,8 +4,8 @@
 # shellcheck source=script/lib/servers.sh
 . script/lib/servers.sh
 
-# private_server mariadb|postgres OPTION...: builds dblock, starts the server with these options, exports DBLOCK_URL and DBLOCK_PASSWORD; $dir is
-# a scratch folder, and the home from now on.
+# private_server mariadb|postgres OPTION...: builds dblock, starts the server with these options, exports DBLOCK_URL and DBLOCK_PASSWORD;
+# $dir is a scratch folder, and the home from now on.
 private_server() {
     local line builds kind=$1
     dir='' server_pid='' server_in=''
@@ -41,7 +41,8 @@ private_server() {
     export DBLOCK_PASSWORD=dblock-secret
 }
 
-# write_dblock PROGRAM: a dblock that reads no option file, such as /etc/my.cnf, for which there is no variable. `cron check` never reads one.
+# write_dblock PROGRAM: a dblock that reads no option file, such as /etc/my.cnf, for which there is no variable. `cron check` never reads
+# one.
 write_dblock() {
     mkdir "$dir/bin"
     cat >"$dir/bin/dblock" <<DBLOCK

@@ -100,8 +100,8 @@ const CARGO: (&str, &str) = (
     esac"#,
 );
 
-/// What runs a script that shows dblock at work, with these programs. Its `TMPDIR` is `scratch` in this folder. With the option file that this
-/// machine has then, no dblock would run.
+/// What runs a script that shows dblock at work, with these programs. Its `TMPDIR` is `scratch` in this folder. With the option file that
+/// this machine has then, no dblock would run.
 fn on_stage(folder: &Path, stubs: &TempDir) -> Command {
     let [builds, scratch, options] = ["builds", "scratch", "my.cnf"].map(|name| folder.join(name));
     fs::create_dir_all(builds.join("release")).unwrap();
