@@ -105,12 +105,13 @@ impl Account {
         with_tls_at: Option<(&String, IpAddr)>,
     ) -> Result<mysql::Result<Conn>, Fault> {
         let attempt = |options: OptsBuilder| {
-            // The crate limits each read. In all only the attempts can be limited.
+            // The crate limits each read. In all only the attempts can be limited. What is sent hardly waits for room, and that limit is
+            // the session's, too.
             let left = Some(limit.left());
             let options = options
                 .tcp_connect_timeout(left)
                 .read_timeout(left)
-                .write_timeout(left);
+                .write_timeout(Some(limit.each));
             let options = match with_tls_at {
                 Some((host, ip)) => options.ssl_opts(self.prepare_tls(host, ip)?),
                 None => options,
