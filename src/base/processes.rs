@@ -71,9 +71,18 @@ impl Processes {
         all().any(|(_, state)| state.group == Some(self.pid) && state.runs())
     }
 
-    /// Whether the command's own process is stopped, as by Ctrl-Z.
+    /// Whether the command's own process is stopped, as by Ctrl-Z. One that has started a program by vfork(2), as shells do, cannot be
+    /// stopped before that program begins: until then it counts as stopped if the child is.
     pub fn is_stopped(self) -> bool {
-        Stat::of(self.pid).is_some_and(|state| state.letter == Some('T'))
+        let letter = |pid| Stat::of(pid).and_then(|state| state.letter);
+        match letter(self.pid) {
+            Some('T') => true,
+            Some('D') => {
+                let mut children = children_of(self.pid).into_iter();
+                children.any(|child| letter(child) == Some('T'))
+            }
+            _ => false,
+        }
     }
 }
 
@@ -166,23 +175,57 @@ impl Stat {
 
 #[cfg(test)]
 mod tests {
-    use super::{Processes, Stat, shows_everybody};
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+    use std::time::{Duration, Instant};
+
+    use super::{Processes, Stat, children_of, kill, shows_everybody};
 
     #[test]
     fn a_program_whose_name_is_cut_in_the_middle_of_a_character_is_alive() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("abcdefghijklmn\u{e9}");
         std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
-        let mut sleep = std::process::Command::new(&program)
-            .arg("60")
-            .spawn()
-            .unwrap();
+        let mut sleep = Command::new(&program).arg("60").spawn().unwrap();
         let pid = sleep.id().cast_signed();
         let [alone, group] = [false, true].map(|own_group| Processes { pid, own_group });
         assert!(alone.alive() && !group.alive(), "it leads no group");
         sleep.kill().unwrap();
         sleep.wait().unwrap();
         assert!(!alone.alive());
+    }
+
+    #[test]
+    fn who_waits_for_a_stopped_child_by_vfork_is_stopped_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("fifo");
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        // The child opens the fifo before it becomes a program.
+        let script = "import os, sys; from_fifo = (os.POSIX_SPAWN_OPEN, 0, sys.argv[1], os.O_RDONLY, 0)\n\
+                      os.posix_spawn('/bin/true', ['true'], {}, file_actions=[from_fifo])";
+        let mut python = Command::new("python3");
+        let python = python.args(["-c", script]).arg(&fifo);
+        let mut python = python.process_group(0).spawn().unwrap();
+        let pid = python.id().cast_signed();
+        let letter = |pid| Stat::of(pid).and_then(|state| state.letter);
+        let until = |condition: &dyn Fn() -> bool| {
+            let begun = Instant::now();
+            while !condition() {
+                assert!(begun.elapsed() < Duration::from_secs(60));
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        until(&|| letter(pid) == Some('D') && !children_of(pid).is_empty());
+        let processes = Processes {
+            pid,
+            own_group: true,
+        };
+        assert!(!processes.is_stopped());
+        kill(-pid, libc::SIGSTOP).unwrap();
+        until(&|| processes.is_stopped());
+        assert_eq!(letter(pid), Some('D'));
+        kill(-pid, libc::SIGKILL).unwrap();
+        python.wait().unwrap();
     }
 
     #[test]
