@@ -309,6 +309,38 @@ fn releases_while_the_command_runs(server: &Server) -> bool {
     true
 }
 
+/// The caller that may have been granted a slot finds that out on a new session, and keeps nobody from another slot. `false`: it was not
+/// granted.
+fn leaves_the_other_slots_to_others(server: &Server) -> bool {
+    let script = "echo began $DBLOCK_SLOT $DBLOCK_FENCE; cat; exit 5";
+    let options = ["-m", "2", "--connect-timeout", "20"];
+    let Some((name, proxy, mut run)) = granted_unheard(server, &options, script) else {
+        return false;
+    };
+    proxy.refuse(true);
+    proxy.cut();
+    eventually("the named lock is free", SOON, || {
+        server.holder(&name).is_none()
+    });
+    let somebody = server.hold(&name);
+    proxy.thaw();
+    proxy.refuse(false);
+    let began = run.wait_line("began", SOON);
+    assert_eq!(began.trim(), "began 0 2");
+    eventually("the other slot is free", SOON, || {
+        server.holder(&format!("{name}#1")).is_none()
+    });
+    let other = Dblock::run(server, &name)
+        .args(["-m", "2"])
+        .sh("echo $DBLOCK_SLOT")
+        .output();
+    other.expect_code(0).expect_stdout("1\n");
+    drop(somebody);
+    ends_in_silence(run);
+    eventually("all is free", SOON, || server.holder(&name).is_none());
+    true
+}
+
 /// The keeper that may have been granted the row is killed when the command runs without it. `false`: it was not granted.
 fn withdraws_while_the_command_runs(server: &Server) -> bool {
     let script = "echo fence ${DBLOCK_FENCE-none}; echo began $$; cat; exit 5";
@@ -752,33 +784,7 @@ all_servers! {
     }
 
     fn a_grant_whose_answer_was_lost_leaves_the_other_slots_to_others(shared) {
-        let server = Server::durable(shared.kind);
-        let name = unique("found-again");
-        Dblock::run(server, &name).sh("true").output().expect_code(0);
-        let proxy = Proxy::to(server);
-        let mut admin = server.watcher();
-        admin.lock(&row_by_name(&name));
-        let mut run = Dblock::run_at(&proxy.url(), &name).args(["--durable", "-m", "2", "--connect-timeout", "20"])
-            .stdin(Stdio::piped()).sh("echo began $DBLOCK_SLOT $DBLOCK_FENCE; cat; exit 5").spawn();
-        let claims = || proxy.packets().iter().any(|packet| packet.sent().is_some_and(|sent| sent.contains("dblock take row")));
-        eventually("it claims the row", SOON, claims);
-        proxy.freeze();
-        admin.query_drop("ROLLBACK").unwrap();
-        eventually("it is granted", SOON, || row(server, &name).unwrap().owner.is_some());
-        proxy.refuse(true);
-        proxy.cut();
-        eventually("the named lock is free", SOON, || server.holder(&name).is_none());
-        let somebody = server.hold(&name);
-        proxy.thaw();
-        proxy.refuse(false);
-        let began = run.wait_line("began", SOON);
-        assert_eq!(began.trim(), "began 0 2");
-        eventually("the other slot is free", SOON, || server.holder(&format!("{name}#1")).is_none());
-        let other = Dblock::run(server, &name).args(["-m", "2"]).sh("echo $DBLOCK_SLOT").output();
-        other.expect_code(0).expect_stdout("1\n");
-        drop(somebody);
-        ends_in_silence(run);
-        eventually("all is free", SOON, || server.holder(&name).is_none());
+        assert!((0..3).any(|_| leaves_the_other_slots_to_others(Server::durable(shared.kind))), "granted in time");
     }
 
     fn a_server_that_restarts_is_nothing_to_holders_and_waiters(shared) {
