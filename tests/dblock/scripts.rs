@@ -140,7 +140,8 @@ fn the_demo_ends_by(signal: Signal) {
         kill(pid, signal).unwrap();
     }
     let mut code = None;
-    eventually("the demo ends", SOON, || {
+    // A shell that gets a signal alone goes on when its command in front has ended; then the jobs end, the server, and the folder.
+    eventually("the demo ends", SOON * 3, || {
         code = demo.try_wait().unwrap().map(|status| status.code());
         code.is_some()
     });
