@@ -30,8 +30,8 @@ pub const WAIT: Setting = Setting {
     takes: Takes::Value("DURATION"),
     files: Files::No,
     default: Some("30s"),
-    help: "How long to wait for the holder's command to end: 0 does not wait; forever has no limit, but waits no longer than the \
-           holder's TTL for one that has no durable lock and says nothing. The holder must answer within the connect timeout",
+    help: "How long to wait for the holder's command to end: 0 does not wait; forever has no limit, except for a holder without \
+           a durable lock that does not answer: its TTL. The holder must answer within the connect timeout",
     ..SETTING
 };
 
