@@ -37,7 +37,7 @@ pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
     tokens(setup, &all, table)?;
     hand_overs(setup, &all, table)?;
     renewals(setup, &all, table)?;
-    restart::measure(setup, &mut servers, table)
+    restart::measure(setup, &mut servers, (PART, table))
 }
 
 /// Seconds that each of so many commits takes, which come as far from each other as those of a queue.

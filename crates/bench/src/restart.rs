@@ -8,7 +8,6 @@ use std::time::Duration;
 use mysql::Conn;
 
 use super::Result;
-use super::durable::PART;
 use super::private_server::Private;
 use super::processes::{Callers, Gate, Records, until, until_server_says};
 use super::setup::{Server, Setup, Transport};
@@ -30,7 +29,11 @@ const MILLIS: &str = "20";
 /// Seconds until the next grant.
 const GRANT: f64 = 1.0;
 
-pub fn measure(setup: &Setup, servers: &mut [Private], table: &mut Table) -> Result<()> {
+pub fn measure(
+    setup: &Setup,
+    servers: &mut [Private],
+    (part, table): (&'static str, &mut Table),
+) -> Result<()> {
     let mut samples = vec![(0, Vec::new()); servers.len()];
     for round in 0..setup.sizes.restarts {
         for (private, (overlaps, grants)) in servers.iter_mut().zip(&mut samples) {
@@ -47,11 +50,11 @@ pub fn measure(setup: &Setup, servers: &mut [Private], table: &mut Table) -> Res
             LOCKS * WAITERS
         );
         #[allow(clippy::cast_precision_loss, reason = "some hundreds")]
-        table.add(Row::one(PART, what, Unit::Count, overlaps as f64).at_most(0.0));
+        table.add(Row::one(part, what, Unit::Count, overlaps as f64).at_most(0.0));
         let what = format!(
             "and from the server's return to the next start for each lock whose command had ended, {name}"
         );
-        table.add(Row::new(PART, what, Unit::Seconds, grants).at_most(GRANT));
+        table.add(Row::new(part, what, Unit::Seconds, grants).at_most(GRANT));
     }
     Ok(())
 }
