@@ -7,14 +7,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use tempfile::TempPath;
 
 use crate::harness::{
-    Dblock, Hangs, Hung, Kind, Output, PASSWORD, Packet, Proxy, Running, SOON, Server, Watcher,
-    all_servers, children_of, each_lock, each_way, error, eventually, eventually_gone, framed,
-    in_time, is_stopped, runs, send, slack, unique, until_closed, within,
+    Dblock, Frozen, Hangs, Hung, Kind, Output, PASSWORD, Packet, Proxy, Running, SOON, Server,
+    Watcher, all_servers, children_of, each_lock, each_way, error, eventually, eventually_gone,
+    framed, in_time, is_stopped, runs, send, slack, unique, until_closed, within,
 };
 use crate::hostile::serve;
 use crate::pools::slot_on_server;
@@ -182,6 +181,51 @@ fn three_times(mut attempt: impl FnMut() -> bool) {
     }
 }
 
+/// Both processes of a holder are stopped until another one has its lock, and the one or the other wakes first. `false`: the machine stood
+/// still before, and the lock was lost, or about to be, when they were stopped.
+#[track_caller]
+fn ends_its_command_on_waking(server: &Server, keeper_first: bool) -> bool {
+    let name = unique("both-stopped");
+    let run = Dblock::run(server, &name).args(["--ttl", "4s"]);
+    let script = "trap '' TERM; echo shell $$; while :; do sleep 0.1; done";
+    // A machine that stands still for two seconds does not have it ended before.
+    let mut first = holder_with_grace(run, "0.2", script).spawn();
+    let command = first.wait_pid("shell");
+    let run = Dblock::run(server, &name).without_terminal();
+    let run = run.args(["--wait", "forever"]);
+    let mut second = run.sh("echo began; exec sleep 600").spawn();
+    eventually("the second copy waits, or has waited", SOON, || {
+        server.waiters(&name).len() == 1 || second.stdout().contains("began")
+    });
+    let mut children = first.children().into_iter();
+    let Some(keeper) = children.find(|&pid| pid != command) else {
+        return false;
+    };
+    let both = [keeper, first.pid()];
+    let [keeper, dblock] = both.map(Frozen::of);
+    eventually("both are stopped, or have ended", SOON, || {
+        both.into_iter().all(|pid| is_stopped(pid) || !runs(pid))
+    });
+    if !both.into_iter().all(is_stopped) || !runs(command) || !first.stderr().is_empty() {
+        return false;
+    }
+    second.wait_line("began", SOON);
+    assert!(runs(command), "nobody ends it meanwhile");
+    let (one, other) = if keeper_first {
+        (keeper, dblock)
+    } else {
+        (dblock, keeper)
+    };
+    drop(one);
+    within(NOTICED, || !runs(command));
+    drop(other);
+    let end = first.wait_within(SOON);
+    end.expect_code(74)
+        .expect_said(["the command was ended for it"]);
+    assert!(!runs(command) && second.is_running());
+    true
+}
+
 /// A host is frozen until the server has freed its lock, which nobody else wants. Whether it has the lock again when it wakes. `false`: that
 /// took longer than an eighth of the lease, as on a busy machine; then its command is ended.
 fn has_its_lock_again_on_waking(server: &Server) -> bool {
@@ -232,30 +276,7 @@ impl Fault {
 each_way! {
     fn whoever_was_stopped_beyond_the_ttl_ends_its_command_for_the_lost_lock_whichever_process_wakes_first(server) {
         for keeper_first in [true, false] {
-            for _ in 0..3 {
-                let name = unique("both-stopped");
-                let run = Dblock::run(server, &name).args(["--ttl", "4s"]);
-                // A machine that stands still for two seconds does not have it ended before.
-                let mut first = holder_with_grace(run, "0.2", "trap '' TERM; echo shell $$; while :; do sleep 0.1; done").spawn();
-                let command = first.wait_pid("shell");
-                let mut both = [first.keeper(Some(command)), first.pid()];
-                let mut second = second(server, &name, "echo began; exec sleep 600");
-                for pid in both {
-                    send(pid, Signal::SIGSTOP);
-                }
-                eventually("both are stopped", SOON, || both.into_iter().all(is_stopped));
-                second.wait_line("began", SOON);
-                assert!(runs(command), "nobody ends it meanwhile");
-                if !keeper_first {
-                    both.reverse();
-                }
-                send(both[0], Signal::SIGCONT);
-                within(NOTICED, || !runs(command));
-                // It may have ended meanwhile.
-                let _ = kill(Pid::from_raw(both[1]), Signal::SIGCONT);
-                first.wait_within(SOON).expect_code(74).expect_said(["the command was ended for it"]);
-                assert!(!runs(command) && second.is_running());
-            }
+            three_times(|| ends_its_command_on_waking(server, keeper_first));
         }
     }
 }
