@@ -498,6 +498,13 @@ fn notifications_of_others_end_nobodys_wait() {
 #[test]
 fn notifications_without_end_cost_the_server_a_few_statements_a_second() {
     let server = Server::shared(Kind::Postgres);
+    let are_few = (0..5).any(|_| notifications_cost_a_few_statements(server));
+    assert!(are_few, "the sessions are kept");
+}
+
+/// Two that wait are notified all the time. `false`: the machine stood still for so long that one has lost its session, and a new one
+/// begins with statements of its own.
+fn notifications_cost_a_few_statements(server: &Server) -> bool {
     let (name, proxy) = (unique("flood"), Proxy::to(server));
     let mut first = holder(server, &name, 1);
     let wait = |number| {
@@ -518,6 +525,7 @@ fn notifications_without_end_cost_the_server_a_few_statements_a_second() {
         let packets = proxy.packets();
         packets.iter().filter_map(Packet::sent).count()
     };
+    let connections = proxy.connections();
     let mut other = server.postgres();
     let (before, begun, mut times) = (statements(), Instant::now(), 0);
     while times < 500 || begun.elapsed() < Duration::from_secs(3) {
@@ -525,6 +533,9 @@ fn notifications_without_end_cost_the_server_a_few_statements_a_second() {
         times += 1;
     }
     let (asked, lasted) = (statements() - before, begun.elapsed());
+    if sessions.len() < 2 || proxy.connections() > connections {
+        return false;
+    }
     // Ten each at once, and then ten a second by the head, and one by the other: its are two statements. And the looks of the line itself.
     let most = 30 + 15 * (lasted.as_secs() + 1);
     assert!(asked as u64 <= most, "{asked} in {lasted:?}");
@@ -534,6 +545,7 @@ fn notifications_without_end_cost_the_server_a_few_statements_a_second() {
     for mut dblock in waiting {
         dblock.wait_within(SOON).expect_code(0).expect_silence();
     }
+    true
 }
 
 #[test]
