@@ -22,10 +22,11 @@ fn with_rows<'a>(
     (crontab, host)
 }
 
-/// All jobs are due at one moment.
+/// All jobs are due at one moment. PostgreSQL would ask its clock for each of them, and a daemon that looks just then might find only some
+/// of them due.
 fn all_due(crontab: &Crontab) {
     crontab.tables.sql(
-        "UPDATE dblock_cron_jobs SET next_at = UTC_TIMESTAMP(6), changed_at = UTC_TIMESTAMP(6)",
+        "UPDATE dblock_cron_jobs SET next_at = (SELECT UTC_TIMESTAMP(6)), changed_at = UTC_TIMESTAMP(6)",
     );
 }
 
