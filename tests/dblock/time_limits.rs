@@ -10,8 +10,8 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::harness::pty::Shell;
 use crate::harness::{
-    Dblock, PAIR, SOON, Server, Watcher, all_servers, each_lock, eventually, eventually_gone, runs,
-    send, slack, unique,
+    Dblock, Output, PAIR, Running, SOON, Server, Watcher, all_servers, each_lock, eventually,
+    eventually_gone, runs, send, slack, unique,
 };
 use crate::sigkill::out_of_reach;
 
@@ -30,6 +30,27 @@ fn limited(server: &Server, name: &str, limit: &str) -> Dblock {
     Dblock::run(server, name)
         .without_terminal()
         .args(["--timeout", limit])
+}
+
+/// What came of a run of [`STUBBORN`]. One that had not begun when its time was over, as on a machine that stands still, is made again.
+#[track_caller]
+fn stubborn(dblock: impl Fn() -> Dblock) -> Output {
+    let run = |_| dblock().command(["perl", "-e", STUBBORN]).output();
+    let begun = (0..5).map(run).find(|run| run.stdout.starts_with("perl "));
+    begun.expect("it begins in time")
+}
+
+/// A run of [`STUBBORN`], likewise, that was asked to end.
+#[track_caller]
+fn asked(dblock: impl Fn() -> Dblock) -> Running {
+    let run = |_| {
+        let mut run = dblock().command(["perl", "-e", STUBBORN]).spawn();
+        eventually("it is asked to end, or has ended", SOON, || {
+            run.stdout().contains("asked\n") || !run.is_running()
+        });
+        run.is_running().then_some(run)
+    };
+    (0..5).find_map(run).expect("it begins in time")
 }
 
 each_lock! {
@@ -84,7 +105,7 @@ each_lock! {
     fn a_command_that_does_not_heed_term_is_killed_and_is_137(server) {
         let name = unique("stubborn");
         let least = Duration::from_secs(5);
-        let run = limited(server, &name, "3").args(["--kill-after", "2"]).command(["perl", "-e", STUBBORN]).output();
+        let run = stubborn(|| limited(server, &name, "3").args(["--kill-after", "2"]));
         // An exit code: dblock itself does not die of SIGKILL.
         run.expect_code(137).expect_one_line("has run for 3s").expect_took(least, least + slack());
         assert!(run.stdout.ends_with("\nasked\n"), "it was asked once: {run:#?}");
@@ -131,7 +152,8 @@ each_lock! {
     fn with_a_terminal_the_commands_process_alone_is_ended(server) {
         let mut shell = Shell::start(server);
         let script = PAIR.replace('\n', " ");
-        shell.dblock(&format!("--timeout 3 --kill-after 2 perl -e '{script}' TERM"));
+        // Both have time to begin.
+        shell.dblock(&format!("--timeout 8 --kill-after 2 perl -e '{script}' TERM"));
         eventually("both are ready", SOON, || {
             let seen = shell.all();
             seen.contains("child ready") && seen.contains("parent ready")
@@ -156,9 +178,7 @@ each_lock! {
     }
 
     fn signals_still_reach_a_command_that_is_being_ended(server) {
-        let run = limited(server, &unique("grace"), "3").args(["--kill-after", "50"]);
-        let mut run = run.command(["perl", "-e", STUBBORN]).spawn();
-        run.wait_line("asked", SOON);
+        let mut run = asked(|| limited(server, &unique("grace"), "3").args(["--kill-after", "50"]));
         run.signal(Signal::SIGUSR1);
         run.wait_line("heard", SOON);
         run.signal(Signal::SIGINT);
@@ -167,10 +187,8 @@ each_lock! {
 
     fn sigkill_to_dblock_kills_a_command_that_is_being_ended(server) {
         let name = unique("killed");
-        let run = limited(server, &name, "3").args(["--kill-after", "50"]);
-        let mut run = run.command(["perl", "-e", STUBBORN]).spawn();
+        let mut run = asked(|| limited(server, &name, "3").args(["--kill-after", "50"]));
         let command = run.wait_pid("perl");
-        run.wait_line("asked", SOON);
         run.signal(Signal::SIGKILL);
         run.wait_within(SOON).expect_signal(Signal::SIGKILL);
         eventually_gone(command, SOON);
@@ -179,12 +197,9 @@ each_lock! {
 
     fn the_keepers_death_does_not_spare_a_command_that_is_being_ended(server) {
         let name = unique("keeper");
-        let run = limited(server, &name, "3").args(["--kill-after", "4"]);
-        let mut run = run.command(["perl", "-e", STUBBORN]).spawn();
+        let mut run = asked(|| limited(server, &name, "3").args(["--kill-after", "4"]));
         let command = run.wait_pid("perl");
-        let keeper = run.keeper(Some(command));
-        run.wait_line("asked", SOON);
-        send(keeper, Signal::SIGKILL);
+        send(run.keeper(Some(command)), Signal::SIGKILL);
         let end = run.wait_within(SOON);
         end.expect_code(137).expect_said(["has run for"]);
         assert!(!runs(command));
@@ -265,18 +280,12 @@ each_lock! {
 
 #[test]
 fn without_a_lock_the_limit_is_the_same() {
-    let run = Dblock::run_at("mysql://dblock@127.0.0.1:1/", "no-lock")
-        .without_terminal()
-        .args([
-            "--connect-timeout",
-            "0.2",
-            "--if-unreachable",
-            "run",
-            "--timeout",
-            "3",
-        ])
-        .args(["--kill-after", "2"]);
-    let end = run.command(["perl", "-e", STUBBORN]).output();
+    let end = stubborn(|| {
+        Dblock::run_at("mysql://dblock@127.0.0.1:1/", "no-lock")
+            .without_terminal()
+            .args(["--connect-timeout", "0.2", "--if-unreachable", "run"])
+            .args(["--timeout", "3", "--kill-after", "2"])
+    });
     end.expect_code(137)
         .expect_said(["running without the lock", "has run for 3s; ending it"]);
     assert!(end.stdout.ends_with("\nasked\n"), "{end:#?}");
