@@ -183,6 +183,12 @@ all_servers! {
         told.expect_code(0);
         expect_told(&told, &[&format!("slot 0 of {name} is held by "), "; without --dry-run it would be ended, with its command\n"]);
         assert!(dblock.is_running() && runs(command) && dblock.stderr().is_empty());
+        // It asks for nothing that only the end needs.
+        let whose = "/* dblock kill account */";
+        let told = kill(server, &name).args(["--dry-run", "-vv"]).output();
+        assert!(!told.expect_code(0).stderr.contains(whose), "{told:#?}");
+        kill(server, &name).arg("-vv").output().expect_code(0).expect_said([whose]);
+        dblock.wait_within(SOON).expect_code(74);
     }
 
     fn the_slot_of_many_whose_holder_is_being_ended_is_for_nobody(server) {

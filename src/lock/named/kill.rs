@@ -51,7 +51,7 @@ struct Run {
     markers: [String; 2],
     /// The holder. Unknown until the server has answered who it is.
     holder: Victim,
-    /// Its account; `None`: this one may not see that, or it was gone before it was asked for.
+    /// Its account; `None`: this one may not see that, it was gone before it was asked for, or this is a dry run.
     account: Option<String>,
     /// Another killer, which this one waits for.
     other: Option<Client>,
@@ -170,7 +170,10 @@ impl Killing<'_> {
             }
             Ask::Holder(id) => {
                 let client = self.client(id)?;
-                run.account = self.account(id)?;
+                // A dry run awaits no report, so it need not know whose to believe.
+                if !self.dry_run {
+                    run.account = self.account(id)?;
+                }
                 let marks = [session_marker_lock(id), shared_session_lock(id)];
                 let [is_dblock, is_shared] = self
                     .inspector
