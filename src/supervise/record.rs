@@ -67,6 +67,8 @@ pub struct LockHistory {
     /// The number of events that were not kept.
     pub omitted: u32,
     lost: Option<Moment>,
+    /// Whether somebody kills the holder, which has not reacquired it since.
+    is_killed: bool,
     /// Why the lock is lost, or may be; `None`: it is not lost.
     loss: Option<String>,
 }
@@ -250,9 +252,19 @@ impl RunRecord {
         self.add(LockEventKind::Lost, cause);
     }
 
-    /// Records something that happened to the lock.
+    /// Records something that happened to the lock. If a session is lost while the command of a killed holder ends, the kill is found again
+    /// on the next one: that is no other event.
     pub fn add(&mut self, kind: LockEventKind, detail: &str) {
         self.note_loss(kind, detail);
+        let was_killed = self.lock.is_killed;
+        match kind {
+            LockEventKind::Killed => self.lock.is_killed = true,
+            LockEventKind::Reacquired => self.lock.is_killed = false,
+            LockEventKind::Lost | LockEventKind::Abandoned => {}
+        }
+        if was_killed && kind == LockEventKind::Killed {
+            return;
+        }
         if self.lock.events.len() == MOST_EVENTS {
             self.lock.omitted += 1;
             return;

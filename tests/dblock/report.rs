@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::harness::schema::follows;
 use crate::harness::{
-    Dblock, Kind, PASSWORD, SOON, Server, both_servers, each_lock, eventually, slack, unique,
+    Dblock, Kind, PASSWORD, SOON, Server, both_servers, each_lock, eventually, send, slack, unique,
     url_of_port,
 };
 
@@ -309,6 +309,25 @@ fn an_incident(server: &Server) {
 both_servers! {
     fn an_incident_is_seen_ended_and_told(server) {
         an_incident(server);
+    }
+
+    fn a_kill_that_is_found_again_on_another_session_is_reported_once(server on mysql) {
+        let (name, reports) = (unique("again"), Reports::new());
+        let run = run(server, &name, &reports).without_terminal().args(["--kill-after", "60"]);
+        let mut dblock = run.sh("trap '' TERM; echo shell $$; exec sleep 600").spawn();
+        let command = dblock.wait_pid("shell");
+        let killing = Dblock::at(server, "kill").args([&*name, "--wait", "forever"]).spawn();
+        let ending = format!("{name}#end0");
+        eventually("its end is announced", SOON, || server.holder(&ending).is_some());
+        let before = server.holder(&ending).unwrap();
+        server.admin().query_drop(format!("KILL {before}")).unwrap();
+        eventually("it is announced again", SOON, || server.holder(&ending).is_some_and(|id| id != before));
+        send(command, Signal::SIGKILL);
+        killing.wait().expect_code(0);
+        dblock.wait_within(SOON).expect_code(74);
+        let line = reports.only();
+        let events: Vec<_> = line["lock_events"].as_array().unwrap().iter().map(|event| event["event"].as_str().unwrap()).collect();
+        assert_eq!(events, ["lost", "killed"], "{line:#}");
     }
 
     fn each_loss_of_the_lock_is_reported_and_each_reacquisition(server) {
