@@ -386,7 +386,7 @@ impl Keeper<'_> {
         if !process.is_dead() && process.die_with().is_err() {
             return Err(Over::Orphaned);
         }
-        let until = self.last_answer();
+        let until = self.last_answer_or_next();
         let is_gone = board.were_all_killed() && !board.is_alive(|_| true);
         let lock = &mut self.lock;
         let is_wanted = lock.spec.on_lost == OnLockLost::Reacquire && !is_gone;
@@ -457,7 +457,7 @@ impl Keeper<'_> {
     /// else is to get the slot. Returns when that is due next.
     fn keep_others_out(&mut self) -> Moment {
         if std::mem::take(&mut self.renews_now) || self.lock.keep_at <= Moment::now() {
-            let until = self.last_answer();
+            let until = self.last_answer_or_next();
             self.lock.keep_others_out(until, &mut self.supervisor);
         }
         self.lock.keep_at
@@ -520,6 +520,14 @@ impl Keeper<'_> {
         let over = self.living_until()?;
         let until = self.vigil.last_answer(over, self.lock.ttl());
         Some(until).filter(|until| *until > Moment::now())
+    }
+
+    /// As [`Keeper::last_answer`], for an attempt on a new session. While there is a command each such attempt has a limit: a resolver that
+    /// hangs must keep this process neither from the next server, nor from a command that has yet to be killed, or has ended.
+    fn last_answer_or_next(&self) -> Option<Moment> {
+        let has_command = self.supervisor.board.has(|_| true);
+        let next = || Moment::now() + Lease::interval(self.lock.ttl());
+        self.last_answer().or_else(|| has_command.then(next))
     }
 
     /// When to look next whether the command must be killed; `None`: it need not be by the clock.

@@ -12,8 +12,9 @@ use tempfile::TempPath;
 
 use crate::harness::{
     Dblock, Frozen, Hangs, Hung, Kind, Output, PASSWORD, Packet, Proxy, Running, SOON, Server,
-    Watcher, all_servers, children_of, each_lock, each_way, error, eventually, eventually_gone,
-    framed, in_time, is_stopped, runs, send, slack, unique, until_closed, within,
+    Unkillable, Watcher, all_servers, children_of, each_lock, each_way, error, eventually,
+    eventually_gone, eventually_unkillable, framed, in_time, is_stopped, quoted, runs, send, slack,
+    unique, until_closed, within,
 };
 use crate::hostile::serve;
 use crate::pools::slot_on_server;
@@ -963,6 +964,50 @@ fn a_resolver_that_hangs_goes_with_its_keeper_and_costs_nothing_once_it_answers(
     assert!(runs(command), "{}", run.stderr());
     drop(run.take_stdin());
     run.wait_within(SOON).expect_code(6);
+}
+
+#[test]
+fn a_holder_that_somebody_ends_and_whose_resolver_hangs_goes_on_to_the_next_server() {
+    let server = Server::shared(Kind::MySql);
+    for policy in ["reacquire", "terminate"] {
+        let (name, proxy) = (unique("resolver-ends"), Proxy::to(server));
+        let mut disk = Unkillable::new();
+        // Two ways to one server.
+        let hosts = format!("db.example:{},127.0.0.1:{}", proxy.port, server.port);
+        let run = Dblock::run_at(&format!("mysql://dblock@{hosts}/"), &name);
+        let run = run.args(["--ttl", "20", "--kill-after", "0.5"]);
+        let run = run.args(["--on-lock-lost", policy]).without_terminal();
+        let (run, hosts) = with_hosts(run, "127.0.0.1 db.example\n");
+        let hosts = hosts.into_temp_path();
+        let script = format!("echo shell $$; read x <{}", quoted(&disk.file()));
+        let mut run = run.sh(&script).spawn();
+        let command = run.wait_pid("shell");
+        disk.eventually_opened();
+        let begun = Instant::now();
+        let words = [&*name, "--wait", "forever"];
+        let mut killing = Dblock::at(server, "kill").args(words).spawn();
+        let ending = format!("{name}#end0");
+        eventually("its end is announced", SOON, || {
+            server.holder(&ending).is_some()
+        });
+        let before = server.holder(&ending);
+        eventually_unkillable(command);
+        eventually("there is no deadline any more", SOON, || {
+            begun.elapsed() > Duration::from_secs(3)
+        });
+        let hangs = Hangs::new(&hosts);
+        proxy.cut();
+        eventually("the name is being resolved", SOON, || hangs.is_waited_for());
+        // The system lets it hang for 45 s, and the killer waits for 20 s for one that it does not hear of.
+        eventually("its end is announced again", SOON, || {
+            let now = server.holder(&ending);
+            now.is_some() && now != before
+        });
+        assert!(runs(command));
+        drop((hangs, disk));
+        killing.wait_within(SOON).expect_code(0);
+        run.wait_within(SOON).expect_code(74);
+    }
 }
 
 #[test]
