@@ -8,8 +8,9 @@ use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    Cluster, Dblock, Kind, PASSWORD, Pair, Records, Replication, Running, SOON, Server, Write,
-    both_servers, eventually, holder, send, slack, unique, url_of, waiters,
+    Cluster, Dblock, Kind, PASSWORD, Pair, Records, Replication, Running, SOON, Server, Unkillable,
+    Write, both_servers, eventually, eventually_unkillable, holder, quoted, runs, send, slack,
+    unique, url_of, waiters,
 };
 
 /// A TTL, in seconds, for which a job goes on where a machine stands still for some of them.
@@ -206,6 +207,27 @@ both_servers! {
         eventually("it is free where it was", SOON, || holder(&mut primary, &name).is_none());
         ends_by_itself(run);
         assert_eq!(pair.replica.holder(&name), None);
+    }
+
+    fn the_slot_of_a_holder_that_somebody_ends_moves_with_the_right_to_write(server on mysql) {
+        let (pair, mut disk) = (Pair::private(server.kind), Unkillable::new());
+        let name = unique("switch-over");
+        let run = Dblock::run_at(&pair.url(), &name).without_terminal().args(["--ttl", "8", "--kill-after", "0.5"]);
+        let mut run = run.sh(&format!("echo shell $$; read x <{}", quoted(&disk.file()))).spawn();
+        let command = run.wait_pid("shell");
+        disk.eventually_opened();
+        let told = Dblock::at(&pair.primary, "kill").args([&*name, "--wait", "0"]).output();
+        told.expect_code(75).expect_one_line("nobody gets the slot before it has");
+        eventually_unkillable(command);
+        pair.switch_over();
+        // It asks every two seconds whether its server takes writes.
+        eventually("the slot is held where writes are taken", SOON, || pair.replica.holder(&name).is_some());
+        let next = |wait| Dblock::run_at(&pair.url(), &name).args(["--wait", wait]).command(["true"]).output();
+        next("0").expect_code(75);
+        assert!(runs(command));
+        drop(disk);
+        run.wait_within(SOON).expect_code(74);
+        next("20").expect_code(0);
     }
 
     fn a_waiter_follows_the_holder_to_the_server_that_takes_writes(server) {

@@ -10,7 +10,6 @@ use super::line::ANSWER_LIMIT;
 use super::own_killers::OwnKillers;
 use super::reacquire::Retake;
 use super::request::{PAUSE, Request, Verbosity};
-use super::statements::ask_owners;
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
@@ -330,25 +329,26 @@ impl Backend for NamedLock {
         Renewal::Lost(cause)
     }
 
-    /// That its command is being ended is announced on a session, which the server ends after a TTL without a statement.
+    /// That its command is being ended is announced on a session, which the server ends after a TTL without a statement. On a server that
+    /// takes no writes by now that keeps nobody out, and neither does a lock. But the killer may still wait there for the end.
     fn renew_killed(&mut self, until: Option<Moment>) -> Renewal {
         let Some((session, _)) = &mut self.killed else {
             return Renewal::Lost(NOT_HELD.to_owned());
         };
         let sent = Moment::now();
         let most = self.connector.attempt_limit();
-        let limit = until.map_or(most, |until| most.min(Lease::time_until(until)));
-        let announced = self.name.termination_on_server(self.grant.slot);
-        let ask = ask_owners(session.kind(), &[announced]);
-        let limited = session.answer_within(limit);
-        let answer = limited.and_then(|()| session.run(&ask));
-        let cause = match answer {
-            Ok(owners) if owners[0].is_some() => return Renewal::Confirmed(sent),
-            Ok(_) => NOT_HELD.to_owned(),
+        session.answer_each_within(move || {
+            until.map_or(most, |until| most.min(Lease::time_until(until)))
+        });
+        let announced = self.request.renew_announcement(self.grant.slot, session);
+        let cause = match announced {
+            Ok(true) => return Renewal::Confirmed(sent),
+            Ok(false) => NOT_HELD.to_owned(),
             // As in a renewal: the end of the session would let others have the slot.
             Err(fault) if session.survives(&fault) => {
                 return Renewal::Unanswered(fault.to_string());
             }
+            Err(Fault::ReadOnly(cause)) => return Renewal::Lost(format!("{session} {cause}")),
             Err(fault) => fault.to_string(),
         };
         self.killed = None;
@@ -378,6 +378,10 @@ impl Backend for NamedLock {
     }
 
     fn try_reacquire(&mut self, take: bool, until: Option<Moment>) -> Reattempt {
+        if take {
+            // What an older session announces would be in the way of a new one on the same server.
+            self.killed = None;
+        }
         let (grant, request) = (self.grant, &mut self.request);
         let connector = &self.connector;
         let retake = |session: &mut Session| {
