@@ -322,12 +322,25 @@ all_servers_with_tables! {
         let told = kill(server, &name).output();
         expect_told(&told, &["its command has ended", "now it is free"]);
         assert!(!runs(command));
-        // Its keeper withdraws what it has announced when the row is free.
+        // Its keeper withdraws what it has announced together with the row.
         eventually("its end is announced no more", SOON, || server.holder(&format!("{name}#end0")).is_none());
         plain(server, &name).command(["true"]).output().expect_code(0);
         Dblock::run(server, &name).command(["true"]).output().expect_code(0);
         dblock.signal(Signal::SIGCONT);
         dblock.wait().expect_code(74);
+    }
+
+    fn the_end_of_a_command_is_announced_no_longer_than_its_row_is_held(server) {
+        let (name, proxy) = (unique("end"), Proxy::to(server));
+        let dblock = Dblock::run_at(&proxy.url(), &name).arg("--durable").without_terminal();
+        let mut dblock = dblock.sh("echo shell $$; exec sleep 600").spawn();
+        dblock.wait_pid("shell");
+        // A statement of its own for that would come later.
+        proxy.freeze_at_named("finish termination");
+        expect_told(&kill(server, &name).output(), &["its command has ended", "now it is free"]);
+        eventually("its end is announced no more", SOON, || server.holder(&format!("{name}#end0")).is_none());
+        plain(server, &name).command(["true"]).output().expect_code(0);
+        dblock.wait_within(SOON).expect_code(74);
     }
 
     fn a_row_whose_time_is_over_is_freed(server on mysql) {

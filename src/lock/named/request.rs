@@ -217,6 +217,14 @@ impl Request {
         )
     }
 
+    /// The statement that withdraws that, for callers that send it after a commit. It is answered as [`Request::release_statement`] is, and
+    /// nobody is to be woken.
+    pub fn finish_termination_statement(&self, slot: u32) -> String {
+        let lock = self.name.termination_on_server(slot);
+        let release = release_once(self.kind, "release", &lock);
+        format!("{}, NULL", release.sql())
+    }
+
     /// Announces to those that wait that the holder of a slot is reacquiring it. One that is granted the slot meanwhile releases it.
     ///
     /// # Errors

@@ -21,7 +21,7 @@ use crate::lock::{Attempt, Backend, Caller, Grant, HolderKind, Lease, Renewal, r
 struct Asking {
     /// Statements in the transaction of a release.
     also: Vec<String>,
-    /// The one that also releases the named lock.
+    /// The one that follows, and releases the named locks that keep callers without rows out.
     release: Option<String>,
     /// How long to try again if another session has locked what is written.
     patience: Duration,
@@ -419,17 +419,29 @@ impl RowLock {
     }
 
     fn asking_to_release(&self, also: &[String], patience: Duration) -> Asking {
-        let mark = self.mark();
+        let ending = self.ending();
         // In the same packet: a waiter for the named lock then has nothing else to wait for.
-        let named = self
-            .server
-            .named_slot
-            .map(|named| self.request.release_statement(named, mark.as_deref()));
+        let release = match (self.server.named_slot, ending.is_some()) {
+            (Some(named), _) => {
+                let mark = self.mark().or(ending);
+                Some(self.request.release_statement(named, mark.as_deref()))
+            }
+            (None, true) => Some(self.request.finish_termination_statement(self.grant.slot)),
+            (None, false) => None,
+        };
         Asking {
             also: [also, &self.on_end_of_grant()].concat(),
-            release: named,
+            release,
             patience,
         }
+    }
+
+    /// The lock by which the end of the command is announced, if it is released with the row. A killer that does not see the row is told of
+    /// the end first.
+    fn ending(&self) -> Option<String> {
+        let goes_with_row = self.server.announces_end && self.server.named_killer.is_none();
+        let name = &self.wanted.name;
+        goes_with_row.then(|| name.termination_on_server(self.grant.slot))
     }
 
     /// The write of a release with this lock's statements, the named lock and these statements of others.
@@ -443,12 +455,13 @@ impl RowLock {
 
     /// The row is released, and the named lock: wakes the head of the queue, if there is one.
     pub(super) fn after_release(&mut self, released: Option<NamedRelease>, session: &mut Session) {
+        let is_finished = released.is_some() && self.ending().is_some();
         let named = self.server.named_slot.take();
         if let Some(killer) = self.server.named_killer.take() {
             let _ = self.request.ack_kill(self.grant.slot, killer, session);
         }
         // The session would keep others out until it ends, a moment after the program.
-        if std::mem::take(&mut self.server.announces_end) {
+        if std::mem::take(&mut self.server.announces_end) && !is_finished {
             let _ = self.request.finish_termination(self.grant.slot, session);
         }
         self.withdraw_announcements(session);
