@@ -31,8 +31,8 @@ mod simulation;
 pub use crontab::{Job, Overlap, load, program};
 pub use once::{AlreadyRan, EARLY, Once};
 pub use rules::taken::{
-    Further, OUTAGE, Rescue, SILENCE, end_of_dead, further, is_for, is_gone, is_missed,
-    made_up_from, may_rescue, rescue, search_limit, unsettled,
+    CommandState, Further, OUTAGE, Rescue, SILENCE, end_of_dead, further, is_for, is_gone,
+    is_missed, is_renewed, made_up_from, may_rescue, rescue, search_limit, unsettled,
 };
 pub use rules::{
     AttemptEnd, Decision, FRESH, Fate, LARGEST_LAG, Now, RunState, Settlement, UnderWay, decide,

@@ -170,6 +170,27 @@ pub fn end_of_dead(has_lock: bool, is_stopped: bool) -> AttemptEnd {
     }
 }
 
+/// The command of an attempt that has its lock, as far as the process with the session sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandState {
+    /// The coordinator has not started it.
+    Unstarted,
+    /// It was started. Only the coordinator knows how it ends.
+    Started,
+    /// The process with the session has killed it, and it is gone.
+    Killed,
+}
+
+/// Whether a daemon renews the lock of an attempt, although its coordinator may be deaf: it does not answer, and starts nothing. Nobody
+/// needs the lock of a command that was killed, and another daemon shall have the tick when it expires.
+pub fn is_renewed(command: CommandState, is_deaf: bool) -> bool {
+    match command {
+        CommandState::Unstarted => !is_deaf,
+        CommandState::Started => true,
+        CommandState::Killed => false,
+    }
+}
+
 /// For how long an attempt seeks the lock of its job while others hold it; `None`: for as long as they do.
 pub fn search_limit(options: &Options, attempt: u32) -> Option<Duration> {
     match options.overlap {

@@ -28,6 +28,8 @@ pub(super) enum State {
         until: i64,
         end: AttemptEnd,
     },
+    /// Its scheduler has killed its command, and its coordinator is stopped: nobody has said yet how it has ended.
+    Killed,
     /// It has ended, and that is not recorded.
     Ended(AttemptEnd),
 }

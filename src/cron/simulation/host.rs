@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use super::super::rules::taken::{OUTAGE, SILENCE, end_of_dead};
+use super::super::rules::taken::{CommandState, OUTAGE, SILENCE, end_of_dead, is_renewed};
 use super::super::rules::{AttemptEnd, Row};
 use super::attempt::{Attempt, State};
 use super::check::Event;
@@ -319,6 +319,11 @@ impl Turn<'_> {
     /// The coordinator reaps commands that have ended, and ends those of a daemon that ends.
     fn reap(&mut self) {
         let (clock, phase) = (self.clock, self.host.phase);
+        for attempt in &mut self.host.attempts {
+            if matches!(attempt.state, State::Killed) {
+                attempt.state = State::Ended(AttemptEnd::Lost);
+            }
+        }
         for at in 0..self.host.attempts.len() {
             let State::Runs { until, end, .. } = self.host.attempts[at].state else {
                 continue;
@@ -365,12 +370,13 @@ impl Turn<'_> {
         for at in 0..self.host.attempts.len() {
             let attempt = &self.host.attempts[at];
             let job = &self.jobs[attempt.job];
-            let is_needed = match attempt.state {
-                State::Granted { .. } => !is_deaf,
-                State::Runs { .. } => true,
-                State::Sought { .. } | State::Ended(_) => false,
+            let command = match attempt.state {
+                State::Granted { .. } => CommandState::Unstarted,
+                State::Runs { .. } => CommandState::Started,
+                State::Killed => CommandState::Killed,
+                State::Sought { .. } | State::Ended(_) => continue,
             };
-            if !is_needed {
+            if !is_renewed(command, is_deaf) {
                 continue;
             }
             let is_held = self.server.renew_lock(job, attempt);
@@ -386,17 +392,21 @@ impl Turn<'_> {
                 }
                 State::Runs { .. } => self.lose(at),
                 State::Granted { confirmed } if !is_held => *confirmed = 0,
-                State::Granted { .. } | State::Sought { .. } | State::Ended(_) => {}
+                State::Granted { .. } | State::Sought { .. } | State::Killed | State::Ended(_) => {}
             }
         }
     }
 
-    /// Ends a command whose lock is lost, or whose lease is over. If its host was frozen, it has done nothing since.
+    /// Ends a command whose lock is lost, or whose lease is over. If its host was frozen, it has done nothing since. If its coordinator is
+    /// stopped, the scheduler kills it.
     fn lose(&mut self, at: usize) {
         let attempt = &self.host.attempts[at];
         if let State::Runs { confirmed, .. } = attempt.state {
             let over = confirmed + micros(self.jobs[attempt.job].options.ttl) * 9 / 10;
             self.end_command(at, self.clock.min(over), AttemptEnd::Lost);
+            if self.host.stopped.is_some() {
+                self.host.attempts[at].state = State::Killed;
+            }
         }
     }
 

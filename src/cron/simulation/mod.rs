@@ -152,6 +152,15 @@ impl World {
         }
     }
 
+    /// Takes steps until this is so, which must come true within ten minutes.
+    fn step_until(&mut self, is_so: impl Fn(&Self) -> bool) {
+        let until = self.clock + 600 * SECOND;
+        while !is_so(self) {
+            assert!(self.clock < until, "it does not come true");
+            self.step();
+        }
+    }
+
     fn turn(&mut self, at: usize) -> Turn<'_> {
         Turn {
             host: &mut self.hosts[at],
@@ -393,6 +402,41 @@ fn a_job_that_takes_longer_than_its_interval_is_in_time_again_after_an_outage() 
         assert_eq!(runs, 19, "{seed}");
         check(&world, now - 1200 * SECOND);
     }
+}
+
+/// A daemon whose coordinator is stopped cannot reach the server until its scheduler has killed its command, and then can while it still
+/// has the lock. Only the coordinator could say how the command has ended, and nobody waits for that.
+#[test]
+fn a_tick_whose_command_was_killed_is_another_daemon_s_when_its_lock_has_expired() {
+    let mut world = World::new(500, 2, 1);
+    (world.trouble, world.is_managed) = (0, false);
+    let (options, mistakes) = Options::parse(&["--ttl", "40s"].map(str::to_owned));
+    assert!(mistakes.is_empty(), "{mistakes:?}");
+    let schedule = Schedule::parse("* * * * *", Zone::UTC, "job").unwrap();
+    world.server.rows[0].next = next_after(&schedule, START);
+    let job = &mut world.jobs[0];
+    (job.options, job.schedule) = (options, schedule);
+    (job.takes, job.fails) = (1000 * DAY, u32::MAX);
+    let runs = |host: &Host| {
+        let mut all = host.attempts.iter();
+        all.any(|attempt| matches!(attempt.state, State::Runs { .. }))
+    };
+    world.step_until(|world| world.hosts.iter().any(runs));
+    let at = world.hosts.iter().position(runs).unwrap();
+    let other = 1 - at;
+    for trouble in [Trouble::CoordinatorStopped(DAY), Trouble::CutOff(DAY)] {
+        world.turn(at).suffer(trouble);
+    }
+    world.step_until(|world| !runs(&world.hosts[at]));
+    world.hosts[at].cut_until = world.clock;
+    let killed_at = world.clock;
+    assert!(world.server.locks[0][0].1 > world.server.now);
+    world.step_until(|world| runs(&world.hosts[other]));
+    assert!(world.clock - killed_at < 60 * SECOND);
+    // The coordinator goes on, and changes nothing.
+    world.hosts[at].stopped = Some((killed_at, world.clock));
+    world.step_until(|world| world.hosts[at].attempts.is_empty());
+    assert!(runs(&world.hosts[other]));
 }
 
 /// The server's clock is a day ahead for five minutes. Then no tick is skipped as missed for it, and none waits for a day.

@@ -11,7 +11,7 @@ use super::{LOOK, Scheduler};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
-use crate::cron::{AttemptEnd, Overlap, RunState, TickRow, ask_run};
+use crate::cron::{AttemptEnd, CommandState, Overlap, RunState, TickRow, ask_run, is_renewed};
 use crate::isolated::link::cut;
 use crate::lock::Renewal;
 use crate::lock::rows::{RowLock, announce_all, ask_kills, renew_all};
@@ -71,12 +71,18 @@ impl Scheduler<'_> {
         held.map(|(run, _)| run.clone()).collect()
     }
 
-    /// Whether nobody needs the lock of a tick: this process has killed its command, which is gone; or the coordinator does not answer, and
-    /// has not started it. Of any other one that was started only the coordinator knows how it ends.
+    /// Whether nobody needs the lock of a tick any more, so that it is not renewed.
     fn is_without_use(&self, mine: &OwnTick) -> bool {
         let (board, number) = (self.coordinator.board, mine.attempt.lease_number());
         let is_own = |lease: u64| lease == number;
-        board.are_killed_and_gone(is_own) || self.awaits_acknowledgement() && !board.has(is_own)
+        let command = if board.are_killed_and_gone(is_own) {
+            CommandState::Killed
+        } else if board.has(is_own) {
+            CommandState::Started
+        } else {
+            CommandState::Unstarted
+        };
+        !is_renewed(command, self.awaits_acknowledgement())
     }
 
     /// Takes the named locks that others had when this session was new.
