@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use crate::harness::pages::ROOT;
-use crate::harness::{SOON, eventually, link_program, write_program};
+use crate::harness::{SOON, eventually, in_time, link_program, write_program};
 
 /// Programs that stand in for those of this machine: each is its name, and what a shell does in its place.
 fn stubs(programs: &[(&str, &str)]) -> TempDir {
@@ -258,6 +258,12 @@ const CARGO_OF_A_COPY: (&str, &str) = (
             ;;
         tree) echo 'tiny v1.0.0' ;;
         build)
+            if [[ ${DIES_WITH_A_CACHE-} ]]; then
+                sleep 600 </dev/null >/dev/null 2>&1 &
+                echo $! >target/cache
+                kill -KILL $PPID
+                exit
+            fi
             mkdir target/busy || echo 'two at once' >>target/mixed
             sleep 0.3
             rmdir target/busy || true
@@ -362,6 +368,25 @@ fn packages_that_are_made_at_once_do_not_mix_what_is_built() {
         assert!(package.wait().unwrap().success());
     }
     assert!(!checkout.folder.path().join("target/mixed").exists());
+}
+
+#[test]
+fn a_compiler_cache_of_a_package_that_was_killed_holds_up_no_other() {
+    let checkout = Checkout::new();
+    let killed = checkout
+        .package()
+        .env("DIES_WITH_A_CACHE", "yes")
+        .env("TMPDIR", checkout.folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(killed.status.signal(), Some(libc::SIGKILL), "{killed:#?}");
+    let builds = checkout.folder.path().join("target");
+    let cache = fs::read_to_string(builds.join("cache")).unwrap();
+    let cache = Pid::from_raw(cache.trim().parse().unwrap());
+    let mut next = checkout.package().spawn().unwrap();
+    let is_done = in_time(SOON, || next.try_wait().unwrap().is_some());
+    kill(cache, Signal::SIGKILL).unwrap();
+    assert!(is_done && next.wait().unwrap().success());
 }
 
 #[test]
