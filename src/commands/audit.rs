@@ -7,7 +7,7 @@ use super::question::Question;
 use super::table::{Table, to_the_second};
 use crate::base::exit::Ending;
 use crate::base::text::moment;
-use crate::history::{RecordedDeed, ask_deeds};
+use crate::history::{RecordedDeed, list_deeds};
 use crate::settings;
 use crate::settings::cli::CommandLine;
 
@@ -25,11 +25,9 @@ pub fn audit(command_line: CommandLine) -> anyhow::Result<Ending> {
         |asker| {
             let session = &mut asker.inspector.session;
             asker.tables.check_audit(session)?;
-            let found = session.run(&ask_deeds(&asker.tables, limit));
-            for deed in found.map_err(|fault| asker.tables.explain(fault))? {
+            list_deeds(&asker.tables, limit, session, |deed| {
                 asker.answers.send(deed);
-            }
-            Ok(())
+            })
         },
         |deed| deeds.push(deed),
     )?;

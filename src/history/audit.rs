@@ -6,12 +6,13 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
+use super::entry::PAGE;
 use super::kept::{BATCH, delete_rows};
 use super::prune::ask_keep;
 use crate::base::log::Level;
 use crate::base::user::local_user;
 use crate::db::sql::time;
-use crate::db::{Ask, Fault, Kind, LIST, Session, ask, ask_values, command, named};
+use crate::db::{Ask, Fault, Kind, Session, ask, ask_values, command, named};
 use crate::lock::own_host;
 use crate::schema::{AUDIT, Tables};
 
@@ -164,25 +165,55 @@ pub struct RecordedDeed {
     pub via: Option<String>,
 }
 
-/// Asks for the latest deeds, the newest first; without a limit for as many as a list may have.
-pub fn ask_deeds(tables: &Tables, limit: Option<usize>) -> Ask<'static, Vec<RecordedDeed>> {
-    let limit = limit.unwrap_or(LIST).min(LIST);
+/// Reports the latest deeds, the newest first; without a limit all of them.
+///
+/// # Errors
+/// Those of a statement.
+pub fn list_deeds(
+    tables: &Tables,
+    limit: Option<usize>,
+    session: &mut Session,
+    mut report: impl FnMut(RecordedDeed),
+) -> Result<(), Fault> {
+    let mut left = limit.unwrap_or(usize::MAX);
+    let mut before = None;
+    while left > 0 {
+        let page = PAGE.min(left);
+        let found = session.run(&ask_deeds(tables, before, page));
+        let found = found.map_err(|fault| tables.explain(fault))?;
+        left = if found.len() < page { 0 } else { left - page };
+        for (id, deed) in found {
+            before = Some(id);
+            report(deed);
+        }
+    }
+    Ok(())
+}
+
+/// Asks for the latest deeds before one with this id, each with its own, the newest first.
+fn ask_deeds(
+    tables: &Tables,
+    before: Option<u64>,
+    limit: usize,
+) -> Ask<'static, Vec<(u64, RecordedDeed)>> {
     let at = tables.kind().micros("at");
+    let older = before.map_or_else(String::new, |id| format!("WHERE id < {id} "));
     let sql = format!(
-        "SELECT {at} AS at_us, action, object, detail, by_user, via FROM {} ORDER BY id DESC LIMIT {limit}",
+        "SELECT id, {at} AS at_us, action, object, detail, by_user, via FROM {} {older}ORDER BY id DESC LIMIT {limit}",
         tables.of(&AUDIT)
     );
     let deeds = ask("audit", sql, |rows| {
         rows.all(|row| {
             let text = |column| AUDIT.text(column, row);
-            Ok(RecordedDeed {
+            let deed = RecordedDeed {
                 at: time(row.get("at_us")?),
                 action: text("action")?.unwrap_or_default(),
                 object: text("object")?.unwrap_or_default(),
                 detail: text("detail")?,
                 by: text("by_user")?,
                 via: text("via")?,
-            })
+            };
+            Ok((row.get("id")?, deed))
         })
     });
     deeds.up_to(limit)

@@ -22,7 +22,7 @@ use std::time::Duration;
 use nix::unistd::{Pid, gethostname};
 use serde::{Deserialize, Serialize};
 
-pub use audit::{Deed, RecordedDeed, VIA, ask_deeds, prune_deeds};
+pub use audit::{Deed, RecordedDeed, VIA, list_deeds, prune_deeds};
 pub use cursor::{RunCursor, is_run_id};
 pub use entry::{Entry, Filter, RESULTS, RUNNING, RunStatus, TimeBound, UNKNOWN};
 pub use latest::latest_successes;

@@ -106,6 +106,25 @@ all_servers! {
 }
 
 all_servers! {
+    fn all_that_was_done_is_shown_however_much_that_is(server) {
+        let tables = Tables::new(server);
+        let now = match server.kind {
+            Kind::Postgres => "now()",
+            _ => "UTC_TIMESTAMP(6)",
+        };
+        tables.sql(&format!("INSERT INTO dblock_audit (at, action, object) VALUES ({now}, 'kill', 'x')"));
+        for _ in 0..11 {
+            tables.sql("INSERT INTO dblock_audit (at, action, object) SELECT at, action, object FROM dblock_audit");
+        }
+        for (limit, expected) in [("0", 2048), ("1200", 1200), ("3000", 2048)] {
+            let output = tables.at("audit").args(["-n", limit, "--json"]).output();
+            output.expect_code(0).expect_silence();
+            assert_eq!(output.json()["actions"].as_array().unwrap().len(), expected, "{limit}");
+        }
+    }
+}
+
+all_servers! {
     fn a_record_that_is_refused_keeps_nobody_from_what_is_done(server) {
         let crontab = Crontab::new(server, "#: job\n0 0 1 1 * true");
         crate::harness::crontab::end(crontab.start(&[]));
