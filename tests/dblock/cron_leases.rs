@@ -254,6 +254,30 @@ all_servers! {
         end(second);
         end(first);
     }
+
+    fn a_tick_whose_command_was_killed_is_another_s_however_long_its_daemon_hung_before(server on mysql) {
+        let crontab = Crontab::new(server, &job("--ttl 6s --kill-after 1s", STAYS));
+        let proxy = Proxy::to(server);
+        let daemon = crontab.start_through(&proxy, &["--grace", "0s"]);
+        crontab.due("job");
+        let command: i32 = crontab.eventually_lines(1)[0].parse().unwrap();
+        let hung = Hung::new(daemon.pid());
+        // Its scheduler goes on renewing the lock, and not its row.
+        crontab.eventually_row("dblock_cron_daemons WHERE renewed_at < UTC_TIMESTAMP(6) - INTERVAL 3 SECOND");
+        assert!(runs(command), "{}", daemon.stderr());
+        proxy.freeze();
+        eventually("the command is ended", SOON, || !runs(command));
+        // As if that had lasted for longer than the deadline, which is an hour.
+        crontab.tables.sql("UPDATE dblock_cron_daemons SET started_at = started_at - INTERVAL 2 HOUR, renewed_at = renewed_at - INTERVAL 2 HOUR");
+        proxy.thaw();
+        let second = crontab.start(&["--grace", "0s"]);
+        eventually("it runs there", SOON * 3, || crontab.lines().len() == 2);
+        assert!(hung.hangs());
+        assert_eq!(crontab.count("dblock_runs WHERE outcome = 'skipped'"), 0);
+        drop(hung);
+        end(second);
+        end(daemon);
+    }
 }
 
 both_servers! {

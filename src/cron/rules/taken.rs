@@ -40,7 +40,8 @@ pub struct TickFacts {
     pub tick: i64,
     /// How many of its attempts count as failures.
     pub failures: u32,
-    /// When to try it again. If its daemon is silent, since when. `None`: it waits for an earlier tick, or its daemon is alive.
+    /// When to try it again. If its daemon is silent: since when that is so, and its lock is not held any more. `None`: it waits for an
+    /// earlier tick, or its daemon is alive.
     pub start_at: Option<i64>,
     /// Since when no attempt could start its command; `None`: the latest did, or there was none.
     pub unstarted_at: Option<i64>,

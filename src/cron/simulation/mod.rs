@@ -405,10 +405,18 @@ fn a_job_that_takes_longer_than_its_interval_is_in_time_again_after_an_outage() 
 }
 
 /// A daemon whose coordinator is stopped cannot reach the server until its scheduler has killed its command, and then can while it still
-/// has the lock. Only the coordinator could say how the command has ended, and nobody waits for that.
+/// has the lock. Only the coordinator could say how the command has ended, and nobody waits for that. It is no matter for how long the
+/// coordinator was stopped before, and only the lock was renewed.
 #[test]
 fn a_tick_whose_command_was_killed_is_another_daemon_s_when_its_lock_has_expired() {
-    let mut world = World::new(500, 2, 1);
+    for (seed, stopped_for) in [(500, 0), (501, 2 * 3600)] {
+        its_tick_is_another_s(seed, stopped_for);
+    }
+}
+
+/// The same, with a coordinator that is stopped for so many seconds before its host cannot reach the server.
+fn its_tick_is_another_s(seed: u64, stopped_for: i64) {
+    let mut world = World::new(seed, 2, 1);
     (world.trouble, world.is_managed) = (0, false);
     let (options, mistakes) = Options::parse(&["--ttl", "40s"].map(str::to_owned));
     assert!(mistakes.is_empty(), "{mistakes:?}");
@@ -424,15 +432,18 @@ fn a_tick_whose_command_was_killed_is_another_daemon_s_when_its_lock_has_expired
     world.step_until(|world| world.hosts.iter().any(runs));
     let at = world.hosts.iter().position(runs).unwrap();
     let other = 1 - at;
-    for trouble in [Trouble::CoordinatorStopped(DAY), Trouble::CutOff(DAY)] {
-        world.turn(at).suffer(trouble);
-    }
+    world.turn(at).suffer(Trouble::CoordinatorStopped(DAY));
+    (0..stopped_for).for_each(|_| world.step());
+    assert!(runs(&world.hosts[at]));
+    world.turn(at).suffer(Trouble::CutOff(DAY));
     world.step_until(|world| !runs(&world.hosts[at]));
     world.hosts[at].cut_until = world.clock;
     let killed_at = world.clock;
     assert!(world.server.locks[0][0].1 > world.server.now);
     world.step_until(|world| runs(&world.hosts[other]));
     assert!(world.clock - killed_at < 60 * SECOND);
+    // Not the next tick, because that one was too late.
+    assert!(world.server.records[0].given_up.is_empty());
     // The coordinator goes on, and changes nothing.
     world.hosts[at].stopped = Some((killed_at, world.clock));
     world.step_until(|world| world.hosts[at].attempts.is_empty());

@@ -199,14 +199,21 @@ impl Server {
             let is_unrecorded = ended_at.is_some_and(|at| at < self.now - UNRECORDED);
             tick.is_orphan = (is_silent || is_unrecorded) && !self.holds(tick.job, tick.run);
             let since = ended_at.or(daemon.gone_at);
-            tick.start_at = Some(since.unwrap_or(daemon.renewed + ttl));
+            let since = since.unwrap_or(daemon.renewed + ttl);
+            tick.start_at = Some(since).max(self.held_until(tick.job, tick.run));
         }
         ticks
     }
 
+    /// Until when the lock of a run is held, or was; `None`: it was released, or is another's.
+    fn held_until(&self, job: usize, run: u64) -> Option<i64> {
+        let own = self.locks[job].iter().find(|(owner, _)| *owner == run);
+        own.map(|(_, until)| *until)
+    }
+
     fn holds(&self, job: usize, run: u64) -> bool {
-        let mut locks = self.locks[job].iter();
-        locks.any(|(owner, until)| *owner == run && *until > self.now)
+        let until = self.held_until(job, run);
+        until.is_some_and(|until| until > self.now)
     }
 
     /// The state of a run whose daemon is silent.

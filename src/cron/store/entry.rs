@@ -148,7 +148,7 @@ pub struct TickRow {
     pub failures: u32,
     /// The daemon that has it; `None`: none.
     pub daemon: Option<String>,
-    /// When to try it again. If its daemon is silent, since when.
+    /// When to try it again. If its daemon is silent: since when that is so, and its lock is not held any more.
     pub start_at: Option<i64>,
     /// When its command was about to start, if it was.
     pub started_at: Option<i64>,

@@ -122,15 +122,21 @@ impl CronText for MySqlCron {
                 ("is_read_only", is_read_only()),
             ],
         );
-        let start_at = "IF(t.daemon IS NULL, t.start_at, COALESCE(r.ended_at, d.gone_at, d.renewed_at + INTERVAL t.ttl_seconds SECOND, \
-                        t.started_at, t.tick))";
+        let silent_since = "COALESCE(r.ended_at, d.gone_at, d.renewed_at + INTERVAL t.ttl_seconds SECOND, t.started_at, t.tick)";
+        // A daemon that hangs may have renewed the lock for long after its own lease.
+        let held_until = format!(
+            "(SELECT MAX(h.expires_at) FROM {locks} h WHERE h.name = t.name AND h.owner = t.run)"
+        );
+        let start_at = format!(
+            "IF(t.daemon IS NULL, t.start_at, COALESCE(GREATEST({silent_since}, {held_until}), {silent_since}))"
+        );
         let is_orphan = format!(
             "t.daemon IS NOT NULL AND ({} OR COALESCE(r.ended_at < {}, FALSE)) \
              AND NOT EXISTS (SELECT 1 FROM {locks} l WHERE l.name = t.name AND l.owner = t.run AND l.expires_at > UTC_TIMESTAMP(6))",
             is_silent(),
             seconds_ago(UNRECORDED),
         );
-        let tick = select(TICK, &self.tick_values(start_at, is_orphan));
+        let tick = select(TICK, &self.tick_values(&start_at, is_orphan));
         let daemon = select(DAEMON, &[("daemon", "daemon".to_owned())]);
         format!(
             "{which} UNION ALL {now} \

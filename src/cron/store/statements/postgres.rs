@@ -152,11 +152,12 @@ impl CronText for PostgresCron {
             CLOCK,
             &[("now", micros(ASKED)), ("is_registered", own_rows)],
         );
-        let start_at = "CASE WHEN t.daemon IS NULL THEN t.start_at ELSE coalesce(r.ended_at, d.gone_at, \
-                        d.renewed_at + t.ttl_seconds * interval '1 second', t.started_at, t.tick) END";
+        // A daemon that hangs may have renewed the lock for long after its own lease. `greatest` leaves out NULL.
+        let start_at = "CASE WHEN t.daemon IS NULL THEN t.start_at ELSE greatest(coalesce(r.ended_at, d.gone_at, \
+                        d.renewed_at + t.ttl_seconds * interval '1 second', t.started_at, t.tick), l.held_until) END";
         let is_orphan = format!(
             "(t.daemon IS NOT NULL AND (NOT coalesce({}, false) OR coalesce(r.ended_at < {ASKED} - interval '{UNRECORDED} seconds', false)) \
-             AND l.owner IS NULL)::int",
+             AND NOT coalesce(l.held_until > {ASKED}, false))::int",
             is_alive(ASKED),
         );
         let tick = select(TICK, &self.tick_values(start_at, is_orphan));
@@ -165,7 +166,7 @@ impl CronText for PostgresCron {
             "{which} UNION ALL {now} UNION ALL {tick} FROM {ticks} t \
              LEFT JOIN LATERAL (SELECT renewed_at, gone_at FROM {daemons} WHERE daemon = t.daemon LIMIT 1) d ON true \
              LEFT JOIN LATERAL (SELECT ended_at FROM {runs} WHERE run = t.run LIMIT 1) r ON true \
-             LEFT JOIN LATERAL (SELECT owner FROM {locks} WHERE name = t.name AND owner = t.run AND expires_at > {ASKED} LIMIT 1) l ON true \
+             LEFT JOIN LATERAL (SELECT max(expires_at) AS held_until FROM {locks} WHERE name = t.name AND owner = t.run) l ON true \
              UNION ALL {daemon} FROM {daemons} \
              WHERE expires_at > {ASKED} AND expires_at < {ASKED} + interval '{} seconds' AND leaving_at IS NULL",
             LARGEST_LAG.as_secs(),
