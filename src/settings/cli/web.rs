@@ -56,7 +56,7 @@ const SETTINGS: &[Setting] = &[
     Setting {
         name: "password-file",
         takes: Takes::Value("FILE"),
-        help: "A file whose first line is the password of the page, which nobody but this user may be able to read",
+        help: "A file whose first line is the password of the page. Only its user and its group may be able to read it",
         ..OF_THE_PAGE
     },
     Setting {

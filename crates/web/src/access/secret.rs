@@ -100,7 +100,8 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     if !metadata.is_file() || metadata.len() > LARGEST {
         return Err(io::Error::other("it is not a regular file of a line"));
     }
-    if metadata.mode() & 0o077 != 0 {
+    // Its group may, as with a key: the volume of a Kubernetes secret has one for the container's user.
+    if metadata.mode() & 0o006 != 0 {
         return Err(io::Error::other("others can read it; chmod 600 it"));
     }
     let mut bytes = Vec::new();

@@ -439,17 +439,25 @@ fn a_proxy_that_does_the_tls_makes_the_cookie_secure_and_its_log_says_who_came()
 }
 
 #[test]
-fn a_password_that_others_can_read_is_not_used() {
+fn a_password_that_others_can_read_is_not_used_and_one_that_its_group_can_read_is() {
     let fleet = Fleet::new();
     let file = password(&fleet);
+    let may_be = |mode| fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
     let refused = || {
         let args = ["--listen", "127.0.0.1:0", "--password-file", &file];
         let output = crate::harness::output(&mut fleet.command(&args));
         assert_eq!(output.status.code(), Some(78), "{output:?}");
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
-    assert!(refused().contains("chmod 600"));
+    for mode in [0o644, 0o602] {
+        may_be(mode);
+        assert!(refused().contains("others can read it; chmod 600 it"));
+    }
     private(&fleet.path("password"), "\nsecond line\n");
     assert!(refused().contains("first line is empty"));
+    password(&fleet);
+    // As that of a secret which Kubernetes has mounted.
+    may_be(0o440);
+    let web = fleet.serve(&["--password-file", &file]);
+    log_in(&web, "", TYPED).expect(303);
 }
