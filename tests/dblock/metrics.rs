@@ -299,6 +299,49 @@ fn the_alerts_are_well_formed_and_about_metrics_that_there_are() {
     }
 }
 
+/// What fires where nothing was ever collected; and after a job has failed, while it runs again and has no last run that has ended.
+const WHAT_FIRES: &str = r#"
+rule_files: [dblock.yml]
+tests:
+  - interval: 1m
+    promql_expr_test:
+      - expr: &firing count by (alertname, name) (ALERTS{alertstate="firing"})
+        eval_time: 5m
+        exp_samples:
+          - {labels: '{alertname="DblockIsBlind"}', value: 1}
+  - interval: 1m
+    input_series:
+      - {series: dblock_up, values: 1x9}
+      - {series: 'dblock_cron_job_last_run_succeeded{name="fails"}', values: 0 stale stale 0 stale stale}
+      - {series: 'dblock_cron_job_last_run_succeeded{name="mended"}', values: 0 stale 1 stale stale stale}
+      - {series: 'dblock_cron_job_last_run_succeeded{name="paused"}', values: 0x9}
+      - {series: 'dblock_cron_job_paused{name="paused"}', values: 1x9}
+    promql_expr_test:
+      - expr: *firing
+        eval_time: 1m
+        exp_samples:
+          - {labels: '{alertname="JobIsLate", name="fails"}', value: 1}
+          - {labels: '{alertname="JobIsLate", name="mended"}', value: 1}
+      - expr: *firing
+        eval_time: 5m
+        exp_samples:
+          - {labels: '{alertname="JobIsLate", name="fails"}', value: 1}
+"#;
+
+#[test]
+fn an_alert_fires_where_nothing_was_collected_and_until_a_job_has_succeeded() {
+    let rules = block_of("docs/metrics.md", "/etc/prometheus/rules/dblock.yml").text;
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("dblock.yml"), &rules).unwrap();
+    let file = folder.path().join("what-fires.yml");
+    fs::write(&file, WHAT_FIRES).unwrap();
+    let tried = said_of(
+        "",
+        &mut promtool(&["test", "rules", &file.to_string_lossy()]),
+    );
+    assert!(tried.contains("SUCCESS"), "{tried}");
+}
+
 /// The names in a folder.
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap().flatten();
