@@ -200,6 +200,20 @@ both_servers! {
         end(host);
     }
 
+    fn no_more_commands_run_at_once_than_there_are_open_files_for(server on mariadb) {
+        let lines = (0..5).map(|number| format!("#: job{number}\n0 0 1 1 * echo >>{{}}; exec sleep 600\n"));
+        let crontab = Crontab::new(server, &lines.collect::<String>());
+        // 300 are for the daemon, and six for each command.
+        let few = || Ok(setrlimit(Resource::RLIMIT_NOFILE, 310, 320)?);
+        let mut host = crontab.daemon(&["-j", "100", "--grace", "0s"]).pre_exec(few).spawn();
+        host.wait_stderr("-j 100 needs 900 open files, and 320 are allowed (ulimit -n): running 3 at once", SOON);
+        host.wait_stderr("dblock: ready: ", SOON);
+        crontab.tables.sql("UPDATE dblock_cron_jobs SET next_at = UTC_TIMESTAMP(6), changed_at = UTC_TIMESTAMP(6)");
+        crontab.eventually_lines(3);
+        crontab.lines_stay(3);
+        end(host);
+    }
+
     fn a_tick_is_tried_again_whose_host_could_tell_nobody_that_it_ended_the_command(server on mariadb) {
         ends_are_not_recorded(server);
     }
