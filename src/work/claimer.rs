@@ -17,23 +17,22 @@ use std::time::Duration;
 use nix::unistd::Pid;
 
 use exchange::Claiming;
-use idle::Head;
-use lease::Worker;
+use idle::{Head, Looks};
+use lease::{Worker, Workers};
 use outcomes::Outcomes;
 use pruning::{EarlyPrune, Pruning};
 use session::Refusals;
 
 use super::message::{FromClaimer, ToClaimer, Trouble};
 use super::{SESSION_LIMIT, Spec, Until};
-use crate::base::clock::{Moment, is_over};
+use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::base::progress::ProgressLine;
-use crate::history::PendingOutputs;
 use crate::isolated::client;
 use crate::isolated::link::Link;
 use crate::isolated::process::fork_isolated;
-use crate::keeper::{Board, Connection, Duty, LONGEST_PAUSE, Lateness, Lost, Over, Parent, Vigil};
+use crate::keeper::{Board, Connection, Duty, Lost, Over, Parent};
 use crate::lock::{Introduction, Lease};
 use crate::queue::{self, Opened, Queue, WorkerFacts, wake_lock};
 use crate::schema::Tables;
@@ -78,16 +77,10 @@ pub fn fork_off(
             connection: Connection::new(connector, &tables),
             opened: None,
             refusals: Refusals::new(resumed.is_some()),
-            no_room: LONGEST_PAUSE,
-            worker: resumed.map(Worker::resumed),
-            vigil: Vigil::default(),
-            lost_until: Moment::START,
+            workers: Workers::new(resumed),
             outcomes: Outcomes::new(),
-            outputs: PendingOutputs::new(),
             claiming: Claiming::new(),
-            looked: Moment::START,
-            due_counted: counts_due.then_some(Moment::START),
-            has_said_paused: false,
+            looks: Looks::new(counts_due),
             pruning: Pruning::new(EarlyPrune::of(spec.until)),
         };
         claimer.run()
@@ -121,23 +114,11 @@ struct Claimer<'a> {
     /// What the session's server can do.
     opened: Option<Opened>,
     refusals: Refusals,
-    /// The next pause when the server has no room.
-    no_room: Duration,
-    worker: Option<Worker>,
-    /// Watches the end of its lease.
-    vigil: Vigil,
-    /// By when the coordinator must have killed the commands of workers that were lost.
-    lost_until: Moment,
+    workers: Workers,
     outcomes: Outcomes,
-    outputs: PendingOutputs<u64>,
     claiming: Claiming,
     head: Head,
-    /// When it last looked for delayed jobs and dead workers.
-    looked: Moment,
-    /// When it last counted the jobs that are due; `None`: nobody wants to know.
-    due_counted: Option<Moment>,
-    /// Whether a worker that ends by itself has logged that its queue is paused.
-    has_said_paused: bool,
+    looks: Looks,
     /// The deletion of old jobs.
     pruning: Pruning,
 }
@@ -173,24 +154,24 @@ impl<'a> Duty<'a> for Claimer<'a> {
     fn take_turn(&mut self) -> Result<Option<Moment>, Over> {
         self.end_late_commands();
         let mut kept = self.ensure_lease();
-        let is_due = self.renewal_due().is_some_and(|due| due <= Moment::now());
+        let due = self.workers.renewal_due();
+        let is_due = due.is_some_and(|due| due <= Moment::now());
         if kept.is_ok() && (is_due || self.connection.session().is_none()) {
             kept = self.renew();
         }
         self.settle(kept)?;
         // A worker that was lost registers again at once.
-        let due = self.renewal_due().unwrap_or(Moment::START);
-        let look = Some(self.lost_until).filter(|until| !is_over(Some(*until)));
+        let due = self.workers.renewal_due().unwrap_or(Moment::START);
+        let look = self.workers.look_at_lost();
         Ok(look.into_iter().chain([due]).min())
     }
 
     fn on_message(&mut self, message: ToClaimer) -> Result<(), Over> {
-        let number = self.worker.as_ref().map_or(0, |worker| worker.number);
-        if !message.is_for(number) {
+        if !message.is_for(self.workers.number()) {
             return Ok(());
         }
         match message {
-            ToClaimer::Output(_, job, part) => self.outputs.take_in(job, &part),
+            ToClaimer::Output(_, job, part) => self.outcomes.outputs.take_in(job, &part),
             ToClaimer::Ended(_, ended) => self.outcomes.take_in(ended),
             ToClaimer::Turn {
                 want,
@@ -230,15 +211,7 @@ impl<'a> Duty<'a> for Claimer<'a> {
 
     /// Kills the commands whose jobs others may have, if the coordinator is stopped or hangs.
     fn end_late_commands(&mut self) {
-        let own = self.worker.as_ref();
-        let own = own.map(|worker| (worker.number, worker.held_until, worker.queue.ttl));
-        let own = own.map(|(own, until, ttl)| (own, self.vigil.lateness(Some(until), ttl)));
-        let lateness = |worker: u64| match own {
-            Some((own, lateness)) if own == worker => lateness,
-            // That worker was lost.
-            _ if is_over(Some(self.lost_until)) => Lateness::LongOver,
-            _ => Lateness::Over,
-        };
+        let lateness = self.workers.lateness();
         let (process, board) = (self.coordinator.process, self.coordinator.board);
         process.kill_late(board, lateness);
     }
@@ -280,13 +253,12 @@ impl Claimer<'_> {
     }
 
     fn count(&mut self, (done, failed): (u64, u64)) {
-        self.outcomes.counts.0 += done;
-        self.outcomes.counts.1 += failed;
+        self.outcomes.count((done, failed));
         self.pruning.count(done);
     }
 
     fn worker(&mut self) -> Result<&mut Worker, Stop> {
-        self.worker.as_mut().ok_or(Stop::Lost)
+        self.workers.current.as_mut().ok_or(Stop::Lost)
     }
 
     /// Records the last outcomes and counts, and deregisters the worker.

@@ -48,7 +48,7 @@ impl Claimer<'_> {
         while !(self.coordinator.send_rest() && link.try_send(message, descriptor).unwrap_or(true))
         {
             has_waited = true;
-            let due = self.renewal_due();
+            let due = self.workers.renewal_due();
             let left = due.map_or(LONGEST_WAIT, |due| due.since(Moment::now()));
             link.await_room(left.max(SHORTEST_PAUSE));
             // There may be room in the link, and none in the system.
@@ -63,7 +63,7 @@ impl Claimer<'_> {
 
     /// Sends again what the full link may have dropped.
     fn resend(&mut self) {
-        if let Some(lease) = self.worker.as_ref().and_then(|worker| worker.lease) {
+        if let Some(lease) = self.workers.lease() {
             self.coordinator
                 .say_if_heard(&FromClaimer::Confirmed(lease.proved));
         }

@@ -5,11 +5,11 @@ use std::time::Duration;
 use super::super::Until;
 use super::super::message::FromClaimer;
 use super::idle::Timeout;
-use super::{COUNT_INTERVAL, Claimer, LOOK_INTERVAL, Stop};
+use super::{Claimer, Stop};
 use crate::base::clock::{Moment, chance_below};
 use crate::base::log::Level;
 use crate::db::Ask;
-use crate::keeper::{LONGEST_PAUSE, SHORTEST_PAUSE, sleep_longer};
+use crate::keeper::{SHORTEST_PAUSE, sleep_longer};
 use crate::queue::{
     Claim, EndedUnit, Exchange, JobEnd, Marks, Turn, TurnAnswer, TurnAsk, Verdict, Want,
     ask_candidates, ask_due, ask_shards,
@@ -60,7 +60,7 @@ impl Claimer<'_> {
         waits: bool,
         is_last: bool,
     ) -> Result<(), Stop> {
-        if !waits && self.looked.elapsed() > LOOK_INTERVAL {
+        if !waits && self.looks.is_due() {
             self.look()?;
         }
         if waits {
@@ -102,11 +102,9 @@ impl Claimer<'_> {
 
     /// Says how many jobs are due, if somebody wants to know.
     fn count_due(&mut self) -> Result<(), Stop> {
-        let is_due = |counted: Moment| counted.elapsed() > COUNT_INTERVAL;
-        if !self.due_counted.is_some_and(is_due) {
+        if !self.looks.begins_count() {
             return Ok(());
         }
-        self.due_counted = Some(Moment::now());
         let ask = ask_due(self.tables, &self.worker()?.queue);
         if let Some(count) = self.ask(|session| session.run(&ask))? {
             self.coordinator.say(FromClaimer::Left(count));
@@ -214,9 +212,10 @@ impl Claimer<'_> {
             let others = ended.others.iter().map(|(job, _)| *job);
             std::iter::once(ended.unit.job).chain(others)
         });
-        let outputs = jobs.filter_map(|job| Some((job, self.outputs.take(&job)?)));
+        let pending = &mut self.outcomes.outputs;
+        let outputs = jobs.filter_map(|job| Some((job, pending.take(&job)?)));
         let outputs: Vec<_> = outputs.collect();
-        let mut why = self.outputs.why_dropped();
+        let mut why = pending.why_dropped();
         for (job, output) in outputs {
             if !self.tables.has_outputs() {
                 why = Some(self.tables.no_outputs());
@@ -237,7 +236,7 @@ impl Claimer<'_> {
             }
         }
         if let Some(why) = why
-            && self.outputs.says_why()
+            && self.outcomes.outputs.says_why()
         {
             let line = format!("the output of jobs is not kept: {why}");
             self.coordinator.note(Level::Warning, &line);
@@ -290,11 +289,7 @@ impl Claimer<'_> {
         let worker = self.worker()?;
         let (number, queue, last) = (worker.number, worker.queue.clone(), worker.turn);
         let last = last.unwrap_or_default();
-        let counts = if self.outcomes.counted.elapsed() > LOOK_INTERVAL {
-            self.outcomes.counts
-        } else {
-            (0, 0)
-        };
+        let counts = self.outcomes.due_counts();
         let mut exchange = Exchange::after(last);
         let mut pause = SHORTEST_PAUSE;
         // The lease counts from the first packet: looking up an outcome renews nothing.
@@ -342,14 +337,8 @@ impl Claimer<'_> {
             self.worker()?.turn = Some(exchange.number());
             self.confirm(sent);
             self.set_fault(None);
-            self.no_room = LONGEST_PAUSE;
-            if counts != (0, 0) {
-                self.outcomes.counts = (
-                    self.outcomes.counts.0 - counts.0,
-                    self.outcomes.counts.1 - counts.1,
-                );
-                self.outcomes.counted = Moment::now();
-            }
+            self.refusals.note_room();
+            self.outcomes.note_counted(counts);
         }
         outcome
     }

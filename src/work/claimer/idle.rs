@@ -3,7 +3,7 @@
 use super::super::Until;
 use super::super::message::FromClaimer;
 use super::pruning::PRUNE_INTERVAL;
-use super::{Claimer, LONGEST_WAIT, LOOK_INTERVAL, Stop};
+use super::{COUNT_INTERVAL, Claimer, LONGEST_WAIT, LOOK_INTERVAL, Stop};
 use crate::base::clock::{Moment, by_chance};
 use crate::base::hooks::Hooks;
 use crate::base::log::Level;
@@ -62,21 +62,62 @@ impl Head {
     }
 }
 
+/// A worker's looks at its queue, besides its turns.
+pub(super) struct Looks {
+    /// When it last looked for delayed jobs and dead workers.
+    looked: Moment,
+    /// When it last counted the jobs that are due; `None`: nobody wants to know.
+    due_counted: Option<Moment>,
+    /// Whether a worker that ends by itself has logged that its queue is paused.
+    has_said_paused: bool,
+}
+
+impl Looks {
+    /// There was none yet. The jobs that are due are counted only if somebody wants to know.
+    pub fn new(counts_due: bool) -> Self {
+        Self {
+            looked: Moment::START,
+            due_counted: counts_due.then_some(Moment::START),
+            has_said_paused: false,
+        }
+    }
+
+    /// Whether to look for delayed jobs and dead workers.
+    pub fn is_due(&self) -> bool {
+        self.looked.elapsed() > LOOK_INTERVAL
+    }
+
+    /// Whether to count the jobs that are due. If so, the next count is due one interval from now.
+    pub fn begins_count(&mut self) -> bool {
+        let is_due = |counted: Moment| counted.elapsed() > COUNT_INTERVAL;
+        let begins = self.due_counted.is_some_and(is_due);
+        if begins {
+            self.due_counted = Some(Moment::now());
+        }
+        begins
+    }
+
+    /// Whether to log that the queue is paused: the first time.
+    fn says_paused(&mut self) -> bool {
+        !std::mem::replace(&mut self.has_said_paused, true)
+    }
+}
+
 impl Claimer<'_> {
     /// Promotes delayed jobs and rescues the jobs of dead workers. Returns whether there may be something to claim.
     pub(super) fn look(&mut self) -> Result<bool, Stop> {
-        if self.renewal_due().is_some_and(|due| due <= Moment::now()) {
+        let due = self.workers.renewal_due();
+        if due.is_some_and(|due| due <= Moment::now()) {
             self.renew()?;
         }
-        self.looked = Moment::now();
+        self.looks.looked = Moment::now();
         let (worker, queue) = (self.worker()?.number, self.worker()?.queue.clone());
         let look = look_or_sleep(self.tables, &queue, worker, Duration::ZERO);
         let Some(idle) = self.ask(|session| session.run(&look))? else {
             return Ok(true);
         };
         self.act_on(idle, false)?;
-        if idle.is_paused && self.spec.until != Until::Stopped && !self.has_said_paused {
-            self.has_said_paused = true;
+        if idle.is_paused && self.spec.until != Until::Stopped && self.looks.says_paused() {
             let line = format!("the queue {} is paused", self.spec.queue);
             self.coordinator.note(Level::Warning, &line);
         }
@@ -143,7 +184,7 @@ impl Claimer<'_> {
     /// Waits for a while, or until there may be something to claim. Returns whether there may be.
     pub(super) fn await_work(&mut self) -> Result<bool, Stop> {
         let (worker, queue) = (self.worker()?.number, self.worker()?.queue.clone());
-        let due = self.renewal_due().unwrap_or_else(Moment::now);
+        let due = self.workers.renewal_due().unwrap_or_else(Moment::now);
         let left = due.since(Moment::now());
         if left.is_zero() {
             self.leave_head()?;

@@ -1,10 +1,12 @@
 //! The registration of a worker and its lease.
 
+use std::time::Duration;
+
 use super::super::message::FromClaimer;
 use super::{Claimer, Resumed, Stop};
-use crate::base::clock::{Moment, chance_below};
+use crate::base::clock::{Moment, chance_below, is_over};
 use crate::base::exit::{Failure, Reason};
-use crate::keeper::{SHORTEST_PAUSE, sleep_longer};
+use crate::keeper::{Lateness, SHORTEST_PAUSE, Vigil, sleep_longer};
 use crate::lock::Lease;
 use crate::queue::{
     self, EndedUnit, JobEnd, Queue, Unit, ask_running, find_registration, register,
@@ -41,26 +43,109 @@ impl Worker {
     }
 }
 
-impl Claimer<'_> {
-    pub(super) fn lose(&mut self) {
-        if let Some(lost) = self.worker.take() {
+/// The workers that this process has registered, one after the other: the current one, and those that were lost, whose commands must go.
+pub(super) struct Workers {
+    /// `None`: the next one is not registered yet.
+    pub current: Option<Worker>,
+    /// Watches the end of its lease.
+    vigil: Vigil,
+    /// By when the coordinator must have killed the commands of those that were lost.
+    lost_until: Moment,
+}
+
+impl Workers {
+    /// None was lost yet. With `resumed`, the current one is taken over.
+    pub fn new(resumed: Option<Resumed>) -> Self {
+        Self {
+            current: resumed.map(Worker::resumed),
+            vigil: Vigil::default(),
+            lost_until: Moment::START,
+        }
+    }
+
+    /// The current one's number; 0: there is none.
+    pub fn number(&self) -> u64 {
+        self.current.as_ref().map_or(0, |worker| worker.number)
+    }
+
+    /// The TTL of the current one's lease.
+    pub fn ttl(&self) -> Option<Duration> {
+        self.current.as_ref().map(|worker| worker.queue.ttl)
+    }
+
+    /// The current one's lease; `None`: there is none, or it must be renewed before anything else.
+    pub fn lease(&self) -> Option<Lease> {
+        self.current.as_ref().and_then(|worker| worker.lease)
+    }
+
+    /// When that is renewed.
+    pub fn renewal_due(&self) -> Option<Moment> {
+        self.lease().map(Lease::next_renewal)
+    }
+
+    /// Notes that the packet sent at this moment has renewed the lease. Returns whether it is the latest that has.
+    fn confirm(&mut self, sent: Moment) -> bool {
+        let Some(worker) = &mut self.current else {
+            return false;
+        };
+        if worker.lease.is_some_and(|lease| lease.proved > sent) {
+            return false;
+        }
+        let lease = Lease {
+            ttl: worker.queue.ttl,
+            proved: sent,
+        };
+        worker.lease = Some(lease);
+        worker.held_until = lease.over();
+        true
+    }
+
+    /// The current one's lease was over, and others have its jobs.
+    fn lose(&mut self) {
+        if let Some(lost) = self.current.take() {
             self.lost_until = Lease::last_answer(Moment::now(), lost.queue.ttl);
         }
-        self.outcomes.ended.clear();
-        self.outputs.clear();
+    }
+
+    /// How late a command is, by the number of its worker.
+    pub fn lateness(&mut self) -> impl Fn(u64) -> Lateness + use<> {
+        let own = self.current.as_ref();
+        let own = own.map(|worker| (worker.number, worker.held_until, worker.queue.ttl));
+        let own = own.map(|(own, until, ttl)| (own, self.vigil.lateness(Some(until), ttl)));
+        let lost_until = self.lost_until;
+        move |worker| match own {
+            Some((own, lateness)) if own == worker => lateness,
+            // That worker was lost.
+            _ if is_over(Some(lost_until)) => Lateness::LongOver,
+            _ => Lateness::Over,
+        }
+    }
+
+    /// When to look whether the current one's commands must be killed, as far as that is still to come.
+    pub fn looks(&self) -> impl Iterator<Item = Moment> {
+        let own = self.current.as_ref();
+        let looks = own.map(|worker| self.vigil.looks(worker.held_until, worker.queue.ttl));
+        looks.into_iter().flatten()
+    }
+
+    /// The same for the commands of those that were lost.
+    pub fn look_at_lost(&self) -> Option<Moment> {
+        Some(self.lost_until).filter(|until| !is_over(Some(*until)))
+    }
+}
+
+impl Claimer<'_> {
+    pub(super) fn lose(&mut self) {
+        self.workers.lose();
+        self.outcomes.forget_jobs();
         self.coordinator.say(FromClaimer::Lost(
             "its lease was over, and its jobs are others'".to_owned(),
         ));
     }
 
-    pub(super) fn renewal_due(&self) -> Option<Moment> {
-        let lease = self.worker.as_ref().and_then(|worker| worker.lease)?;
-        Some(lease.next_renewal())
-    }
-
     /// Registers the worker. After a takeover it renews the lease, and returns unknown claims.
     pub(super) fn ensure_lease(&mut self) -> Result<(), Stop> {
-        if self.worker.is_none() {
+        if self.workers.current.is_none() {
             self.ensure_session()?;
             let Some(opened) = self.opened.clone() else {
                 return Err(Stop::Lost);
@@ -91,7 +176,7 @@ impl Claimer<'_> {
                 number,
                 lease,
             ));
-            self.worker = Some(Worker {
+            self.workers.current = Some(Worker {
                 number,
                 queue,
                 turn: Some(0),
@@ -100,11 +185,7 @@ impl Claimer<'_> {
                 known: None,
             });
         }
-        if self
-            .worker
-            .as_ref()
-            .is_some_and(|worker| worker.lease.is_none())
-        {
+        if self.workers.lease().is_none() {
             self.renew()?;
         }
         if let Some(known) = self.worker()?.known.take() {
@@ -139,7 +220,7 @@ impl Claimer<'_> {
 
     /// Renews the lease if that is due, in a single attempt. It does not change the number of the last turn.
     pub(super) fn keep_lease(&mut self) -> Result<(), Stop> {
-        let Some(worker) = &self.worker else {
+        let Some(worker) = &self.workers.current else {
             return Ok(());
         };
         if worker
@@ -160,16 +241,7 @@ impl Claimer<'_> {
 
     /// Notes that the packet sent at this moment has renewed the lease.
     pub(super) fn confirm(&mut self, sent: Moment) {
-        if let Some(worker) = &mut self.worker {
-            if worker.lease.is_some_and(|lease| lease.proved > sent) {
-                return;
-            }
-            let lease = Lease {
-                ttl: worker.queue.ttl,
-                proved: sent,
-            };
-            worker.lease = Some(lease);
-            worker.held_until = lease.over();
+        if self.workers.confirm(sent) {
             self.coordinator.say_if_heard(&FromClaimer::Confirmed(sent));
         }
     }

@@ -16,9 +16,11 @@ use crate::queue;
 /// Refusals further apart than this do not count as one.
 const REFUSALS_APART: Duration = Duration::from_secs(5);
 
-/// What is known of refusals that may pass.
+/// What is known of refusals that may pass, also for want of room.
 pub(super) struct Refusals {
     latest: Option<Refused>,
+    /// The next pause when the server has no room.
+    room_pause: Duration,
     /// Whether any turn of this worker was carried out. Before that a refusal is not one that passes: a privilege is missing, say.
     has_worked: bool,
 }
@@ -36,6 +38,7 @@ impl Refusals {
     pub fn new(has_worked: bool) -> Self {
         Self {
             latest: None,
+            room_pause: LONGEST_PAUSE,
             has_worked,
         }
     }
@@ -46,6 +49,17 @@ impl Refusals {
         if let Some(refused) = &mut self.latest {
             refused.since = Moment::now();
         }
+    }
+
+    /// Notes that the server has room.
+    pub fn note_room(&mut self) {
+        self.room_pause = LONGEST_PAUSE;
+    }
+
+    /// How long to wait for room. The pause after it is longer.
+    fn next_room_pause(&mut self) -> Duration {
+        let longer = (2 * self.room_pause).min(LONGEST_WAIT);
+        std::mem::replace(&mut self.room_pause, longer)
     }
 }
 
@@ -74,8 +88,7 @@ impl Claimer<'_> {
                 // A server that is still starting may not know the account yet. That must not end commands before the lease does.
                 Err(Fault::Final(failure))
                     if may_pass(&failure)
-                        && let Some(worker) = &self.worker
-                        && begun.elapsed() < worker.queue.ttl =>
+                        && self.workers.ttl().is_some_and(|ttl| begun.elapsed() < ttl) =>
                 {
                     self.say_fault(&failure.line);
                     sleep(self.capped(REFUSED_PAUSE));
@@ -100,8 +113,7 @@ impl Claimer<'_> {
     /// Shortens a limit to the moment when the running commands must have ended, since the coordinator may be stopped by then, or hang.
     pub(super) fn capped(&self, limit: Duration) -> Duration {
         let runs = self.coordinator.board.has(|_| true);
-        let worker = self.worker.as_ref().filter(|_| runs);
-        let looks = worker.map(|worker| self.vigil.looks(worker.held_until, worker.queue.ttl));
+        let looks = runs.then(|| self.workers.looks());
         capped(limit, looks.into_iter().flatten())
     }
 
@@ -153,7 +165,7 @@ impl Claimer<'_> {
     /// After a refusal that may pass, drops the session, and waits before another try. A proxy may have passed an error of one of its
     /// servers on, which must not end commands before the lease does.
     fn endure(&mut self, failure: Failure) -> Result<(), Stop> {
-        let ttl = self.worker.as_ref().map(|worker| worker.queue.ttl);
+        let ttl = self.workers.ttl();
         let now = Moment::now();
         let refused = self
             .refusals
@@ -185,10 +197,10 @@ impl Claimer<'_> {
 
     /// Waits longer each time, but not beyond the next renewal.
     fn wait_for_room(&mut self) {
-        let due = self.renewal_due().map(|due| due.since(Moment::now()));
-        let left = due.map_or(LONGEST_WAIT, |left| left.max(LONGEST_PAUSE));
-        sleep(self.no_room.min(left));
-        self.no_room = (2 * self.no_room).min(LONGEST_WAIT);
+        let due = self.workers.renewal_due();
+        let left = due.map(|due| due.since(Moment::now()));
+        let left = left.map_or(LONGEST_WAIT, |left| left.max(LONGEST_PAUSE));
+        sleep(self.refusals.next_room_pause().min(left));
     }
 
     /// Repeats a statement until it is answered, and renews the lease meanwhile. Only for statements that may run twice.
