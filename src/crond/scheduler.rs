@@ -5,6 +5,7 @@
 mod acting;
 mod beginning;
 mod coordinator;
+mod locked_rows;
 mod looking;
 mod outage;
 mod outliving;
@@ -28,6 +29,7 @@ use std::time::Duration;
 use nix::unistd::Pid;
 
 use coordinator::Told;
+use locked_rows::LockedRows;
 use outage::Outage;
 use own::{OwnTicks, TickLock};
 use registering::Registration;
@@ -76,6 +78,24 @@ pub enum Publishes {
     IfChanged,
     /// All: the file was just read again.
     All,
+}
+
+/// Whether a daemon is about to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stopping {
+    /// It is not: it takes ticks.
+    No,
+    /// It takes no more ticks.
+    TakesNone,
+    /// It also ends as soon as none of its own is left.
+    Leaves,
+}
+
+impl Stopping {
+    /// Whether it takes no more ticks.
+    fn has_begun(self) -> bool {
+        self >= Self::TakesNone
+    }
 }
 
 /// The state that a new scheduler starts with.
@@ -159,15 +179,15 @@ pub fn fork_off(
             registration: Registration::new(hash(&hashes), resumed.publishes),
             view,
             timetable: Timetable::default(),
-            own: OwnTicks::new(),
+            own: OwnTicks::new(resumed.outputs),
             outage: Outage::default(),
-            outputs: resumed.outputs,
             unreported: Vec::new(),
-            contended: HashMap::new(),
-            prunes: None,
-            met_lock: false,
-            is_stopped: resumed.is_stopped,
-            leaves: false,
+            locked_rows: LockedRows::default(),
+            stopping: if resumed.is_stopped {
+                Stopping::TakesNone
+            } else {
+                Stopping::No
+            },
         };
         for kept in resumed.kept {
             scheduler.resume(kept);
@@ -190,18 +210,10 @@ struct Scheduler<'a> {
     timetable: Timetable,
     own: OwnTicks,
     outage: Outage,
-    outputs: PendingOutputs<String>,
     /// The deaths that it may have been the first to record: the answers were lost.
     unreported: Vec<UnreportedDeath>,
-    /// Jobs with locked rows: when they are retried, and how long the pause was.
-    contended: HashMap<String, (Moment, Duration)>,
-    /// The name of the run after which old history is to be pruned; `None`: it is not.
-    prunes: Option<String>,
-    /// Whether the last statement waited for another's lock in vain.
-    met_lock: bool,
-    /// Whether it takes no more ticks, and whether it ends as soon as none of its own is left.
-    is_stopped: bool,
-    leaves: bool,
+    locked_rows: LockedRows,
+    stopping: Stopping,
 }
 
 impl<'a> Duty<'a> for Scheduler<'a> {
@@ -222,7 +234,8 @@ impl<'a> Duty<'a> for Scheduler<'a> {
             Err(failure) if self.needs_session() => self.stay(&failure),
             until => until?,
         };
-        if self.leaves && self.own.ended.is_empty() && self.own.by_run.is_empty() {
+        let has_none = self.own.ended.is_empty() && self.own.by_run.is_empty();
+        if self.stopping == Stopping::Leaves && has_none {
             self.take_leave()?;
             // The coordinator kills this process on the last message, so log out first.
             self.connection.close();
@@ -234,7 +247,7 @@ impl<'a> Duty<'a> for Scheduler<'a> {
 
     fn on_message(&mut self, message: ToScheduler) -> Result<(), Over> {
         match message {
-            ToScheduler::Output(run, part) => self.outputs.take_in(run, &part),
+            ToScheduler::Output(run, part) => self.own.outputs.take_in(run, &part),
             ToScheduler::Ended(ended) => self.take_in(ended),
             ToScheduler::Check => self.timetable.renew_at = Moment::START,
             ToScheduler::Alive => {
@@ -245,8 +258,8 @@ impl<'a> Duty<'a> for Scheduler<'a> {
                 }
                 self.told.unanswered = None;
             }
-            ToScheduler::Stop => self.is_stopped = true,
-            ToScheduler::Leave => (self.is_stopped, self.leaves) = (true, true),
+            ToScheduler::Stop => self.stopping = self.stopping.max(Stopping::TakesNone),
+            ToScheduler::Leave => self.stopping = Stopping::Leaves,
         }
         Ok(())
     }
@@ -321,7 +334,7 @@ impl Scheduler<'_> {
             link.send_if_heard(&FromScheduler::Seeking(self.shared.only_read_only.clone()));
             return Ok(Moment::now() + self.connection.connector.pause());
         }
-        if self.is_stopped && !self.registration.has_told_stop {
+        if self.stopping.has_begun() && !self.registration.has_told_stop {
             self.stop_taking()?;
         }
         let record_at = self.own.record_at();

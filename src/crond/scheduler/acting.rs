@@ -14,10 +14,6 @@ use crate::lock::new_id;
 /// The number of steps in one transaction.
 const STEPS_AT_ONCE: usize = 16;
 
-/// The pause before a job with a locked row is settled again. It doubles each time.
-const FIRST_LOCKED_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_LOCKED_PAUSE: Duration = Duration::from_secs(10);
-
 /// When this many skipped ticks were counted, the decided settlements are carried out, and the rest follows in the next turn: counting the
 /// ticks that many jobs have missed for months takes long, and the daemon must show that it is alive.
 const MOST_COUNTED_IN_TURN: usize = 1_000_000;
@@ -25,7 +21,8 @@ const MOST_COUNTED_IN_TURN: usize = 1_000_000;
 impl Scheduler<'_> {
     /// Does what is due. Returns when something may be due next.
     pub(super) fn act(&mut self) -> Result<Option<Moment>, Failure> {
-        if self.is_stopped || self.view.looked.is_none() || self.awaits_acknowledgement() {
+        if self.stopping.has_begun() || self.view.looked.is_none() || self.awaits_acknowledgement()
+        {
             return Ok(None);
         }
         let again = self.take_again()?;
@@ -50,12 +47,8 @@ impl Scheduler<'_> {
                 continue;
             }
             let name = &known.definition.name;
-            if let Some((from, _)) = self
-                .contended
-                .get(name)
-                .filter(|(at, _)| *at > Moment::now())
-            {
-                unlocked = unlocked.into_iter().chain([*from]).min();
+            if let Some(from) = self.locked_rows.until(name) {
+                unlocked = unlocked.into_iter().chain([from]).min();
                 continue;
             }
             let key = row.triggered.or(row.next).unwrap_or_default();
@@ -119,10 +112,10 @@ impl Scheduler<'_> {
         let name = |this: &Self, one: &Wanted| this.view.jobs[one.at].definition.name.clone();
         let (alone, together): (Vec<Wanted>, Vec<Wanted>) = wanted
             .into_iter()
-            .partition(|one| self.contended.contains_key(&name(self, one)));
+            .partition(|one| self.locked_rows.has(&name(self, one)));
         let mut single = Vec::new();
         for part in together.chunks(STEPS_AT_ONCE) {
-            if !self.settle(part)? && self.met_lock {
+            if !self.settle(part)? && self.locked_rows.was_met {
                 single.extend(part);
             }
             self.renew_if_due()?;
@@ -133,13 +126,9 @@ impl Scheduler<'_> {
             self.renew_if_due()?;
             let name = name(self, one);
             if self.settle(std::slice::from_ref(one))? {
-                self.contended.remove(&name);
-            } else if self.met_lock {
-                let before = self.contended.get(&name).map(|(_, pause)| *pause * 2);
-                let pause = before
-                    .unwrap_or(FIRST_LOCKED_PAUSE)
-                    .min(LONGEST_LOCKED_PAUSE);
-                self.contended.insert(name, (Moment::now() + pause, pause));
+                self.locked_rows.forget(&name);
+            } else if self.locked_rows.was_met {
+                self.locked_rows.put_off(name);
             }
         }
         Ok(())

@@ -43,10 +43,10 @@ impl Scheduler<'_> {
                 mine.ended(AttemptEnd::Over, "", Some((Outcome::Lost, line)))
             }
             TickLock::Sought(_) | TickLock::Released => {
-                let end = end_of_dead(false, self.is_stopped);
+                let end = end_of_dead(false, self.stopping.has_begun());
                 mine.ended(end, "its dblock was killed", None)
             }
-            TickLock::Held(_) | TickLock::Lost(_) if self.is_stopped => {
+            TickLock::Held(_) | TickLock::Lost(_) if self.stopping.has_begun() => {
                 let line =
                     "dblock was asked to end, and killed with its command before that had ended";
                 let run_end = (Outcome::Interrupted, line.to_owned());

@@ -9,7 +9,7 @@ use super::{LOOK, LOOK_AGAIN};
 use crate::base::clock::Moment;
 use crate::cron::{AttemptEnd, Job};
 use crate::db::Client;
-use crate::history::{Journal, Outcome, RunEnd};
+use crate::history::{Journal, Outcome, PendingOutputs, RunEnd};
 use crate::keeper::{Lateness, Vigil};
 use crate::lock::Lease;
 use crate::lock::named::HOLD_BACK;
@@ -186,19 +186,22 @@ pub(super) struct OwnTicks {
     /// When it is tried to record them, and how long the pause after that is.
     record_at: Moment,
     record_pause: Duration,
+    /// What is to be kept of the outputs of runs whose ends are not recorded yet.
+    pub outputs: PendingOutputs<String>,
     /// The last runs whose ends are recorded.
     over: VecDeque<[u8; 32]>,
 }
 
 impl OwnTicks {
-    /// There are none.
-    pub fn new() -> Self {
+    /// There are none yet, only these outputs of those that another scheduler has started.
+    pub fn new(outputs: PendingOutputs<String>) -> Self {
         Self {
             by_run: HashMap::new(),
             ended: Vec::new(),
             tried: 0,
             record_at: Moment::START,
             record_pause: LOOK_AGAIN,
+            outputs,
             over: VecDeque::with_capacity(REMEMBERED),
         }
     }

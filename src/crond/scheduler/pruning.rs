@@ -9,7 +9,7 @@ impl Scheduler<'_> {
     /// A run of this name was recorded: one in so many has old history pruned.
     pub(super) fn prune_now_and_then(&mut self, name: &str) {
         if prunes_now() {
-            self.prunes = Some(name.to_owned());
+            self.timetable.prune_history_of = Some(name.to_owned());
         }
     }
 
@@ -18,10 +18,10 @@ impl Scheduler<'_> {
     pub(super) fn prune_if_quiet(&mut self, until: Moment) {
         let now = Moment::now();
         let is_quiet = now < until && now + PRUNING_LIMIT < self.timetable.renew_at;
-        if !is_quiet || self.is_stopped {
+        if !is_quiet || self.stopping.has_begun() {
             return;
         }
-        let Some(name) = self.prunes.take() else {
+        let Some(name) = self.timetable.prune_history_of.take() else {
             return;
         };
         self.prepare_to_ask();

@@ -187,7 +187,7 @@ impl Scheduler<'_> {
             && let Some(part) = parts.pop_front()
         {
             if !self.publish_part(part, now)? {
-                if !self.met_lock {
+                if !self.locked_rows.was_met {
                     return Ok(None);
                 }
                 waits += 1;

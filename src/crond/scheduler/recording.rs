@@ -60,13 +60,13 @@ impl Scheduler<'_> {
 
     /// Keeps the output of a run whose end is recorded, if it was to be kept. One that cannot be is lost.
     fn keep_output(&mut self, run: &str) -> Result<(), Failure> {
-        let Some(output) = self.outputs.take(run) else {
+        let Some(output) = self.own.outputs.take(run) else {
             return Ok(());
         };
         let why = if self.tables.has_outputs() {
             let statement = Ask::written(output.of_run(self.tables, run));
             match self.ask(|session| session.try_run(&statement))? {
-                Some(Ok(())) => self.outputs.why_dropped(),
+                Some(Ok(())) => self.own.outputs.why_dropped(),
                 Some(Err(code)) => Some(format!("the server refuses it with error {code}")),
                 None => Some("the server did not answer".to_owned()),
             }
@@ -74,7 +74,7 @@ impl Scheduler<'_> {
             Some(self.tables.no_outputs())
         };
         if let Some(why) = why
-            && self.outputs.says_why()
+            && self.own.outputs.says_why()
         {
             let line = format!("the output of runs is not kept: {why}");
             self.coordinator.note(Level::Warning, &line);
@@ -149,7 +149,7 @@ impl Scheduler<'_> {
             }
             // To free the lock matters more than to record what happens to the tick.
             Some(Err(fault)) => {
-                self.met_lock = matches!(fault, Fault::Conflict(_));
+                self.locked_rows.was_met = matches!(fault, Fault::Conflict(_));
                 self.coordinator.note(Level::Info, &fault.to_string());
                 self.release_only(&ended.run, &self.records(ended));
                 Ok(false)

@@ -135,7 +135,7 @@ impl Scheduler<'_> {
             let renew = renew_all(self.tables, held.map(|(_, mine)| &mut mine.lock));
             match self.ask(|session| session.change(&renew))? {
                 // A row is locked. It must not keep the others from being renewed.
-                None if self.met_lock => {}
+                None if self.locked_rows.was_met => {}
                 None => return Ok(false),
                 Some(changed) if changed == runs.len() as u64 => {
                     for run in runs {

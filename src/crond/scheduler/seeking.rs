@@ -29,7 +29,7 @@ impl Scheduler<'_> {
         let now = Moment::now();
         let due = sought.into_iter().filter(|(next, ..)| *next <= now);
         let due: Vec<String> = due.map(|(.., run)| run).collect();
-        if self.is_stopped {
+        if self.stopping.has_begun() {
             for run in &due {
                 self.return_sought(run);
             }
@@ -39,7 +39,7 @@ impl Scheduler<'_> {
             }
         }
         // Nothing is sought for a coordinator that does not answer.
-        if self.awaits_acknowledgement() && !self.is_stopped {
+        if self.awaits_acknowledgement() && !self.stopping.has_begun() {
             return Ok(None);
         }
         let searches = self.own.by_run.values().filter_map(OwnTick::search);

@@ -147,7 +147,7 @@ impl Scheduler<'_> {
             }
             Err(no_answer) => no_answer,
         };
-        self.met_lock = matches!(no_answer, NoAnswer::RolledBack(Fault::Conflict(_)));
+        self.locked_rows.was_met = matches!(no_answer, NoAnswer::RolledBack(Fault::Conflict(_)));
         match (no_answer, self.connection.session()) {
             (NoAnswer::Refused(failure), _) => return Err(failure),
             (NoAnswer::RolledBack(fault), Some(session)) => {

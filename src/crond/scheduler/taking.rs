@@ -268,7 +268,7 @@ impl Scheduler<'_> {
             };
             if is_done.is_some() {
                 self.report_death(died);
-            } else if !self.met_lock {
+            } else if !self.locked_rows.was_met {
                 // A conflict has done nothing.
                 let is_same = |other: &UnreportedDeath| {
                     other.attempt.run == died.attempt.run && other.next_run == died.next_run

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{LOOK, LOOK_AGAIN};
 use crate::base::clock::{Moment, doubled};
 
-/// As it begins, all is due.
+/// As it begins, all is due but the history.
 #[derive(Default)]
 pub(super) struct Timetable {
     pub look_at: Moment,
@@ -17,6 +17,8 @@ pub(super) struct Timetable {
     pub maintain_at: Moment,
     pub prune_at: Moment,
     pub retire_at: Moment,
+    /// The name of the run after which old history is to be pruned; `None`: it is not.
+    pub prune_history_of: Option<String>,
     /// How many steps in a row had no effect.
     pub fruitless: u32,
 }
