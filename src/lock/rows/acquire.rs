@@ -81,12 +81,12 @@ impl RowLock {
                 Ok(Attempt::Retry(LONGEST_PAUSE))
             }
             Err(fault) => {
-                self.report_locked_row(&fault, caller);
+                self.attempts.report_locked_row(&fault, caller);
                 let line = format!("lost the session with {session}: {fault}");
                 session.tell(Level::Info, &line);
                 self.connector.try_last(&session);
                 if self.request.has_waited {
-                    self.server.lost.get_or_insert_with(Moment::now);
+                    self.attempts.lost.get_or_insert_with(Moment::now);
                 }
                 Ok(Attempt::Retry(PAUSE))
             }
@@ -108,7 +108,7 @@ impl RowLock {
         };
         session.answer_within(self.claim_limit())?;
         let name = &self.wanted.name;
-        self.killers.ack_kills(name, opening, session)?;
+        self.attempts.killers.ack_kills(name, opening, session)?;
         session.answer_within(Duration::ZERO)
     }
 
@@ -118,7 +118,7 @@ impl RowLock {
         let connector = Rc::clone(&self.connector);
         let opened = connector.connect(|session| {
             // If an earlier claim may have been granted, this caller may be the holder.
-            if let Some(lost) = self.server.lost
+            if let Some(lost) = self.attempts.lost
                 && !self.claim.may_hold
             {
                 self.hold_back(lost, session)?;
@@ -139,13 +139,13 @@ impl RowLock {
         });
         match opened {
             Ok(opened) => {
-                self.server.lost = None;
+                self.attempts.lost = None;
                 return Ok(Some(opened));
             }
             Err(Fault::Final(failure)) => return Err(failure),
             Err(fault) => {
-                self.report_locked_row(&fault, caller);
-                self.report_read_only(&fault, caller);
+                self.attempts.report_locked_row(&fault, caller);
+                self.attempts.report_read_only(&fault, caller);
             }
         }
         Ok(None)
@@ -182,32 +182,6 @@ impl RowLock {
         let (prepared, answer) = prepare_and_ask(&self.spec.tables, self.limit(), &first, session);
         self.note_prepared(asked, prepared, session)?;
         Ok(self.request.open_after(first, answer, session))
-    }
-
-    /// Tells the caller whether all servers were read-only in this round.
-    pub(super) fn report_read_only(&mut self, fault: &Fault, caller: &dyn Caller) {
-        let read_only = match fault {
-            Fault::ReadOnly(line) => Some(line),
-            _ => None,
-        };
-        if read_only != self.told.only_read_only.as_ref() {
-            caller.on_read_only(read_only.map(String::as_str));
-            self.told.only_read_only = read_only.cloned();
-        }
-    }
-
-    /// Tells the caller if a statement failed because another session keeps the row locked. Any other fault says nothing of that.
-    pub(super) fn report_locked_row(&mut self, fault: &Fault, caller: &dyn Caller) {
-        if matches!(fault, Fault::Conflict(_)) {
-            self.note_locked_row(true, caller);
-        }
-    }
-
-    fn note_locked_row(&mut self, is_locked: bool, caller: &dyn Caller) {
-        if is_locked != self.told.row_is_locked {
-            caller.on_row_locked(is_locked);
-            self.told.row_is_locked = is_locked;
-        }
     }
 
     /// Waits in the queue, if there is one, and then for the row.
@@ -451,7 +425,7 @@ impl RowLock {
                     return Ok(Claimed::Held(grant, Lease { ttl, proved }));
                 }
                 Next::Over(ClaimEnd::Queue | ClaimEnd::Taken) => {
-                    self.note_locked_row(false, caller);
+                    self.attempts.note_locked_row(false, caller);
                     return Ok(Claimed::Taken(rows));
                 }
             };
@@ -459,7 +433,7 @@ impl RowLock {
                 Err(fault @ (Fault::Conflict(_) | Fault::Interrupted(_)))
                     if step.is_write() && conflicts < MOST_CONFLICTS && !self.shares_session =>
                 {
-                    self.report_locked_row(&fault, caller);
+                    self.attempts.report_locked_row(&fault, caller);
                     conflicts += 1;
                     Answer::Refused
                 }
@@ -469,7 +443,7 @@ impl RowLock {
                 Answer::Rows(seen) => self.refuse_future(seen, session)?,
                 Answer::Written(_, written) => {
                     conflicts = 0;
-                    self.note_locked_row(false, caller);
+                    self.attempts.note_locked_row(false, caller);
                     self.refuse_future(&written.rows, session)?;
                 }
                 Answer::Refused => {}

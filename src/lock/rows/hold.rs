@@ -314,7 +314,7 @@ impl RowLock {
             return None;
         }
         let announced = self.server.has_announced;
-        let until = self.renew_until;
+        let until = self.renewal.until;
         let regained = self.request.retake(self.grant, announced, until, session);
         if let Ok(Retake::Held(grant, _)) = regained {
             self.server.named_slot = Some(grant.slot);
@@ -542,8 +542,8 @@ impl RowLock {
 
     /// How long to wait after a round of all servers has failed. Tells the caller if that was because they are read-only.
     fn pause_after(&mut self, fault: &Fault, caller: &dyn Caller) -> Duration {
-        self.report_locked_row(fault, caller);
-        self.report_read_only(fault, caller);
+        self.attempts.report_locked_row(fault, caller);
+        self.attempts.report_read_only(fault, caller);
         self.connector.pause()
     }
 }

@@ -3,6 +3,7 @@
 //! the queue for the row, and keeps callers without rows out.
 
 mod acquire;
+mod attempts;
 mod change;
 mod claim;
 mod clock;

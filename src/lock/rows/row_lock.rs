@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::thread::sleep;
 use std::time::Duration;
 
+use super::attempts::Attempts;
 use super::claim::Claim;
 use super::clock::{Clock, disagreement};
 use super::holding::Hold;
@@ -19,7 +20,7 @@ use crate::base::text::shown;
 use crate::db::{
     Client, Connector, Fault, LatestTimeline, READ_ONLY, REFUSED_PAUSE, Session, roll_back,
 };
-use crate::lock::named::{OwnKillers, Request, Verbosity, follow, unpooled_number};
+use crate::lock::named::{Request, Verbosity, follow, unpooled_number};
 use crate::lock::{
     Attempt, Backend, Caller, Grant, Holder, HolderKind, Holders, Lease, LockSpec, MOST_NAMED,
     Reattempt, Refusal, Release, Renewal,
@@ -90,8 +91,6 @@ pub(super) struct OnServer {
     /// Whether it has announced that it ends its command. A lock that is acquired twice is released twice.
     pub announces_end: bool,
     pub clock: Option<Clock>,
-    /// When a session on which the lock was waited for was lost.
-    pub lost: Option<Moment>,
     /// The session of a killer that does not see the tables, which waits for the command's end.
     pub named_killer: Option<u64>,
     /// Whether its binary log has statements.
@@ -107,13 +106,13 @@ pub(super) struct OfToken {
     pub killed_by: Option<String>,
 }
 
-/// What the caller was told last.
+/// The renewal that is under way, or the latest one.
 #[derive(Default)]
-pub(super) struct Told {
-    /// Why all servers are unfit, if they are read-only.
-    pub only_read_only: Option<String>,
-    /// Whether another session keeps the row locked.
-    pub row_is_locked: bool,
+pub(super) struct CurrentRenewal {
+    /// When to stop waiting for its answer at the latest; `None`: none is under way, or it has no such limit.
+    pub until: Option<Moment>,
+    /// Whether it was refused on a new session, which was dropped.
+    is_refused: bool,
 }
 
 /// One caller's durable lock.
@@ -130,18 +129,13 @@ pub struct RowLock {
     pub(super) server: OnServer,
     /// The number of the latest write.
     pub(super) write_id: u64,
+    pub(super) attempts: Attempts,
     pub(super) claim: Claim,
-    /// Who has killed this caller by its named lock, before it had a row.
-    pub(super) killers: OwnKillers,
     pub(super) hold: Hold,
+    pub(super) renewal: CurrentRenewal,
     pub(super) of_token: OfToken,
-    pub(super) told: Told,
-    /// When to stop waiting for the answer to a renewal at the latest.
-    pub(super) renew_until: Option<Moment>,
     /// Whether the session has other uses, too.
     pub(super) shares_session: bool,
-    /// Whether the latest renewal was refused on a new session, which was dropped.
-    pub(super) is_refused: bool,
 }
 
 impl RowLock {
@@ -158,8 +152,9 @@ impl RowLock {
             connector,
             statements: Statements::new(&row.tables, &spec.name, spec.slots, &row.owner),
             hold: Hold::new(row.token.is_some()),
+            attempts: Attempts::default(),
             claim: Claim::default(),
-            killers: OwnKillers::default(),
+            renewal: CurrentRenewal::default(),
             spec: row,
             wanted: spec.clone(),
             grant: Grant::default(),
@@ -168,10 +163,7 @@ impl RowLock {
             // A random start, so that a process that replaces this one after its death uses other numbers.
             write_id: getrandom::u32().map_or(1, u64::from) << 16,
             of_token: OfToken::default(),
-            told: Told::default(),
-            renew_until: None,
             shares_session: false,
-            is_refused: false,
         }
     }
 
@@ -199,7 +191,7 @@ impl RowLock {
     /// but no writes.
     pub(super) fn limit(&self) -> Duration {
         let limit = self.longest_limit();
-        match self.renew_until {
+        match self.renewal.until {
             Some(until) => limit.min(Lease::time_until(until)),
             None => limit,
         }
@@ -217,7 +209,7 @@ impl RowLock {
 
     /// Limits the wait for each answer to that. A renewal may take several statements, one after the other.
     pub(super) fn limit_answers(&self, session: &Session) -> Result<(), Fault> {
-        let Some(until) = self.renew_until else {
+        let Some(until) = self.renewal.until else {
             return session.answer_within(self.limit());
         };
         let most = self.longest_limit();
@@ -347,7 +339,7 @@ impl RowLock {
         self.server.announces_end = false;
         // On another server the number is another's.
         self.server.named_killer = None;
-        let until = self.renew_until;
+        let until = self.renewal.until;
         let timeline = self.request.timeline;
         let open = |session: &mut Session| {
             self.limit_preparing(session)?;
@@ -389,7 +381,7 @@ impl Backend for RowLock {
     }
 
     fn renew(&mut self, until: Option<Moment>) -> Renewal {
-        self.renew_until = until;
+        self.renewal.until = until;
         let set = |lock: &Self| {
             // If this fails, the session has ended, and its next statement fails.
             if let (true, Some(session)) = (until.is_some(), &lock.session) {
@@ -398,9 +390,9 @@ impl Backend for RowLock {
         };
         set(self);
         let renewed = self.renew_row();
-        self.renew_until = None;
+        self.renewal.until = None;
         set(self);
-        self.is_refused = self.session.is_none() && matches!(renewed, Err(Fault::Final(_)));
+        self.renewal.is_refused = self.session.is_none() && matches!(renewed, Err(Fault::Final(_)));
         match renewed {
             Ok(renewal) => renewal,
             // A fault of all servers in a round; it names one of them. That of a session does not.
@@ -530,6 +522,6 @@ impl Backend for RowLock {
     }
 
     fn is_refused(&self) -> bool {
-        self.is_refused
+        self.renewal.is_refused
     }
 }
