@@ -2,6 +2,7 @@
 
 mod feeder;
 mod printer;
+mod tally;
 
 use std::io;
 
@@ -79,17 +80,17 @@ pub fn put(command_line: CommandLine) -> anyhow::Result<Ending> {
         Finished::Signal(signal) => {
             // Without a session nothing has begun, so there is nothing to report.
             if printer.has_session {
-                let put = printer.what_is_put_if_any();
+                let put = printer.tally.what_is_put_if_any();
                 common.log.error(format_args!("stopped by a signal{put}"));
             }
             Ok(Ending::Signal(signal))
         }
         Finished::Failed(failure) => {
-            let whole = format!("{}{}", failure.line, printer.what_is_put());
+            let whole = format!("{}{}", failure.line, printer.tally.what_is_put());
             Err(Failure::new(failure.reason, whole).into())
         }
         Finished::Unwritten(failure) => {
-            let whole = format!("{}{}", failure.line, printer.what_is_put_if_any());
+            let whole = format!("{}{}", failure.line, printer.tally.what_is_put_if_any());
             Err(Failure::new(failure.reason, whole).into())
         }
     }

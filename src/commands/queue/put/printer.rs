@@ -1,6 +1,5 @@
 //! The process that the user sees. It prints the ids, and reports what is put when something ends it early.
 
-use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -9,11 +8,11 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::Fed;
+use super::tally::Tally;
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Log;
 use crate::base::progress::ProgressLine;
-use crate::base::text::argument_for_shell;
 use crate::commands::output::cannot_write;
 use crate::commands::queue;
 use crate::isolated::link::Link;
@@ -37,6 +36,31 @@ pub(super) enum Finished {
     Unwritten(Failure),
 }
 
+/// What ends the process after the current transaction.
+#[derive(Default)]
+struct EarlyEnd {
+    /// A signal.
+    signal: Option<i32>,
+    /// Why ids could not be printed.
+    unwritten: Option<Failure>,
+}
+
+impl EarlyEnd {
+    /// Whether there is anything.
+    fn has_come(&self) -> bool {
+        self.signal.is_some() || self.unwritten.is_some()
+    }
+
+    /// How the command ended: in this way, unless something has ended it early.
+    fn or(&self, finished: Finished) -> Finished {
+        match (self.signal, &self.unwritten) {
+            (Some(signal), _) => Finished::Signal(signal),
+            (None, Some(failure)) => Finished::Unwritten(failure.clone()),
+            (None, None) => finished,
+        }
+    }
+}
+
 /// The process that the user sees.
 pub(super) struct Printer<'a> {
     put: &'a QueuePut,
@@ -46,22 +70,13 @@ pub(super) struct Printer<'a> {
     signals: Signals,
     /// The text that is still to be printed.
     text: Vec<u8>,
-    /// How many jobs are put, and how many more are in doubt.
-    jobs: u64,
-    in_doubt: u64,
-    /// Whether there is nothing more to put.
-    is_complete: bool,
-    /// Whether the server has lost commits.
-    is_forgotten: bool,
+    pub tally: Tally<'a>,
     /// When a server must have been found.
     deadline: Option<Moment>,
     pub has_session: bool,
     /// The last step.
     last_note: String,
-    /// The signal that ends it after the current transaction.
-    signal: Option<i32>,
-    /// Why ids could not be printed. This also ends it after the current transaction.
-    unwritten: Option<Failure>,
+    early_end: EarlyEnd,
     progress: ProgressLine,
 }
 
@@ -75,15 +90,11 @@ impl<'a> Printer<'a> {
             link,
             signals,
             text: Vec::new(),
-            jobs: 0,
-            in_doubt: 0,
-            is_complete: false,
-            is_forgotten: false,
+            tally: Tally::new(put),
             deadline: Some(Moment::now() + connect_timeout),
             has_session: false,
             last_note: "connecting".to_owned(),
-            signal: None,
-            unwritten: None,
+            early_end: EarlyEnd::default(),
             progress: ProgressLine::new(!matches!(put.source, Source::Stdin), log),
         }
     }
@@ -118,10 +129,10 @@ impl<'a> Printer<'a> {
                         finished = self.receive();
                     }
                     // Nothing was put yet, or a second signal has come.
-                    if !self.has_session || self.signal.is_some() {
+                    if !self.has_session || self.early_end.signal.is_some() {
                         return Ok(Finished::Signal(signal));
                     }
-                    self.signal = Some(signal);
+                    self.early_end.signal = Some(signal);
                     self.stop();
                 }
             }
@@ -140,21 +151,22 @@ impl<'a> Printer<'a> {
                 return Ok(self.is_late());
             }
             self.progress
-                .show(|| format!("{} put", queue::jobs(self.jobs)));
+                .show(|| format!("{} put", queue::jobs(self.tally.jobs)));
         }
     }
 
     fn is_gone(&self) -> Finished {
-        if self.is_complete || self.payloads() == Some(self.jobs) {
-            return self.ended(Finished::All);
+        if self.tally.is_whole() {
+            return self.early_end.or(Finished::All);
         }
         let line = "the process that puts the jobs has ended";
-        self.ended(Finished::Failed(Failure::new(Reason::Internal, line)))
+        let failure = Failure::new(Reason::Internal, line);
+        self.early_end.or(Finished::Failed(failure))
     }
 
     fn is_late(&self) -> Finished {
         let failure = Failure::unreachable(self.connect_timeout, &self.last_note);
-        self.ended(Finished::Failed(failure))
+        self.early_end.or(Finished::Failed(failure))
     }
 
     /// Stops after the current transaction.
@@ -177,8 +189,8 @@ impl<'a> Printer<'a> {
             Err(Errno::EPIPE) => self.text.clear(),
             Err(error) => {
                 self.text.clear();
-                if self.unwritten.is_none() {
-                    self.unwritten = Some(cannot_write(&error.into()));
+                if self.early_end.unwritten.is_none() {
+                    self.early_end.unwritten = Some(cannot_write(&error.into()));
                     self.stop();
                 }
             }
@@ -202,8 +214,8 @@ impl<'a> Printer<'a> {
                 None => return Some(self.is_gone()),
             },
             Message::OnlyReadOnly(_) | Message::MustFinish(_) => {}
-            Message::Done => return Some(self.ended(Finished::All)),
-            Message::Failed(failure) => return Some(self.ended(Finished::Failed(failure))),
+            Message::Done => return Some(self.early_end.or(Finished::All)),
+            Message::Failed(failure) => return Some(self.early_end.or(Finished::Failed(failure))),
         }
         None
     }
@@ -214,12 +226,11 @@ impl<'a> Printer<'a> {
                 for id in put.ids() {
                     let _ = writeln!(self.text, "{id}");
                 }
-                self.jobs += u64::from(put.jobs);
-                self.in_doubt = 0;
+                self.tally.add(u64::from(put.jobs));
             }
             Fed::HasKey(job) => {
                 // There is one payload at most.
-                (self.in_doubt, self.is_complete) = (0, true);
+                (self.tally.in_doubt, self.tally.is_complete) = (0, true);
                 let _ = writeln!(self.text, "{job}");
                 let queue = &self.put.queue;
                 let key = self.put.traits.key.as_deref().unwrap_or_default();
@@ -227,15 +238,15 @@ impl<'a> Printer<'a> {
                     "job {job} of {queue} has the key {key}, and is not done: nothing is put"
                 ));
             }
-            Fed::Forgotten => self.is_forgotten = true,
-            Fed::InDoubt(jobs) => self.in_doubt = jobs,
-            Fed::All => self.is_complete = true,
+            Fed::Forgotten => self.tally.is_forgotten = true,
+            Fed::InDoubt(jobs) => self.tally.in_doubt = jobs,
+            Fed::All => self.tally.is_complete = true,
             Fed::Seeking => {
                 let limit = self.connect_timeout + BESIDES;
                 self.deadline = Some(Moment::now() + limit);
             }
             Fed::Found => {
-                let is_stopped = self.signal.is_some() || self.unwritten.is_some();
+                let is_stopped = self.early_end.has_come();
                 self.deadline = self.deadline.filter(|_| is_stopped);
             }
         }
@@ -244,81 +255,5 @@ impl<'a> Printer<'a> {
     /// Reads the last messages of the other process, for the number of jobs that are put.
     pub fn hear_the_rest(&mut self) {
         while self.link.is_readable() && self.receive().is_none() {}
-    }
-
-    fn ended(&self, finished: Finished) -> Finished {
-        match (self.signal, &self.unwritten) {
-            (Some(signal), _) => Finished::Signal(signal),
-            (None, Some(failure)) => Finished::Unwritten(failure.clone()),
-            (None, None) => finished,
-        }
-    }
-
-    /// As [`Printer::what_is_put`], also if nothing is put.
-    pub fn what_is_put_if_any(&self) -> String {
-        let put = self.what_is_put();
-        if put.is_empty() {
-            "; nothing is put".to_owned()
-        } else {
-            put
-        }
-    }
-
-    /// The number of payloads, if it is known beforehand.
-    fn payloads(&self) -> Option<u64> {
-        let payloads = match &self.put.source {
-            Source::Arguments(payloads) => payloads.len(),
-            Source::Files(files) => files.len(),
-            Source::Stdin => 1,
-            Source::Records(_) => return None,
-        };
-        Some(payloads as u64)
-    }
-
-    /// How to continue behind so many payloads. `None`: there are no more.
-    fn behind(&self, jobs: u64) -> Option<String> {
-        let next = jobs + 1;
-        match self.put.source {
-            _ if self.payloads() == Some(jobs) => None,
-            Source::Records(b'\n') => Some(format!("tail -n +{next}")),
-            Source::Records(_) => Some(format!("tail -z -n +{next}")),
-            Source::Arguments(_) | Source::Files(_) => Some(format!("PAYLOAD number {next}")),
-            Source::Stdin => None,
-        }
-    }
-
-    /// How many jobs are put, and how to continue without putting any twice.
-    pub fn what_is_put(&self) -> String {
-        if self.is_forgotten {
-            return String::new();
-        }
-        let (jobs, in_doubt) = (self.jobs, self.in_doubt);
-        let queue = argument_for_shell(&self.put.queue);
-        let mut text = match jobs {
-            0 => String::new(),
-            1 => "; 1 job is put".to_owned(),
-            number => format!("; {} are put", queue::jobs(number)),
-        };
-        if in_doubt > 0 {
-            let _ = write!(
-                text,
-                "; it is not known whether the {} of {in_doubt} is put: see dblock queue status {queue}",
-                if jobs == 0 {
-                    "first batch"
-                } else {
-                    "next batch"
-                }
-            );
-            if let (Some(now), Some(then)) = (self.behind(jobs), self.behind(jobs + in_doubt)) {
-                let _ = write!(text, "; if it is not, go on with {now}, else with {then}");
-            }
-            return text;
-        }
-        if jobs > 0
-            && let Some(next) = self.behind(jobs)
-        {
-            let _ = write!(text, "; go on with {next}");
-        }
-        text
     }
 }
