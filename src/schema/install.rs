@@ -51,16 +51,16 @@ pub struct Installed {
     pub changes: Vec<String>,
 }
 
-/// What is done with a change that the tables need.
+/// What a pass through the tables does with a change that they need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum Pass {
     Note,
     Make,
 }
 
 /// The changes that the tables need, or that were made.
 struct Changes {
-    step: Step,
+    pass: Pass,
     noted: Vec<String>,
 }
 
@@ -216,7 +216,7 @@ impl Installer {
         // Of many at once one takes a turn. The others find that nothing is missing any more.
         while !found.changes.is_empty() {
             if self.take_turn(session)? {
-                found = self.go_through(session, Step::Make)?;
+                found = self.go_through(session, Pass::Make)?;
                 break;
             }
             if begun.elapsed() + ONE_WAIT > Self::LONGEST_TURN {
@@ -232,18 +232,18 @@ impl Installer {
     /// Notes what is missing. Another init that changes a table may get in the way of a look, which is repeated then.
     fn look(&self, session: &mut Session) -> Result<Installed, Fault> {
         for _ in 1..MOST_TRIES {
-            match self.go_through(session, Step::Note) {
+            match self.go_through(session, Pass::Note) {
                 Err(Fault::Conflict(_)) => sleep(by_chance(PAUSE)),
                 found => return found,
             }
         }
-        self.go_through(session, Step::Note)
+        self.go_through(session, Pass::Note)
     }
 
     /// Compares the tables with what they are to be.
-    fn go_through(&self, session: &mut Session, step: Step) -> Result<Installed, Fault> {
+    fn go_through(&self, session: &mut Session, pass: Pass) -> Result<Installed, Fault> {
         let mut changes = Changes {
-            step,
+            pass,
             noted: Vec::new(),
         };
         let exists = match self.tables.kind() {
@@ -258,7 +258,7 @@ impl Installer {
         if !is_there {
             let what = self.tables.place();
             self.change(session, &self.create_place(), &what, &mut changes)?;
-            if step == Step::Note {
+            if pass == Pass::Note {
                 return Ok(installed(session, VERSION, changes.noted));
             }
         }
@@ -482,7 +482,7 @@ impl Installer {
         what: &str,
         changes: &mut Changes,
     ) -> Result<(), Fault> {
-        if changes.step == Step::Make {
+        if changes.pass == Pass::Make {
             let mut done = session.run(&execute(sql));
             for _ in 1..MOST_TRIES {
                 // Another init is at work at the same time, if each node has its own named locks.

@@ -50,9 +50,9 @@ pub struct Transfer {
     must_copy: bool,
 }
 
-/// What became of a step.
+/// What became of one step of a transfer.
 #[derive(Debug)]
-pub enum Step {
+pub enum TransferStep {
     /// Some bytes were moved on.
     Moved,
     /// These are to be written.
@@ -115,15 +115,15 @@ impl Copies {
         transfer: &mut Transfer,
         to: BorrowedFd,
         kept: &mut KeptOutput,
-    ) -> io::Result<Step> {
+    ) -> io::Result<TransferStep> {
         if transfer.ahead == 0 {
             if self.is_over {
-                return Ok(Step::End);
+                return Ok(TransferStep::End);
             }
             match self.share(from, kept)? {
-                Ok(0) => return Ok(Step::End),
+                Ok(0) => return Ok(TransferStep::End),
                 Ok(shared) => transfer.ahead = shared,
-                Err(Empty) => return Ok(Step::Empty),
+                Err(Empty) => return Ok(TransferStep::Empty),
             }
         }
         if transfer.must_copy {
@@ -131,20 +131,20 @@ impl Copies {
             let read = from.read(&mut bytes)?;
             bytes.truncate(read);
             transfer.ahead -= read;
-            return Ok(Step::Read(bytes));
+            return Ok(TransferStep::Read(bytes));
         }
         match splice(&*from, None, to, None, transfer.ahead, nonblocking()) {
-            Ok(0) | Err(Errno::EAGAIN) => Ok(Step::Full),
+            Ok(0) | Err(Errno::EAGAIN) => Ok(TransferStep::Full),
             Ok(moved) => {
                 transfer.ahead -= moved;
-                Ok(Step::Moved)
+                Ok(TransferStep::Moved)
             }
-            Err(Errno::EINTR) => Ok(Step::Moved),
+            Err(Errno::EINTR) => Ok(TransferStep::Moved),
             Err(Errno::EPIPE) => Err(Errno::EPIPE.into()),
             // A device that knows no splice(2), for one. What else there may be, a write tells.
             Err(_) => {
                 transfer.must_copy = true;
-                Ok(Step::Moved)
+                Ok(TransferStep::Moved)
             }
         }
     }
@@ -345,8 +345,8 @@ mod tests {
                 write.write_all(piece).unwrap();
                 loop {
                     match copies.step(&mut from, &mut transfer, to.as_fd(), &mut kept) {
-                        Ok(Step::Moved | Step::Read(_)) => {}
-                        Ok(Step::Empty) => break,
+                        Ok(TransferStep::Moved | TransferStep::Read(_)) => {}
+                        Ok(TransferStep::Empty) => break,
                         other => panic!("{other:?}"),
                     }
                 }
@@ -373,7 +373,7 @@ mod tests {
         let mut to = tempfile::tempfile().unwrap();
         while !matches!(
             copies.step(&mut from, &mut transfer, to.as_fd(), &mut kept),
-            Ok(Step::End)
+            Ok(TransferStep::End)
         ) {}
         let mut passed_on = Vec::new();
         to.rewind().unwrap();

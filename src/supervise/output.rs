@@ -14,7 +14,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::fstat;
 use nix::unistd::pipe2;
 
-use super::copies::{Copies, Step, Transfer, enlarge, in_pipe, longest_write, look_into};
+use super::copies::{Copies, Transfer, TransferStep, enlarge, in_pipe, longest_write, look_into};
 use super::inherited::was_closed;
 use crate::base::clock::Moment;
 use crate::base::log::{PATIENCE, write_stderr, write_what_fits};
@@ -333,14 +333,14 @@ impl Stream {
                 return false;
             }
             match copies.step(file, &mut self.transfer, outlet.descriptor(), kept) {
-                Ok(Step::Moved) => {}
-                Ok(Step::Read(bytes)) => {
+                Ok(TransferStep::Moved) => {}
+                Ok(TransferStep::Read(bytes)) => {
                     outlet.lines.extend(bytes);
                     outlet.flush();
                 }
-                Ok(Step::Empty) => return true,
-                Ok(Step::Full) => return false,
-                Ok(Step::End) => self.file = None,
+                Ok(TransferStep::Empty) => return true,
+                Ok(TransferStep::Full) => return false,
+                Ok(TransferStep::End) => self.file = None,
                 Err(error) => outlet.break_off(error),
             }
         }

@@ -12,7 +12,7 @@ use super::prepare::prepare_and_ask;
 use super::row_lock::{CONFLICT_PAUSE, Queue, RowLock};
 use super::state::SlotState;
 use super::statements::{Terms, Write, ask_clock};
-use super::step::{Answer, Next, Step, Written};
+use super::step::{Answer, Next, RowStep, Written};
 use super::token_end::TokenEnd;
 use crate::base::clock::{Moment, by_chance, micros};
 use crate::base::exit::{Failure, Reason};
@@ -464,13 +464,13 @@ impl RowLock {
     /// Asks the server one step of a claim. `rows`: as read last. Sets when a write was `sent`.
     fn ask(
         &mut self,
-        step: Step,
+        step: RowStep,
         rows: &[SlotState],
         proof: Option<&str>,
         sent: &mut Moment,
         session: &mut Session,
     ) -> Result<Answer, Fault> {
-        let (Step::Write(change) | Step::WriteOnly(change)) = step else {
+        let (RowStep::Write(change) | RowStep::WriteOnly(change)) = step else {
             return session.run(&self.statements.look()).map(Answer::Rows);
         };
         if let Change::TakeExpired { slot, .. } = change {
@@ -479,7 +479,7 @@ impl RowLock {
         }
         let write_id = self.next_write_id();
         let mut write = self.claiming(change, rows, proof, write_id, session);
-        if matches!(step, Step::WriteOnly(_)) {
+        if matches!(step, RowStep::WriteOnly(_)) {
             write = write.without_look();
         }
         *sent = Moment::now();

@@ -3,7 +3,7 @@
 
 use super::change::Change;
 use super::state::SlotState;
-use super::step::{Answer, Next, Step, Written};
+use super::step::{Answer, Next, RowStep, Written};
 
 /// What a claim comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -48,7 +48,7 @@ pub struct Claim {
     pub may_hold: bool,
     aim: Aim,
     /// What was asked; `None`: nothing.
-    asked: Option<Step>,
+    asked: Option<RowStep>,
     /// The number of the write whose result is looked up.
     unclear: Option<u64>,
 }
@@ -65,7 +65,7 @@ impl Claim {
 
     /// Claims only a slot that this caller already holds or may take over.
     pub fn find(&mut self) -> Next<ClaimEnd> {
-        self.start(Aim::Own, Step::Look)
+        self.start(Aim::Own, RowStep::Look)
     }
 
     /// Claims one of the claimant's slots, and first tries the best.
@@ -76,15 +76,15 @@ impl Claim {
 
     /// Claims one of the claimant's slots. Looks first, as others probably hold them.
     pub fn look(&mut self) -> Next<ClaimEnd> {
-        self.start(Aim::Any, Step::Look)
+        self.start(Aim::Any, RowStep::Look)
     }
 
     /// Claims a slot that the queue has granted, by a write that also proves that. What may be held was settled before.
     pub fn take_granted(&mut self, slot: u32) -> Next<ClaimEnd> {
-        self.start(Aim::Granted, Step::WriteOnly(Change::Take { slot }))
+        self.start(Aim::Granted, RowStep::WriteOnly(Change::Take { slot }))
     }
 
-    fn start(&mut self, aim: Aim, step: Step) -> Next<ClaimEnd> {
+    fn start(&mut self, aim: Aim, step: RowStep) -> Next<ClaimEnd> {
         self.aim = aim;
         self.unclear = None;
         self.turn_to(Next::Ask(step))
@@ -93,7 +93,7 @@ impl Claim {
     /// What follows from the answer.
     pub fn next(&mut self, claimant: &Claimant, answer: &Answer) -> Next<ClaimEnd> {
         let next = match (self.asked, answer) {
-            (Some(Step::WriteOnly(change)), Answer::Written(write_id, written)) => {
+            (Some(RowStep::WriteOnly(change)), Answer::Written(write_id, written)) => {
                 self.after_write(change, *write_id, written)
             }
             (_, Answer::Written(write_id, written)) => {
@@ -104,7 +104,7 @@ impl Claim {
                 self.after_rows(claimant, rows, write_id)
             }
             (_, Answer::Refused) if self.aim == Aim::Granted => Next::Over(ClaimEnd::Queue),
-            (_, Answer::Refused) => Next::Ask(Step::Look),
+            (_, Answer::Refused) => Next::Ask(RowStep::Look),
         };
         self.turn_to(next)
     }
@@ -117,7 +117,7 @@ impl Claim {
             _ if self.aim == Aim::Granted => Next::Over(ClaimEnd::Queue),
             _ => {
                 self.unclear = Some(write_id);
-                Next::Ask(Step::Look)
+                Next::Ask(RowStep::Look)
             }
         }
     }
@@ -139,7 +139,7 @@ impl Claim {
     /// Notes what comes next. A look leaves open whether a slot is held.
     fn turn_to(&mut self, next: Next<ClaimEnd>) -> Next<ClaimEnd> {
         (self.asked, self.may_hold) = match next {
-            Next::Ask(step @ (Step::Write(change) | Step::WriteOnly(change))) => {
+            Next::Ask(step @ (RowStep::Write(change) | RowStep::WriteOnly(change))) => {
                 (Some(step), change.may_hold())
             }
             Next::Ask(step) => (Some(step), self.may_hold),
@@ -196,11 +196,11 @@ impl Claimant<'_> {
     }
 
     /// A grant of the only slot needs no look: there is no other row to read.
-    fn write(&self, change: Change) -> Step {
+    fn write(&self, change: Change) -> RowStep {
         if self.is_only_slot && change.granted().is_some() {
-            Step::WriteOnly(change)
+            RowStep::WriteOnly(change)
         } else {
-            Step::Write(change)
+            RowStep::Write(change)
         }
     }
 }

@@ -7,7 +7,7 @@ use super::holding::{Hold, OwnGrant, Released, Renewed};
 use super::row_lock::{Queue, RowLock};
 use super::state::SlotState;
 use super::statements::Write;
-use super::step::{Answer, NamedRelease, Next, Step, Written};
+use super::step::{Answer, NamedRelease, Next, RowStep, Written};
 use super::token_end::TokenEnd;
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
@@ -255,19 +255,19 @@ impl RowLock {
     /// Asks one step. A write has the number [`RowLock::write_id`], and was first tried at `begun`.
     fn ask_about_grant(
         &self,
-        step: Step,
+        step: RowStep,
         asking: &Asking,
         begun: Moment,
         session: &mut Session,
     ) -> Result<Answer, Fault> {
         let (write_id, terms) = (self.write_id, self.terms(&asking.also));
         let written = match step {
-            Step::Look => return session.run(&self.statements.look()).map(Answer::Rows),
-            Step::LookAt(slot) => {
+            RowStep::Look => return session.run(&self.statements.look()).map(Answer::Rows),
+            RowStep::LookAt(slot) => {
                 let look = self.statements.look_at_slot(slot);
                 return session.run(&look).map(Answer::Rows);
             }
-            Step::RenewUnlessKilled { slot, fence } => {
+            RowStep::RenewUnlessKilled { slot, fence } => {
                 let mut renewal = self.statements.quick_renewal(slot, fence, write_id, &terms);
                 if !terms.unless_read_only {
                     renewal = renewal.if_it_takes_writes(session.kind());
@@ -280,7 +280,7 @@ impl RowLock {
                     }),
                 }
             }
-            Step::Write(change) | Step::WriteOnly(change) => {
+            RowStep::Write(change) | RowStep::WriteOnly(change) => {
                 let write = self.statements.write(change, write_id, &terms);
                 let write = write.and_release(asking.release.clone());
                 self.try_write(&write, begun, asking.patience, session)?

@@ -3,7 +3,7 @@
 
 use super::change::Change;
 use super::state::SlotState;
-use super::step::{Answer, Next, Step};
+use super::step::{Answer, Next, RowStep};
 
 /// The result of a renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -81,13 +81,13 @@ impl Hold {
         }
         self.asked = Asked::QuickRenewal;
         let (slot, fence) = grant.key();
-        Next::Ask(Step::RenewUnlessKilled { slot, fence })
+        Next::Ask(RowStep::RenewUnlessKilled { slot, fence })
     }
 
     fn renew_fully(&mut self, grant: &OwnGrant) -> Next<Renewed> {
         self.asked = Asked::Renewal;
         let (slot, fence) = grant.key();
-        Next::Ask(Step::Write(Change::Renew { slot, fence }))
+        Next::Ask(RowStep::Write(Change::Renew { slot, fence }))
     }
 
     /// What follows from an answer about a renewal.
@@ -124,9 +124,9 @@ impl Hold {
         self.asked = Asked::Release;
         let (slot, fence) = grant.key();
         Next::Ask(match grant.fence {
-            None => Step::Write(Change::ReleaseAny),
-            Some(_) if self.is_the_scripts => Step::WriteOnly(Change::HandBack { slot, fence }),
-            Some(_) => Step::WriteOnly(Change::Release { slot, fence }),
+            None => RowStep::Write(Change::ReleaseAny),
+            Some(_) if self.is_the_scripts => RowStep::WriteOnly(Change::HandBack { slot, fence }),
+            Some(_) => RowStep::WriteOnly(Change::Release { slot, fence }),
         })
     }
 
@@ -141,7 +141,7 @@ impl Hold {
             // That proves nothing: the node may lag, or an earlier release was carried out.
             (_, Answer::Written(write_id, _)) => {
                 self.asked = Asked::LookAfterRelease(*write_id);
-                return Next::Ask(Step::LookAt(grant.slot));
+                return Next::Ask(RowStep::LookAt(grant.slot));
             }
             (Asked::LookAfterRelease(write_id), Answer::Rows(rows)) => {
                 grant.released(rows, write_id, self.may_be_released)

@@ -6,7 +6,7 @@ use super::state::SlotState;
 
 /// What to ask the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Step {
+pub enum RowStep {
     /// Read all rows.
     Look,
     /// Read the row of this slot.
@@ -15,11 +15,11 @@ pub enum Step {
     Write(Change),
     /// Write this, and only report whether that has changed a row.
     WriteOnly(Change),
-    /// As [`Step::WriteOnly`], renew a grant, unless somebody kills its holder.
+    /// As [`RowStep::WriteOnly`], renew a grant, unless somebody kills its holder.
     RenewUnlessKilled { slot: u32, fence: u64 },
 }
 
-impl Step {
+impl RowStep {
     /// Whether it may change a row.
     pub fn is_write(self) -> bool {
         !matches!(self, Self::Look | Self::LookAt(_))
@@ -30,7 +30,7 @@ impl Step {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Next<T> {
     /// Ask the server.
-    Ask(Step),
+    Ask(RowStep),
     /// Nothing: this is the result.
     Over(T),
 }

@@ -6,7 +6,7 @@ use super::holding::{Hold, Released};
 use super::row_lock::{Queue, RowLock};
 use super::sharing::SharedServer;
 use super::statements::Write;
-use super::step::{Answer, Next, Step, Written};
+use super::step::{Answer, Next, RowStep, Written};
 use crate::base::clock::Moment;
 use crate::base::log::Level;
 use crate::db::{Fault, Session, roll_back};
@@ -41,7 +41,7 @@ pub fn acquire_together(
         .filter(|(at, _)| has_named[*at])
     {
         let next = lock.advance(&[ONLY_SLOT], &Nobody, Claim::take)?;
-        if let Next::Ask(Step::WriteOnly(change)) = next {
+        if let Next::Ask(RowStep::WriteOnly(change)) = next {
             let write_id = lock.next_write_id();
             writes.push(
                 lock.claiming(change, &[], None, write_id, session)
@@ -124,7 +124,7 @@ pub fn release_together(
     let (mut writes, mut asked) = (Vec::new(), Vec::new());
     for (at, (lock, also)) in locks.iter_mut().zip(also).enumerate() {
         lock.use_server(server);
-        let Next::Ask(Step::WriteOnly(change)) = lock.step(Hold::release) else {
+        let Next::Ask(RowStep::WriteOnly(change)) = lock.step(Hold::release) else {
             continue;
         };
         let write_id = lock.next_write_id();

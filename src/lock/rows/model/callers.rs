@@ -5,7 +5,7 @@ use super::state::{At, Broken, Caller, Flight, Ghost, OWNER_NAME, Phase, Row, Wo
 use crate::lock::rows::change::Change;
 use crate::lock::rows::claim::{Claim, ClaimEnd, Claimant};
 use crate::lock::rows::holding::{Hold, OwnGrant, Released, Renewed};
-use crate::lock::rows::step::{Answer, Next, Step};
+use crate::lock::rows::step::{Answer, Next, RowStep};
 
 /// The slots to claim.
 const SLOTS: [u32; 2] = [0, 1];
@@ -17,7 +17,7 @@ impl World {
 
     /// Sends a statement, maybe one that looks up the result of a write. A write's number is only compared with the caller's latest one, so
     /// the same number is used each time.
-    fn send(&mut self, number: u8, step: Step, before: Option<Flight>) {
+    fn send(&mut self, number: u8, step: RowStep, before: Option<Flight>) {
         let is_again = |before: &Flight| before.step == step;
         let age = before.filter(is_again).map_or(0, |before| before.age);
         let written = before.filter(|before| before.at != At::Sent);
@@ -64,7 +64,7 @@ impl World {
         let before = caller.flight.take();
         let may_have_held = caller.claim.may_hold;
         let next = step(&mut caller.claim, &claimant);
-        let has_looked = before.is_some_and(|before| before.step == Step::Look);
+        let has_looked = before.is_some_and(|before| before.step == RowStep::Look);
         if has_looked && self.is_broken(Broken::WaitsWithAClaim) {
             self.caller(number).claim.may_hold = may_have_held;
         }
@@ -218,7 +218,7 @@ impl World {
 
     fn go_on_releasing(&mut self, number: u8, next: Next<Released>, before: Option<Flight>) {
         let released = match next {
-            Next::Ask(Step::LookAt(_)) if self.is_broken(Broken::BelievesUnchanged) => {
+            Next::Ask(RowStep::LookAt(_)) if self.is_broken(Broken::BelievesUnchanged) => {
                 Released::NotHeld
             }
             Next::Ask(step) => return self.send(number, step, before),

@@ -2,12 +2,12 @@
 
 use super::state::{At, Broken, Caller, Phase, Row, Rows, TTL, World, seen};
 use crate::lock::rows::change::Change;
-use crate::lock::rows::step::{Answer, Step, Written};
+use crate::lock::rows::step::{Answer, RowStep, Written};
 
 impl World {
     /// Runs a write, and returns whether it has changed a row. `is_late`: nobody waits for the answer any more.
-    pub fn write(&mut self, number: u8, step: Step, write_id: u8, is_late: bool) -> bool {
-        if let Step::RenewUnlessKilled { slot, .. } = step
+    pub fn write(&mut self, number: u8, step: RowStep, write_id: u8, is_late: bool) -> bool {
+        if let RowStep::RenewUnlessKilled { slot, .. } = step
             && self.rows[slot as usize].kill_requested
         {
             return false;
@@ -138,7 +138,7 @@ impl World {
     pub fn execute(&mut self, number: u8) {
         let mut flight = self.callers[usize::from(number)].flight.expect("it asks");
         flight.at = match (flight.at, flight.step) {
-            (At::Sent, Step::Look | Step::LookAt(_)) | (At::Done, _) => At::Looked(self.rows),
+            (At::Sent, RowStep::Look | RowStep::LookAt(_)) | (At::Done, _) => At::Looked(self.rows),
             (At::Sent, step) => {
                 flight.has_changed = self.write(number, step, flight.write_id, false);
                 self.after_write(step)
@@ -149,10 +149,10 @@ impl World {
     }
 
     /// A write was carried out. Others may come before the look in its packet, except inside a transaction.
-    fn after_write(&self, step: Step) -> At {
+    fn after_write(&self, step: RowStep) -> At {
         match step {
-            Step::Write(Change::ReleaseAny) => At::Looked(self.rows),
-            Step::Write(_) => At::Done,
+            RowStep::Write(Change::ReleaseAny) => At::Looked(self.rows),
+            RowStep::Write(_) => At::Done,
             step if step.granted().is_some() => At::Looked(self.rows),
             _ => At::Looked(Rows::default()),
         }
@@ -170,7 +170,7 @@ impl World {
         let granted = flight.step.granted().filter(|_| has_changed);
         let written = Written {
             rows: match flight.step {
-                Step::Write(_) => seen(&rows),
+                RowStep::Write(_) => seen(&rows),
                 _ => Vec::new(),
             },
             has_changed,

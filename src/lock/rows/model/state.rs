@@ -8,7 +8,7 @@ use crate::lock::rows::change::Change;
 use crate::lock::rows::claim::Claim;
 use crate::lock::rows::holding::Hold;
 use crate::lock::rows::state::SlotState;
-use crate::lock::rows::step::Step;
+use crate::lock::rows::step::RowStep;
 
 pub const MOST_CALLERS: usize = 4;
 pub const MOST_SLOTS: usize = 2;
@@ -147,7 +147,7 @@ pub enum At {
 /// A statement whose answer is pending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Flight {
-    pub step: Step,
+    pub step: RowStep,
     /// The write's number, or that of the write whose result is looked up.
     pub write_id: u8,
     /// Whether that write has changed a row.
@@ -171,7 +171,7 @@ impl Flight {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ghost {
     pub number: u8,
-    pub step: Step,
+    pub step: RowStep,
 }
 
 /// The phase of a caller.
@@ -350,7 +350,7 @@ impl Caller {
     }
 }
 
-impl Step {
+impl RowStep {
     /// The change that a write makes, if nobody is being killed.
     pub fn change(self) -> Option<Change> {
         match self {
