@@ -42,9 +42,9 @@ const LONGEST_DELAY: Duration = Duration::from_secs(3600);
 /// server's clock. Up to this limit it still counts. Beyond it the earlier clock must have been wrong.
 pub const LARGEST_LAG: Duration = Duration::from_secs(600);
 
-/// The state of a job's row.
+/// A job's row, as far as the rules need it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Row {
+pub struct JobFacts {
     /// The next tick to settle; `None`: there is none.
     pub next: Option<i64>,
     /// Whether the job is paused.
@@ -216,7 +216,7 @@ pub fn last_at_or_before(schedule: &Schedule, before: i64) -> Option<i64> {
 /// Decides what to do about a job.
 pub fn decide(
     (name, schedule, options): (&str, &Schedule, &Options),
-    row: &Row,
+    row: &JobFacts,
     under_way: UnderWay,
     now: Now,
 ) -> Decision {

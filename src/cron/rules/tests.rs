@@ -47,9 +47,9 @@ fn now(time: &str) -> Now {
 
 fn decided(fields: &str, words: &str, next: &str, under_way: UnderWay, now: Now) -> Decision {
     let schedule = Schedule::parse(fields, Zone::UTC, "job").unwrap();
-    let row = Row {
+    let row = JobFacts {
         next: Some(at(next)),
-        ..Row::default()
+        ..JobFacts::default()
     };
     decide(("job", &schedule, &options(words)), &row, under_way, now)
 }
@@ -419,13 +419,13 @@ fn a_paused_job_rests_and_a_trigger_runs_it_all_the_same() {
             now("12:00"),
         )
     };
-    let row = Row {
+    let row = JobFacts {
         next: Some(at("10:00")),
         is_paused: true,
         triggered: None,
     };
     assert_eq!(decide("", row, IDLE), Decision::Rest(None));
-    let row = Row {
+    let row = JobFacts {
         triggered: Some(at("11:30")),
         ..row
     };

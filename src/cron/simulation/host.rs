@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::super::rules::taken::{CommandState, OUTAGE, SILENCE, end_of_dead, is_renewed};
-use super::super::rules::{AttemptEnd, Row};
+use super::super::rules::{AttemptEnd, JobFacts};
 use super::attempt::{Attempt, State};
 use super::check::Event;
 use super::server::{Entry, Server};
@@ -65,7 +65,7 @@ pub(super) struct Host {
     /// Since when its coordinator is stopped, and until when.
     pub(super) stopped: Option<(i64, i64)>,
     /// What its scheduler has read at its last look, and when by the server's clock; `None`: it has to read everything.
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<JobFacts>,
     pub(super) ticks: Vec<Entry>,
     pub(super) daemons: Rc<[String]>,
     pub(super) looked: Option<i64>,

@@ -16,7 +16,7 @@ use host::{Host, Phase, Trouble, Turn};
 use server::{Entry, Server};
 
 use super::crontab::Options;
-use super::rules::{AttemptEnd, Row, Why, next_after};
+use super::rules::{AttemptEnd, JobFacts, Why, next_after};
 use super::{Schedule, Zone};
 
 const SECOND: i64 = 1_000_000;
@@ -93,9 +93,9 @@ impl World {
                 }
             })
             .collect();
-        let first = |job: &Job| Row {
+        let first = |job: &Job| JobFacts {
             next: next_after(&job.schedule, START),
-            ..Row::default()
+            ..JobFacts::default()
         };
         let server = Server::new(START, jobs.iter().map(first).collect());
         let mut world = Self {
@@ -291,7 +291,7 @@ fn simulate(seed: u64, hosts: usize, jobs: usize, seconds: i64, cases: &mut Case
     world.trouble = 0;
     for _ in 0..7200 {
         world.step();
-        let is_settled = |row: &Row| row.next > Some(until) && row.triggered.is_none();
+        let is_settled = |row: &JobFacts| row.next > Some(until) && row.triggered.is_none();
         // What has become of a command is known when its host is there again.
         if world.server.rows.iter().all(is_settled)
             && world.server.ticks.iter().all(|tick| tick.tick > until)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::super::crontab::Overlap;
 use super::super::rules::taken::{TickFacts, unsettled};
-use super::super::rules::{AttemptEnd, Fate, LARGEST_LAG, Row, RunState, Settlement, resume};
+use super::super::rules::{AttemptEnd, Fate, JobFacts, LARGEST_LAG, RunState, Settlement, resume};
 use super::attempt::Attempt;
 use super::check::{Event, Record, Skipped};
 use super::{Job, SECOND};
@@ -79,7 +79,7 @@ pub(super) struct InVain;
 pub(super) struct Server {
     pub(super) now: i64,
     pub(super) is_up: bool,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<JobFacts>,
     /// When each row was changed by other things than its schedule.
     pub(super) changed: Vec<i64>,
     pub(super) ticks: Vec<Entry>,
@@ -97,7 +97,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn new(now: i64, rows: Vec<Row>) -> Self {
+    pub(super) fn new(now: i64, rows: Vec<JobFacts>) -> Self {
         let jobs = rows.len();
         Self {
             now,
@@ -166,7 +166,7 @@ impl Server {
     }
 
     /// Looks at the job rows that are due, or have changed since the last look. `looked`: when that was; `None`: all are read.
-    pub(super) fn look_at_rows(&self, jobs: &[Job], rows: &mut Vec<Row>, looked: Option<i64>) {
+    pub(super) fn look_at_rows(&self, jobs: &[Job], rows: &mut Vec<JobFacts>, looked: Option<i64>) {
         let Some(looked) = looked else {
             rows.clone_from(&self.rows);
             return;

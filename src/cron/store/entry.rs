@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::rules::taken::TickFacts;
-use super::super::rules::{AttemptEnd, LARGEST_LAG, Row as Facts, Settlement};
+use super::super::rules::{AttemptEnd, JobFacts, LARGEST_LAG, Settlement};
 use super::super::spread::hash;
 use crate::base::clock::micros;
 use crate::history::Outcome;
@@ -48,7 +48,7 @@ pub struct Register<'a> {
 /// A job's row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobRow {
-    /// As in [`Facts`].
+    /// As in [`JobFacts`].
     pub next: Option<i64>,
     /// The last settled tick.
     pub settled: Option<i64>,
@@ -64,8 +64,8 @@ pub struct JobRow {
 
 impl JobRow {
     /// The part that the rules need.
-    pub fn facts(&self) -> Facts {
-        Facts {
+    pub fn facts(&self) -> JobFacts {
+        JobFacts {
             next: self.next,
             is_paused: self.is_paused,
             triggered: self.triggered,

@@ -99,7 +99,7 @@ enum OnTheWay {
 
 /// A worker's row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Row {
+struct WorkerRow {
     registration: u8,
     turn: u64,
     is_there: bool,
@@ -181,7 +181,7 @@ pub(super) struct World {
     fence: u8,
     /// Whether a command for the job has succeeded.
     was_done: bool,
-    rows: [Row; WORKERS],
+    rows: [WorkerRow; WORKERS],
     workers: [Worker; WORKERS],
     /// Packets of lost sessions that may still be carried out.
     strays: Vec<Packet>,
@@ -189,7 +189,7 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(broken: Option<Broken>, budget: Budget) -> Self {
-        let row = Row {
+        let row = WorkerRow {
             registration: 0,
             turn: 0,
             is_there: true,
@@ -311,7 +311,7 @@ impl World {
 
     fn register(&mut self, at: usize) {
         let registration = self.rows[at].registration + 1;
-        self.rows[at] = Row {
+        self.rows[at] = WorkerRow {
             registration,
             turn: 0,
             is_there: true,

@@ -1,7 +1,7 @@
 //! Callers: carries what the program's machines ask to the model's server, and their results to a command. What a keeper, its supervisor
 //! and a script do with these results is the model's own.
 
-use super::state::{At, Broken, Caller, Flight, Ghost, OWNER_NAME, Phase, Row, World, owner};
+use super::state::{At, Broken, Caller, Flight, Ghost, OWNER_NAME, Phase, TableRow, World, owner};
 use crate::lock::rows::change::Change;
 use crate::lock::rows::claim::{Claim, ClaimEnd, Claimant};
 use crate::lock::rows::holding::{Hold, OwnGrant, Released, Renewed};
@@ -74,7 +74,7 @@ impl World {
             Next::Over(ClaimEnd::Queue) => self.claim(number, Claim::take),
             Next::Over(ClaimEnd::Taken) => {
                 let seen = before.expect("it asked").rows();
-                let is_held = |row: &Row| row.owner.is_some() && row.left > 0;
+                let is_held = |row: &TableRow| row.owner.is_some() && row.left > 0;
                 let are_held = seen[..self.setting.slots].iter().all(is_held);
                 assert!(are_held, "a free slot counts as taken");
                 if quits || !self.waits(number) {

@@ -1,6 +1,6 @@
 //! The servers: what each write does, as in the SQL of `statements`.
 
-use super::state::{At, Broken, Caller, Phase, Row, Rows, TTL, World, seen};
+use super::state::{At, Broken, Caller, Phase, Rows, TTL, TableRow, World, seen};
 use crate::lock::rows::change::Change;
 use crate::lock::rows::step::{Answer, RowStep, Written};
 
@@ -85,7 +85,7 @@ impl World {
             let holder = &mut self.callers[usize::from(holder)];
             holder.is_ousted |= row.left > 0 && row.is_named && is_named;
         }
-        *row = Row {
+        *row = TableRow {
             exists: true,
             fence: row.fence + 1,
             owner: Some(number),
@@ -105,7 +105,7 @@ impl World {
         number: u8,
         slot: u32,
         fence: u64,
-        change: impl FnOnce(&mut Row, bool),
+        change: impl FnOnce(&mut TableRow, bool),
     ) -> bool {
         let any_fence = self.is_broken(Broken::RenewsByOwner);
         let shortens = self.is_broken(Broken::ShortensUnderCommand);
@@ -215,7 +215,7 @@ impl World {
     }
 }
 
-impl Row {
+impl TableRow {
     /// Whether the slot was not granted again since this fence.
     pub fn is(&self, fence: u64) -> bool {
         u64::from(self.fence) == fence

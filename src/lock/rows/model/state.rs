@@ -94,7 +94,7 @@ pub struct Budget {
 /// A row of the table.
 #[expect(clippy::struct_excessive_bools, reason = "each is a column")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Row {
+pub struct TableRow {
     pub exists: bool,
     pub fence: u8,
     pub owner: Option<u8>,
@@ -108,7 +108,7 @@ pub struct Row {
     pub kill_requested: bool,
 }
 
-pub type Rows = [Row; MOST_SLOTS];
+pub type Rows = [TableRow; MOST_SLOTS];
 
 /// The scripts' owner name.
 pub const OWNER_NAME: &str = "same";
@@ -121,7 +121,7 @@ pub fn owner(number: u8) -> &'static str {
 /// The rows as the program sees them.
 pub fn seen(rows: &Rows) -> Vec<SlotState> {
     let rows = (0..).zip(rows).filter(|(_, row)| row.exists);
-    let state = |(slot, row): (u32, &Row)| SlotState {
+    let state = |(slot, row): (u32, &TableRow)| SlotState {
         slot,
         fence: row.fence.into(),
         owner: row.owner.map(|number| owner(number).to_owned()),

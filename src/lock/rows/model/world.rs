@@ -1,6 +1,8 @@
 //! The events that may happen next, and the checks of every state.
 
-use super::state::{At, Broken, Caller, Flight, Ghost, MOST_SLOTS, Phase, Row, SHORT_TTL, World};
+use super::state::{
+    At, Broken, Caller, Flight, Ghost, MOST_SLOTS, Phase, SHORT_TTL, TableRow, World,
+};
 use crate::lock::explorer::Model;
 use crate::lock::rows::change::Change;
 use crate::lock::rows::claim::Claim;
@@ -289,7 +291,7 @@ impl Model for World {
     }
 
     fn is_at_rest(&self) -> bool {
-        let is_over = |row: &Row| row.owner.is_none() || row.left == 0;
+        let is_over = |row: &TableRow| row.owner.is_none() || row.left == 0;
         self.callers
             .iter()
             .all(|caller| caller.phase == Phase::Gone)
