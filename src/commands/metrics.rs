@@ -22,7 +22,7 @@ use crate::cron::{self, Listed};
 use crate::db::server_facts::Product;
 use crate::db::{Fault, Session, ask_session_info, ask_time};
 use crate::history::latest_successes;
-use crate::lock::named::Found;
+use crate::lock::named::CensusItem;
 use crate::queue::{Scope, StatusItem, status};
 use crate::schema::Tables;
 use crate::settings::cli::CommandLine;
@@ -34,7 +34,7 @@ use families::families;
 #[derive(Serialize, Deserialize)]
 enum Item {
     Server(Server),
-    Lock(Found),
+    Lock(CensusItem),
     /// dblock's tables can be used.
     HasTables,
     Cron(Listed),

@@ -15,7 +15,7 @@ use crate::base::text::{in_seconds, moment, printable, seconds};
 use crate::db::{Claims, Client, Fault};
 use crate::history;
 use crate::isolated::link::cut;
-use crate::lock::named::{Census, Found, Holding, Inspector, Reported, Waiter};
+use crate::lock::named::{Census, CensusItem, Holding, Inspector, Reported, Waiter};
 use crate::lock::rows::Rows;
 use crate::lock::{Durable, HolderKind, Name};
 use crate::schema::Tables;
@@ -41,21 +41,21 @@ pub struct Locks {
 }
 
 impl Watched for Locks {
-    type Item = Found;
+    type Item = CensusItem;
 
-    fn add(&mut self, found: Found) {
+    fn add(&mut self, found: CensusItem) {
         match (found, self.locks.last_mut()) {
-            (Found::Lock { name, key }, _) => self.locks.push(Lock {
+            (CensusItem::Lock { name, key }, _) => self.locks.push(Lock {
                 name,
                 key,
                 holders: Vec::new(),
                 ending: Vec::new(),
                 waiters: Vec::new(),
             }),
-            (Found::Holding(holder), Some(lock)) => lock.holders.push(*holder),
-            (Found::Ending(slot, client), Some(lock)) => lock.ending.push((slot, *client)),
-            (Found::Waiter(waiter), Some(lock)) => lock.waiters.push(*waiter),
-            (Found::Unseen(line), _) => self.unseen.push(line),
+            (CensusItem::Holding(holder), Some(lock)) => lock.holders.push(*holder),
+            (CensusItem::Ending(slot, client), Some(lock)) => lock.ending.push((slot, *client)),
+            (CensusItem::Waiter(waiter), Some(lock)) => lock.waiters.push(*waiter),
+            (CensusItem::Unseen(line), _) => self.unseen.push(line),
             (_, None) => {}
         }
     }
@@ -72,7 +72,7 @@ impl Watched for Locks {
 pub fn status(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (names, common) = settings::status(command_line)?;
     let question = Question::about_locks("dblock status", "the status", &common);
-    let work = |asker: &mut Asker<Found>| {
+    let work = |asker: &mut Asker<CensusItem>| {
         let (tables, inspector) = (&asker.tables, &mut asker.inspector);
         let report = &mut |found| asker.answers.send(found);
         take_census(names.clone(), None, tables, inspector, report).map(|_| ())
@@ -103,7 +103,7 @@ pub fn take_census(
     limit: Option<usize>,
     tables: &Tables,
     inspector: &mut Inspector,
-    report: &mut dyn FnMut(Found),
+    report: &mut dyn FnMut(CensusItem),
 ) -> Result<usize, Fault> {
     inspector.warn_of_read_only();
     // If the tables cannot be used, named locks are still shown.
@@ -138,7 +138,7 @@ pub fn take_census(
     let unusable = unusable.map(|line| format!("durable locks: {line}"));
     let unseen = census.unseen(&whose.sessions, lists, rows.is_some());
     for line in unusable.into_iter().chain(unseen) {
-        report(Found::Unseen(cut(&line)));
+        report(CensusItem::Unseen(cut(&line)));
     }
     Ok(omitted)
 }

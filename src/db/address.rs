@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use crate::db::fault::Fault;
-use crate::db::resolver::Found;
+use crate::db::resolver::Resolved;
 use crate::db::target::Target;
 
 /// The local socket's usual places, in distributions and in MySQL's own builds.
@@ -39,7 +39,7 @@ impl Address {
     /// [`Fault::Gone`] where there is none.
     pub fn all_of(
         target: &Target,
-        resolve: impl FnOnce(&str) -> Found,
+        resolve: impl FnOnce(&str) -> Resolved,
     ) -> Result<Vec<Self>, Fault> {
         match target {
             Target::Tcp(host, port) => {

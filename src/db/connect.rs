@@ -9,7 +9,7 @@ use std::vec;
 
 use super::address::Address;
 use super::fault::Fault;
-use super::resolver::{Found, Resolvers, resolve};
+use super::resolver::{Resolved, Resolvers, resolve};
 use super::session::Session;
 use super::target::{ConnectOptions, Kind, Target};
 use super::wire::{LogIn, LoginLimit};
@@ -396,7 +396,7 @@ impl Connector {
 
     /// The addresses of a name, within this limit if the round has one. If not, the resolver has its own, and if that is too long, the
     /// supervisor ends this process.
-    fn resolve_in(&self, limit: Duration, host: &str) -> Found {
+    fn resolve_in(&self, limit: Duration, host: &str) -> Resolved {
         self.tell_once(Level::Info, &format!("resolving the name {host}"));
         let mut resolvers = self.resolvers.borrow_mut();
         if self.must_not_hang.get() {

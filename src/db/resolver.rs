@@ -22,10 +22,10 @@ const END_LIMIT: Duration = Duration::from_secs(1);
 const DEATH_LIMIT: Duration = Duration::from_millis(50);
 
 /// The addresses, or why there are none.
-pub type Found = Result<Vec<IpAddr>, String>;
+pub type Resolved = Result<Vec<IpAddr>, String>;
 
 /// All addresses of a name, in the resolver's order, however long that takes.
-pub fn resolve(host: &str) -> Found {
+pub fn resolve(host: &str) -> Resolved {
     let found = (host, 0).to_socket_addrs().map_err(|error| cause(&error))?;
     let mut addresses: Vec<IpAddr> = found.map(|address| address.ip()).collect();
     addresses.dedup();
@@ -47,7 +47,7 @@ pub struct Resolvers(Vec<Resolver>);
 impl Resolvers {
     /// As [`resolve`], but waits no longer than `limit`. The process of a name that takes longer goes on, and the next call waits for that:
     /// so a name is found in the end, however short the limits are.
-    pub fn resolve_within(&mut self, host: &str, limit: Duration) -> Found {
+    pub fn resolve_within(&mut self, host: &str, limit: Duration) -> Resolved {
         let at = self.0.iter().position(|resolver| resolver.host == host);
         let resolver = match at {
             Some(at) => Ok(self.0.swap_remove(at)),
@@ -99,7 +99,7 @@ impl Resolver {
     }
 
     /// The answer, if it comes within the limit.
-    fn answer(&mut self, limit: Duration) -> Option<Found> {
+    fn answer(&mut self, limit: Duration) -> Option<Resolved> {
         let until = Moment::now() + limit;
         loop {
             let left = until.since(Moment::now());
@@ -122,7 +122,7 @@ impl Resolver {
         }
     }
 
-    fn found(&self) -> Found {
+    fn found(&self) -> Resolved {
         postcard::from_bytes(&self.bytes)
             .unwrap_or_else(|_| Err("the resolver has ended without an answer".to_owned()))
     }

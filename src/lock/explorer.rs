@@ -36,14 +36,14 @@ pub fn hash(model: &impl Hash) -> u64 {
 }
 
 /// The states that were found, and how they were reached. Shown if a check fails.
-struct Found<E: Copy + Debug> {
+struct Exploration<E: Copy + Debug> {
     /// The state and the event that each state came from.
     origins: Vec<(u32, Option<E>)>,
     /// The step that is being tried.
     tried: (u32, Option<E>),
 }
 
-impl<E: Copy + Debug> Found<E> {
+impl<E: Copy + Debug> Exploration<E> {
     fn new() -> Self {
         Self {
             origins: vec![(0, None)],
@@ -52,7 +52,7 @@ impl<E: Copy + Debug> Found<E> {
     }
 }
 
-impl<E: Copy + Debug> Drop for Found<E> {
+impl<E: Copy + Debug> Drop for Exploration<E> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let (mut state, mut event) = self.tried;
@@ -72,7 +72,7 @@ impl<E: Copy + Debug> Drop for Found<E> {
 pub fn explore_to_rest<M: Model>(start: M) -> usize {
     let mut seen = HashMap::with_hasher(SeedableState::fixed());
     seen.insert(hash(&start), 0);
-    let mut found = Found::new();
+    let mut found = Exploration::new();
     // For each state, the states that settle into it.
     let mut before: Vec<Vec<u32>> = vec![Vec::new()];
     let mut at_rest = vec![0; usize::from(start.is_at_rest())];
@@ -114,7 +114,7 @@ pub fn explore_to_rest<M: Model>(start: M) -> usize {
 
 /// Applies random events until none is possible, or all is at rest. Returns how many there were.
 pub fn explore_at_random<M: Model>(mut model: M, random: &mut fastrand::Rng) -> usize {
-    let mut found = Found::new();
+    let mut found = Exploration::new();
     while let Some(&event) = random.choice(&model.events()) {
         let state = u32::try_from(found.origins.len()).unwrap() - 1;
         found.tried = (state, Some(event));

@@ -1,6 +1,6 @@
 //! Who holds a lock, who waits for it, and what this account may not see, for `dblock status`. Acquires no lock.
 
-mod found;
+mod items;
 mod statements;
 mod unseen;
 
@@ -13,7 +13,7 @@ use crate::db::{
     ask_session_info, ask_sessions, claims,
 };
 use crate::lock::{HeldRow, Key, MOST_SLOTS, Name, session_marker_lock};
-pub use found::{Found, Holding, Reported, Waiter};
+pub use items::{CensusItem, Holding, Reported, Waiter};
 use statements::{
     ListedLock, Process, ask_instrument, ask_performance_schema, ask_plugin, ask_process_privilege,
     ask_processes,
@@ -215,7 +215,7 @@ impl Census {
         named: bool,
         (rows, exclude): (&[HeldRow], bool),
         inspector: &mut Inspector,
-        report: &mut dyn FnMut(Found),
+        report: &mut dyn FnMut(CensusItem),
     ) -> Result<Reported, Fault> {
         // In a list each row is under one lock. Whoever names a lock sees all that may hold it.
         let is_of = |row: &&HeldRow| {
@@ -262,7 +262,7 @@ impl Census {
         if is_free && waiters.is_empty() && !named {
             return Ok(reported);
         }
-        report(Found::Lock {
+        report(CensusItem::Lock {
             name: name.to_string(),
             key: name.key().map(|key| key.to_string()),
         });
@@ -279,19 +279,19 @@ impl Census {
         }
         holdings.sort_by_key(|holding| holding.slot);
         for holding in holdings {
-            report(Found::Holding(Box::new(holding)));
+            report(CensusItem::Holding(Box::new(holding)));
         }
         for row in &rows {
             if let Some(killer) = &row.killer {
-                report(Found::Ending(row.slot, Box::new(killer.clone())));
+                report(CensusItem::Ending(row.slot, Box::new(killer.clone())));
             }
         }
         for (slot, id) in ending {
-            report(Found::Ending(slot, Box::new(self.client(id))));
+            report(CensusItem::Ending(slot, Box::new(self.client(id))));
         }
         for waiter in waiters {
             reported.sessions.push(waiter.client.connection);
-            report(Found::Waiter(Box::new(waiter)));
+            report(CensusItem::Waiter(Box::new(waiter)));
         }
         Ok(reported)
     }

@@ -23,7 +23,7 @@ mod starting;
 mod statements;
 
 pub use acquire::{Decision, First, FirstAnswer, Opening, Turns, Waited};
-pub use census::{Census, Found, Holding, Reported, Waiter};
+pub use census::{Census, CensusItem, Holding, Reported, Waiter};
 pub use fitness::{Unfit, follow, number_of_shared, unpooled_number};
 pub use inspect::{Inspector, reach};
 pub use kill::Killing;

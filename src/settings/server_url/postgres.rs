@@ -14,9 +14,9 @@ use crate::db::Kind;
 
 /// The settings of a URL so far.
 #[derive(Default)]
-struct Found(BTreeMap<&'static str, Zeroizing<String>>);
+struct UrlSettings(BTreeMap<&'static str, Zeroizing<String>>);
 
-impl Found {
+impl UrlSettings {
     /// Adds a part that has a place of its own.
     fn add(&mut self, name: &'static str, what: &str, text: &str) -> Result<(), String> {
         if !text.is_empty() {
@@ -84,7 +84,7 @@ pub fn parse(rest: &str, url: &str) -> Result<Parts, String> {
             "an @ that does not end the account in the URL must be written as %40".to_owned(),
         );
     }
-    let mut found = Found::default();
+    let mut found = UrlSettings::default();
     let (user, password) = account.split_once(':').unwrap_or((account, ""));
     found.add("user", "user", user)?;
     found.add("password", "password", password)?;
@@ -99,7 +99,7 @@ pub fn parse(rest: &str, url: &str) -> Result<Parts, String> {
         found.add_parameter(parameter, url)?;
     }
 
-    let Found(mut settings) = found;
+    let UrlSettings(mut settings) = found;
     let hosts = match settings.remove("host") {
         Some(names) => Some(hosts::names(&names)?),
         None => settings
@@ -126,7 +126,7 @@ pub fn parse(rest: &str, url: &str) -> Result<Parts, String> {
 }
 
 /// The hosts before the `/`, and their ports.
-fn add_servers(found: &mut Found, servers: &str) -> Result<(), String> {
+fn add_servers(found: &mut UrlSettings, servers: &str) -> Result<(), String> {
     let (mut names, mut ports) = (Vec::new(), Vec::new());
     for server in servers.split(',') {
         let (name, port) = match server.strip_prefix('[') {

@@ -9,7 +9,7 @@ use crate::lock::Durable;
 
 /// One item of the report.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Found {
+pub enum CensusItem {
     /// The lock that the next holders and waiters belong to.
     Lock {
         /// Its name.
