@@ -23,7 +23,7 @@ use crate::history::KeptOutput;
 use crate::keeper::Board;
 use crate::lock::Grant;
 use crate::supervise::{
-    Cause, LockEventKind, Output, Plan, Poller, Received, Round, RunRecord, Runner, RunnerOf,
+    Cause, LockEventKind, Output, OutputRound, Plan, Poller, Received, RunRecord, Runner, RunnerOf,
     Signals, Started,
 };
 use lock_state::LockState;
@@ -242,7 +242,7 @@ impl Plan for Supervisor<'_> {
         replaced
     }
 
-    fn on_over(&mut self, mut command: Started<()>, round: Round) {
+    fn on_over(&mut self, mut command: Started<()>, round: OutputRound) {
         let outputs = &mut self.runner.outputs;
         command.output.finish(&mut outputs.outlets, round);
         self.output.kept = command.output.take_kept();

@@ -31,7 +31,7 @@ pub use command::{Cause, Command};
 pub use environment::{Change, change, of_grant};
 pub use hook::{Hook, wanted};
 pub use inherited::was_closed;
-pub use output::{Kept, Outlet, Output, Round, Sink, Tail, pipe};
+pub use output::{Kept, Outlet, Output, OutputRound, Sink, Tail, pipe};
 pub use outputs::Outputs;
 pub use plan::{Plan, RunnerOf};
 pub use poller::{Poller, Source};

@@ -44,9 +44,9 @@ pub fn pipe() -> io::Result<(File, OwnedFd)> {
 /// One round of passing output on. Its time is limited, so that all else is done, however much the streams write. If the reader of dblock's
 /// stderr is slow, a round waits hardly longer than one write does.
 #[derive(Debug, Clone, Copy)]
-pub struct Round(Moment);
+pub struct OutputRound(Moment);
 
-impl Round {
+impl OutputRound {
     /// A round that begins now.
     pub fn begin() -> Self {
         Self(Moment::now() + PATIENCE)
@@ -318,7 +318,7 @@ impl Stream {
         copies: &mut Copies,
         kept: &mut KeptOutput,
         outlet: &mut Outlet,
-        round: Round,
+        round: OutputRound,
     ) -> bool {
         while !round.is_over() {
             let Some(file) = &mut self.file else {
@@ -354,7 +354,7 @@ impl Stream {
         sink: &mut Sink,
         kept: &mut Option<KeptOutput>,
         outlet: &mut Outlet,
-        round: Round,
+        round: OutputRound,
         is_last: bool,
     ) -> bool {
         if let Sink::Copied(copies) = sink {
@@ -427,7 +427,7 @@ impl Stream {
         sink: &mut Sink,
         kept: &mut Option<KeptOutput>,
         outlet: &mut Outlet,
-        round: Round,
+        round: OutputRound,
     ) {
         let mut is_all = self.pass_on(sink, kept, outlet, round, true);
         // A process that the command has left behind may write for ever.
@@ -592,7 +592,7 @@ impl Output {
     }
 
     /// Passes on what is there, as far as there is room, up to a limit and the end of the round.
-    pub fn pass_on(&mut self, outlets: &mut [Outlet; 2], round: Round) {
+    pub fn pass_on(&mut self, outlets: &mut [Outlet; 2], round: OutputRound) {
         for stream in &mut self.streams {
             let outlet = &mut outlets[usize::from(stream.is_stderr)];
             stream.pass_on(&mut self.sink, &mut self.kept, outlet, round, false);
@@ -600,7 +600,7 @@ impl Output {
     }
 
     /// Passes on the last output of the command, which has ended. Processes that it has left behind may write on.
-    pub fn finish(&mut self, outlets: &mut [Outlet; 2], round: Round) {
+    pub fn finish(&mut self, outlets: &mut [Outlet; 2], round: OutputRound) {
         for stream in &mut self.streams {
             let outlet = &mut outlets[usize::from(stream.is_stderr)];
             stream.finish(&mut self.sink, &mut self.kept, outlet, round);
@@ -646,7 +646,7 @@ mod tests {
         let kept = Kept::begin("", u64::MAX).unwrap();
         let mut output = Output::of_stderr(endless, Sink::File(kept));
         let mut outlets = Outlet::both();
-        output.pass_on(&mut outlets, Round(Moment::now() + PATIENCE * 100));
+        output.pass_on(&mut outlets, OutputRound(Moment::now() + PATIENCE * 100));
         let Sink::File(kept) = &output.sink else {
             panic!("another sink");
         };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags};
 
-use super::output::{Outlet, Output, Round};
+use super::output::{Outlet, Output, OutputRound};
 use super::poller::Source;
 use super::started::Started;
 use crate::base::clock::Moment;
@@ -80,7 +80,7 @@ impl<R> Outputs<R> {
 
     /// Passes on what there is room for.
     pub fn pass_on<T>(&mut self, running: &mut [Started<T>]) {
-        let (round, outlets) = (Round::begin(), &mut self.outlets);
+        let (round, outlets) = (OutputRound::begin(), &mut self.outlets);
         round.give_turns(running, |one| one.output.pass_on(outlets, round));
         let all = &mut self.lingering;
         round.give_turns(all, |(output, _)| output.pass_on(outlets, round));
@@ -88,7 +88,7 @@ impl<R> Outputs<R> {
 
     /// Passes on what programs beside the commands print, and drops the outputs that nobody has open any more.
     pub fn pass_on_beside(&mut self, beside: &mut Vec<Output>) {
-        let (round, outlets) = (Round::begin(), &mut self.outlets);
+        let (round, outlets) = (OutputRound::begin(), &mut self.outlets);
         round.give_turns(beside, |output| output.pass_on(outlets, round));
         beside.retain(Output::is_open);
     }
@@ -122,7 +122,7 @@ impl<R> Outputs<R> {
 
     /// Passes on the last output, also of the programs beside the commands.
     pub fn end(&mut self, beside: &mut Vec<Output>) {
-        let round = Round::begin();
+        let round = OutputRound::begin();
         while !round.is_over() {
             for (output, _) in &mut self.lingering {
                 output.pass_on(&mut self.outlets, round);

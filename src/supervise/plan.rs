@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::output::{Output, Round};
+use super::output::{Output, OutputRound};
 use super::poller::Source;
 use super::runner::Runner;
 use super::signals::Received;
@@ -68,7 +68,7 @@ pub trait Plan: Sized {
     fn replace_peer(&mut self) -> Result<(), Failure>;
 
     /// This command is over, and must be reaped.
-    fn on_over(&mut self, command: Started<Self::Purpose>, round: Round);
+    fn on_over(&mut self, command: Started<Self::Purpose>, round: OutputRound);
 
     /// This output of an ended command is over.
     fn on_output_over(&mut self, _output: Output, _rest: Self::Rest) {}
@@ -238,7 +238,7 @@ pub trait Plan: Sized {
             // Why, that process has said before.
             self.hear();
         }
-        let (mut at, round) = (0, Round::begin());
+        let (mut at, round) = (0, OutputRound::begin());
         while let Some(command) = self.runner().take_ended(&mut at) {
             self.on_over(command, round);
         }

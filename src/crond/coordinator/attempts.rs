@@ -17,7 +17,7 @@ use crate::cron::{AttemptEnd, Job, retry};
 use crate::history::KeepOutput;
 use crate::isolated::link::cut;
 use crate::lock::{Grant, Lease};
-use crate::supervise::{Hook, Output, Report, Round, Sink, Started, of_grant, wanted};
+use crate::supervise::{Hook, Output, OutputRound, Report, Sink, Started, of_grant, wanted};
 
 impl Coordinator<'_> {
     /// Starts an attempt, unless it runs already.
@@ -211,7 +211,7 @@ impl Coordinator<'_> {
     /// Reaps a command, and notes what its end means.
     pub(super) fn end_command(&mut self, mut command: TickCommand) {
         let outlets = &mut self.runner.outputs.outlets;
-        command.output.finish(outlets, Round::begin());
+        command.output.finish(outlets, OutputRound::begin());
         let concluded = command.conclude();
         let kept = command.output.take_kept();
         let Started {

@@ -14,7 +14,7 @@ use super::{Coordinator, LATE, LONGEST_HANG, NO_LIMIT, PAUSE};
 use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure};
 use crate::base::text::{counted, shown};
-use crate::supervise::{Output, Plan, Received, Round, RunnerOf};
+use crate::supervise::{Output, OutputRound, Plan, Received, RunnerOf};
 
 impl Plan for Coordinator<'_> {
     type Purpose = Tick;
@@ -154,7 +154,7 @@ impl Plan for Coordinator<'_> {
         Ok(())
     }
 
-    fn on_over(&mut self, command: TickCommand, _round: Round) {
+    fn on_over(&mut self, command: TickCommand, _round: OutputRound) {
         self.end_command(command);
     }
 

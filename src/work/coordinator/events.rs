@@ -10,7 +10,7 @@ use crate::base::exit::{Ending, Failure};
 use crate::base::progress::ProgressLine;
 use crate::base::text::counted;
 use crate::lock::Lease;
-use crate::supervise::{Cause, Plan, Received, Round, RunnerOf};
+use crate::supervise::{Cause, OutputRound, Plan, Received, RunnerOf};
 use nix::sys::signal::Signal;
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -194,7 +194,7 @@ impl Plan for Coordinator<'_> {
         Ok(())
     }
 
-    fn on_over(&mut self, command: JobCommand, round: Round) {
+    fn on_over(&mut self, command: JobCommand, round: OutputRound) {
         self.end_command(command, round);
     }
 }

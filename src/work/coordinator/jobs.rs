@@ -11,12 +11,12 @@ use crate::base::text::{counted, shown};
 use crate::history::{KEPT, KeptOutput};
 use crate::lock::Lease;
 use crate::queue::{JobEnd, Queue, Rescued};
-use crate::supervise::{Cause, Round};
+use crate::supervise::{Cause, OutputRound};
 use std::time::Duration;
 
 impl Coordinator<'_> {
     /// Notes the outcomes of a command's jobs, and reaps it.
-    pub(super) fn end_command(&mut self, mut command: JobCommand, round: Round) {
+    pub(super) fn end_command(&mut self, mut command: JobCommand, round: OutputRound) {
         if let Some(error) = command.running.child.late_failure() {
             let tasks = std::mem::take(&mut command.tasks);
             self.end_unstarted(tasks, Unstarted::of(self.spec, error));
