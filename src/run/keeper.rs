@@ -28,7 +28,7 @@ use crate::lock::rows::{RowLock, RowSpec, Token};
 use crate::lock::{
     Attempt, Backend, Caller, Grant, HolderKind, Lease, OnLockLost, Reattempt, Refusal, Renewal,
 };
-use lock::{Lock, State};
+use lock::{HoldState, Lock};
 use recorder::Recorder;
 
 /// Before the first attempt of a keeper that replaces one that died: the server needs a moment to notice that a session has ended.
@@ -97,8 +97,8 @@ fn keep(work: Work, link: &Rc<Link>, supervisor: Pid, board: Board) -> Result<()
     let lease = lost.and_then(|(_, lease)| lease);
     let lives_on = lease.filter(|_| backend.outlives_session());
     let state = match lost {
-        None => State::Acquiring,
-        Some(_) => lives_on.map_or(State::Lost, State::Held),
+        None => HoldState::Acquiring,
+        Some(_) => lives_on.map_or(HoldState::Lost, HoldState::Held),
     };
     let lock = Lock::new(&task, backend, recorder, state, lease);
     let supervisor = Parent::new(link, supervisor, board, FromKeeper::Note)?;
@@ -259,7 +259,7 @@ impl<'a> Duty<'a> for Keeper<'a> {
             self.on_session_end();
             self.next_turn = None;
         }
-        if self.lock.state != State::Acquiring
+        if self.lock.state != HoldState::Acquiring
             && self.next_turn.is_none_or(|next| next <= Moment::now())
             && let Ok(next) = self.take_turn()
         {
@@ -280,15 +280,15 @@ impl Keeper<'_> {
         self.end_late_commands();
         let due = match self.lock.state {
             // Whether to release what the keeper before may have been granted comes before asking for the lock.
-            State::Acquiring if self.supervisor.has_message() => None,
-            State::Acquiring => return self.acquire(),
+            HoldState::Acquiring if self.supervisor.has_message() => None,
+            HoldState::Acquiring => return self.acquire(),
             _ if self.rests() => Some(Moment::now() + LOOK_AGAIN_AT_MOST),
             // A requested release comes before another attempt to hold the lock.
             _ if self.command_has_ended && self.supervisor.has_message() => None,
-            State::Lost => return self.reacquire(),
+            HoldState::Lost => return self.reacquire(),
             // After the command has ended: reacquire silently, without limit.
-            State::Abandoned if self.command_has_ended => return self.reacquire(),
-            State::Held(lease) => {
+            HoldState::Abandoned if self.command_has_ended => return self.reacquire(),
+            HoldState::Held(lease) => {
                 let due = self.retry.unwrap_or(lease.next_renewal());
                 if std::mem::take(&mut self.renews_now) || due <= Moment::now() {
                     self.renew();
@@ -296,8 +296,8 @@ impl Keeper<'_> {
                 }
                 Some(due)
             }
-            State::Killed => Some(self.keep_others_out()),
-            State::Abandoned => None,
+            HoldState::Killed => Some(self.keep_others_out()),
+            HoldState::Abandoned => None,
         };
         let look_again = self.look_again.map(|(at, _)| at);
         Ok(due.into_iter().chain(look_again).min())
@@ -355,7 +355,7 @@ impl Keeper<'_> {
             }
         });
         if told.is_ok() {
-            lock.state = State::Held(lease);
+            lock.state = HoldState::Held(lease);
         } else {
             lock.release_for_the_dead();
             lock.backend.drop_held();
@@ -372,7 +372,7 @@ impl Keeper<'_> {
             return false;
         }
         let reached = FromKeeper::Reached(cut(&backend.server()));
-        self.lock.state = State::Held(lease);
+        self.lock.state = HoldState::Held(lease);
         self.supervisor.say(reached);
         let held = FromKeeper::Held(grant, lease);
         self.supervisor.say_with_session(held);
@@ -408,14 +408,14 @@ impl Keeper<'_> {
                 pause = Duration::ZERO;
             }
             Reattempt::NotRequested => {
-                lock.state = State::Abandoned;
+                lock.state = HoldState::Abandoned;
                 self.outlive_supervisor();
                 pause = Duration::ZERO;
             }
             Reattempt::Refused(_) if self.command_has_ended => pause = PAUSE_IF_TAKEN,
             // A killer would have ended this holder long ago.
-            _ if !take && lock.over <= Moment::now() => lock.state = State::Abandoned,
-            Reattempt::Refused(Refusal::Failed(_)) if !take => lock.state = State::Abandoned,
+            _ if !take && lock.over <= Moment::now() => lock.state = HoldState::Abandoned,
+            Reattempt::Refused(Refusal::Failed(_)) if !take => lock.state = HoldState::Abandoned,
             // The server may be starting. Until its deadline the command runs on.
             Reattempt::Refused(Refusal::Failed(failure)) if may_pass(&failure) => {
                 if !std::mem::replace(&mut lock.was_refused, true) {
@@ -437,7 +437,7 @@ impl Keeper<'_> {
         let lock = &mut self.lock;
         self.retry = None;
         match (lock.backend.renew(until), &mut lock.state) {
-            (Renewal::Confirmed(sent), State::Held(lease)) => {
+            (Renewal::Confirmed(sent), HoldState::Held(lease)) => {
                 lease.proved = sent;
                 self.silent_since = None;
                 // A stopped supervisor may not read for days, so this message may be dropped.
@@ -466,7 +466,7 @@ impl Keeper<'_> {
     /// No server confirms the lock, and none says that it is lost. Schedules another attempt, and warns once this takes long.
     fn on_silence(&mut self, cause: &str) {
         let lock = &self.lock;
-        let State::Held(lease) = lock.state else {
+        let HoldState::Held(lease) = lock.state else {
             return;
         };
         let pause = if lock.backend.is_refused() {

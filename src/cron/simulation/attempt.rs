@@ -13,11 +13,12 @@ pub(super) struct Attempt {
     pub(super) number: u32,
     pub(super) failures: u32,
     pub(super) unstarted_for: Duration,
-    pub(super) state: State,
+    pub(super) state: AttemptState,
 }
 
+/// What has become of an attempt so far.
 #[derive(Clone)]
-pub(super) enum State {
+pub(super) enum AttemptState {
     /// Its lock is sought since then. The tick may have been taken just before.
     Sought { since: i64, is_just_taken: bool },
     /// Its lock was confirmed last then, and the coordinator has not read that it was granted.
@@ -36,10 +37,10 @@ pub(super) enum State {
 
 impl Attempt {
     pub(super) fn has_ended(&self) -> bool {
-        matches!(self.state, State::Ended(_))
+        matches!(self.state, AttemptState::Ended(_))
     }
 
     pub(super) fn is_sought(&self) -> bool {
-        matches!(self.state, State::Sought { .. })
+        matches!(self.state, AttemptState::Sought { .. })
     }
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::super::rules::taken::{CommandState, OUTAGE, SILENCE, end_of_dead, is_renewed};
 use super::super::rules::{AttemptEnd, JobFacts};
-use super::attempt::{Attempt, State};
+use super::attempt::{Attempt, AttemptState};
 use super::check::Event;
 use super::server::{Entry, Server};
 use super::{Job, SECOND};
@@ -186,7 +186,7 @@ impl Turn<'_> {
                 for attempt in &mut self.host.attempts {
                     if !attempt.has_ended() {
                         let end = end_of_dead(!attempt.is_sought(), is_stopped);
-                        attempt.state = State::Ended(end);
+                        attempt.state = AttemptState::Ended(end);
                     }
                 }
                 (self.host.phase, self.host.stopped) = (Phase::Returns(clock), None);
@@ -206,7 +206,7 @@ impl Turn<'_> {
                 self.host.frozen_until = clock + span;
                 // Nothing of it happens meanwhile.
                 for attempt in &mut self.host.attempts {
-                    if let State::Runs { until, .. } = &mut attempt.state
+                    if let AttemptState::Runs { until, .. } = &mut attempt.state
                         && *until > clock
                     {
                         *until += span;
@@ -230,7 +230,7 @@ impl Turn<'_> {
     /// A command ends then in this way, unless it has ended by itself before. `end` is what its daemon knows of it.
     fn end_command(&mut self, at: usize, when: i64, end: AttemptEnd) {
         let attempt = &mut self.host.attempts[at];
-        let State::Runs {
+        let AttemptState::Runs {
             until, end: own, ..
         } = attempt.state
         else {
@@ -241,7 +241,7 @@ impl Turn<'_> {
         } else {
             (when, end)
         };
-        attempt.state = State::Ended(end);
+        attempt.state = AttemptState::Ended(end);
         let ended = Event::Ended {
             run: attempt.run,
             end: how,
@@ -278,7 +278,7 @@ impl Turn<'_> {
     /// The coordinator reads what was granted while it was stopped.
     fn read_grants(&mut self) {
         for at in 0..self.host.attempts.len() {
-            if let State::Granted { confirmed } = self.host.attempts[at].state {
+            if let AttemptState::Granted { confirmed } = self.host.attempts[at].state {
                 self.start(at, confirmed);
             }
         }
@@ -290,10 +290,10 @@ impl Turn<'_> {
         let job = &self.jobs[attempt.job];
         let is_late = self.clock - confirmed > micros(job.options.ttl) / 2;
         self.host.attempts[at].state = if self.host.phase != Phase::Works || is_late {
-            State::Ended(AttemptEnd::Returned)
+            AttemptState::Ended(AttemptEnd::Returned)
         } else if self.happens(100) {
             // No process can be started.
-            State::Ended(AttemptEnd::Unstarted)
+            AttemptState::Ended(AttemptEnd::Unstarted)
         } else {
             let (run, number, host) = (attempt.run, attempt.number, self.host.id);
             let started = Event::Started {
@@ -304,7 +304,7 @@ impl Turn<'_> {
             };
             self.server.note(&attempt, started);
             let fails = self.random.u32(..job.fails) == 0;
-            State::Runs {
+            AttemptState::Runs {
                 confirmed,
                 until: self.clock + self.random.i64(1..=job.takes.max(SECOND + 1)),
                 end: if fails {
@@ -320,12 +320,12 @@ impl Turn<'_> {
     fn reap(&mut self) {
         let (clock, phase) = (self.clock, self.host.phase);
         for attempt in &mut self.host.attempts {
-            if matches!(attempt.state, State::Killed) {
-                attempt.state = State::Ended(AttemptEnd::Lost);
+            if matches!(attempt.state, AttemptState::Killed) {
+                attempt.state = AttemptState::Ended(AttemptEnd::Lost);
             }
         }
         for at in 0..self.host.attempts.len() {
-            let State::Runs { until, end, .. } = self.host.attempts[at].state else {
+            let AttemptState::Runs { until, end, .. } = self.host.attempts[at].state else {
                 continue;
             };
             if until <= clock {
@@ -371,10 +371,10 @@ impl Turn<'_> {
             let attempt = &self.host.attempts[at];
             let job = &self.jobs[attempt.job];
             let command = match attempt.state {
-                State::Granted { .. } => CommandState::Unstarted,
-                State::Runs { .. } => CommandState::Started,
-                State::Killed => CommandState::Killed,
-                State::Sought { .. } | State::Ended(_) => continue,
+                AttemptState::Granted { .. } => CommandState::Unstarted,
+                AttemptState::Runs { .. } => CommandState::Started,
+                AttemptState::Killed => CommandState::Killed,
+                AttemptState::Sought { .. } | AttemptState::Ended(_) => continue,
             };
             if !is_renewed(command, is_deaf) {
                 continue;
@@ -382,7 +382,7 @@ impl Turn<'_> {
             let is_held = self.server.renew_lock(job, attempt);
             let (ttl, run) = (micros(job.options.ttl), attempt.run);
             match &mut self.host.attempts[at].state {
-                State::Runs { confirmed, .. } if is_held => {
+                AttemptState::Runs { confirmed, .. } if is_held => {
                     let expired = *confirmed + ttl;
                     *confirmed = self.clock;
                     if expired < self.clock {
@@ -390,9 +390,12 @@ impl Turn<'_> {
                         self.server.note(&self.host.attempts[at], expired);
                     }
                 }
-                State::Runs { .. } => self.lose(at),
-                State::Granted { confirmed } if !is_held => *confirmed = 0,
-                State::Granted { .. } | State::Sought { .. } | State::Killed | State::Ended(_) => {}
+                AttemptState::Runs { .. } => self.lose(at),
+                AttemptState::Granted { confirmed } if !is_held => *confirmed = 0,
+                AttemptState::Granted { .. }
+                | AttemptState::Sought { .. }
+                | AttemptState::Killed
+                | AttemptState::Ended(_) => {}
             }
         }
     }
@@ -401,11 +404,11 @@ impl Turn<'_> {
     /// stopped, the scheduler kills it.
     fn lose(&mut self, at: usize) {
         let attempt = &self.host.attempts[at];
-        if let State::Runs { confirmed, .. } = attempt.state {
+        if let AttemptState::Runs { confirmed, .. } = attempt.state {
             let over = confirmed + micros(self.jobs[attempt.job].options.ttl) * 9 / 10;
             self.end_command(at, self.clock.min(over), AttemptEnd::Lost);
             if self.host.stopped.is_some() {
-                self.host.attempts[at].state = State::Killed;
+                self.host.attempts[at].state = AttemptState::Killed;
             }
         }
     }
@@ -414,7 +417,7 @@ impl Turn<'_> {
         for at in 0..self.host.attempts.len() {
             let attempt = &self.host.attempts[at];
             let ttl = micros(self.jobs[attempt.job].options.ttl);
-            if let State::Runs { confirmed, .. } = attempt.state
+            if let AttemptState::Runs { confirmed, .. } = attempt.state
                 && self.clock - confirmed > ttl * 9 / 10 - SECOND
             {
                 self.lose(at);

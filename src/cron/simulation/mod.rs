@@ -10,7 +10,7 @@ mod server;
 
 use std::fmt::Write;
 
-use attempt::State;
+use attempt::AttemptState;
 use check::{Event, Record, Skipped, check};
 use host::{Host, Phase, Trouble, Turn};
 use server::{Entry, Server};
@@ -427,7 +427,7 @@ fn its_tick_is_another_s(seed: u64, stopped_for: i64) {
     (job.takes, job.fails) = (1000 * DAY, u32::MAX);
     let runs = |host: &Host| {
         let mut all = host.attempts.iter();
-        all.any(|attempt| matches!(attempt.state, State::Runs { .. }))
+        all.any(|attempt| matches!(attempt.state, AttemptState::Runs { .. }))
     };
     world.step_until(|world| world.hosts.iter().any(runs));
     let at = world.hosts.iter().position(runs).unwrap();
@@ -470,7 +470,7 @@ fn a_clock_that_was_a_day_ahead_holds_nothing_up() {
         world.turn(0).suffer(Trouble::Death);
         for attempt in attempts {
             world.server.release(attempt.job, attempt.run);
-            if matches!(attempt.state, State::Runs { .. }) {
+            if matches!(attempt.state, AttemptState::Runs { .. }) {
                 world.server.record(attempt.run, AttemptEnd::Lost);
             }
         }

@@ -9,7 +9,7 @@ use super::super::rules::taken::{
 };
 use super::super::rules::{AttemptEnd, Decision, Fate, Now, RunState, UnderWay, decide, retry};
 use super::SECOND;
-use super::attempt::{Attempt, State};
+use super::attempt::{Attempt, AttemptState};
 use super::check::Event;
 use super::host::{Phase, Turn};
 use super::server::{Entry, Tried};
@@ -22,7 +22,7 @@ impl Turn<'_> {
     /// Records the ends of attempts, and releases their locks.
     pub(super) fn record_ends(&mut self) {
         for attempt in std::mem::take(&mut self.host.attempts) {
-            let State::Ended(end) = attempt.state else {
+            let AttemptState::Ended(end) = attempt.state else {
                 self.host.attempts.push(attempt);
                 continue;
             };
@@ -122,7 +122,7 @@ impl Turn<'_> {
             number: tick.attempt,
             failures: tick.failures,
             unstarted_for: tick.facts().unstarted_for(self.server.now),
-            state: State::Sought {
+            state: AttemptState::Sought {
                 since: self.clock,
                 is_just_taken: is_just_taken && tick.attempt == 1,
             },
@@ -287,7 +287,7 @@ impl Turn<'_> {
             return;
         }
         for at in 0..self.host.attempts.len() {
-            let State::Sought {
+            let AttemptState::Sought {
                 since,
                 is_just_taken,
             } = self.host.attempts[at].state
@@ -295,7 +295,7 @@ impl Turn<'_> {
                 continue;
             };
             if self.host.phase != Phase::Works {
-                self.host.attempts[at].state = State::Ended(AttemptEnd::Returned);
+                self.host.attempts[at].state = AttemptState::Ended(AttemptEnd::Returned);
             } else if !self.happens(8) {
                 // Otherwise something else takes long.
                 self.seek(at, since, is_just_taken);
@@ -319,9 +319,9 @@ impl Turn<'_> {
                 let is_recent = is_just_taken && since == self.clock;
                 let is_mine = is_recent && self.clock - self.host.renewed < half;
                 if !is_mine && !self.server.may_start(&attempt) {
-                    self.host.attempts[at].state = State::Ended(AttemptEnd::Over);
+                    self.host.attempts[at].state = AttemptState::Ended(AttemptEnd::Over);
                 } else if self.host.stopped.is_some() {
-                    self.host.attempts[at].state = State::Granted {
+                    self.host.attempts[at].state = AttemptState::Granted {
                         confirmed: self.clock,
                     };
                 } else {
@@ -334,7 +334,7 @@ impl Turn<'_> {
     /// Others hold the lock for too long: the tick is not run.
     fn refuse(&mut self, at: usize) {
         let attempt = &mut self.host.attempts[at];
-        attempt.state = State::Ended(AttemptEnd::Over);
+        attempt.state = AttemptState::Ended(AttemptEnd::Over);
         self.server.note(attempt, Event::Refused { at: self.clock });
     }
 }

@@ -28,7 +28,7 @@ type Supervisor<'a> = Parent<'a, FromKeeper, ToKeeper>;
 
 /// Whether this run holds the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum HoldState {
     /// Not acquired yet.
     Acquiring,
     /// Held, for as long as this lease says.
@@ -51,7 +51,7 @@ pub struct Lock<'a> {
     pub spec: &'a LockSpec,
     kill_after: Duration,
     /// Whether this run holds the lock.
-    pub state: State,
+    pub state: HoldState,
     /// By when the command must be gone unless the lock is reacquired.
     pub over: Moment,
     /// The TTL of the lease that was lost.
@@ -72,7 +72,7 @@ impl<'a> Lock<'a> {
         task: &Task<'a>,
         backend: Box<dyn Backend>,
         recorder: Option<Recorder<'a>>,
-        state: State,
+        state: HoldState,
         lease: Option<Lease>,
     ) -> Self {
         // Without a lease `lose()` sets the real deadline.
@@ -116,18 +116,18 @@ impl<'a> Lock<'a> {
     pub fn command_deadline(&self) -> Option<Moment> {
         let ends = self.spec.on_lost != OnLockLost::Ignore;
         match self.state {
-            State::Killed => Some(self.over),
+            HoldState::Killed => Some(self.over),
             // The server may not report the loss: it may be out of reach.
-            State::Held(lease) => ends.then(|| lease.over()),
-            State::Acquiring => None,
-            State::Lost | State::Abandoned => ends.then_some(self.over),
+            HoldState::Held(lease) => ends.then(|| lease.over()),
+            HoldState::Acquiring => None,
+            HoldState::Lost | HoldState::Abandoned => ends.then_some(self.over),
         }
     }
 
     /// The TTL of the latest lease.
     pub fn ttl(&self) -> Duration {
         match self.state {
-            State::Held(lease) => lease.ttl,
+            HoldState::Held(lease) => lease.ttl,
             _ => self.lost_ttl,
         }
     }
@@ -146,27 +146,27 @@ impl<'a> Lock<'a> {
     pub fn lose(&mut self, cause: &str, supervisor: &mut Supervisor) {
         self.backend.drop_held();
         self.is_prepared = false;
-        if matches!(self.state, State::Held(_)) {
+        if matches!(self.state, HoldState::Held(_)) {
             self.leave();
             if self.spec.on_lost == OnLockLost::Terminate {
                 self.shorten_deadline();
             }
         }
-        (self.state, self.was_refused) = (State::Lost, false);
+        (self.state, self.was_refused) = (HoldState::Lost, false);
         supervisor.say(FromKeeper::Lost(cut(cause)));
     }
 
     /// It is not renewed any more.
     pub fn leave(&mut self) {
-        if let State::Held(lease) = self.state {
-            (self.state, self.over, self.lost_ttl) = (State::Lost, lease.over(), lease.ttl);
+        if let HoldState::Held(lease) = self.state {
+            (self.state, self.over, self.lost_ttl) = (HoldState::Lost, lease.over(), lease.ttl);
         }
     }
 
     /// The keeper has killed the command, and the lock is not kept for a supervisor that hangs. The end of the session frees a named lock;
     /// a row is free when its time is over.
     pub fn let_go(&mut self) {
-        if !matches!(self.state, State::Held(_)) {
+        if !matches!(self.state, HoldState::Held(_)) {
             return;
         }
         self.backend.drop_held();
@@ -174,13 +174,13 @@ impl<'a> Lock<'a> {
         self.leave();
         // Who kills the holder of a named lock may wait for an answer on another session.
         if self.backend.outlives_session() {
-            self.state = State::Abandoned;
+            self.state = HoldState::Abandoned;
         }
     }
 
     /// Gives up on a lost lock while the command runs; the supervisor ends the command.
     pub fn abandon(&mut self, why: Refusal, supervisor: &mut Supervisor) {
-        self.state = State::Abandoned;
+        self.state = HoldState::Abandoned;
         self.shorten_deadline();
         let why = match why {
             Refusal::Failed(failure) => Refusal::Failed(Failure {
@@ -293,7 +293,7 @@ impl<'a> Lock<'a> {
     /// Notes that this client kills the holder.
     pub fn be_killed(&mut self, killer: Client, supervisor: &mut Supervisor) {
         self.leave();
-        self.state = State::Killed;
+        self.state = HoldState::Killed;
         self.keep_at = Moment::now() + Lease::interval(self.ttl());
         supervisor.say(FromKeeper::Killed(Box::new(killer)));
     }
@@ -305,7 +305,7 @@ impl<'a> Lock<'a> {
             Renewal::Lost(_) if !self.backend.outlives_session() => {
                 if self.spec.on_lost == OnLockLost::Reacquire {
                     // It is reacquired, unless its killer is found again.
-                    (self.state, self.was_refused) = (State::Lost, false);
+                    (self.state, self.was_refused) = (HoldState::Lost, false);
                     Duration::ZERO
                 } else {
                     // It stays killed: the command has its deadline, and a killer that still waits learns of its end. What was announced
@@ -325,11 +325,11 @@ impl<'a> Lock<'a> {
     /// The command is gone: acknowledges the kill.
     pub fn ack_kill(&mut self, supervisor: &mut Supervisor) {
         for _ in 0..2 {
-            if self.state != State::Killed {
+            if self.state != HoldState::Killed {
                 return;
             }
             // Only once: this must not acknowledge the kill of the slot's next holder.
-            self.state = State::Abandoned;
+            self.state = HoldState::Abandoned;
             if self.backend.ack_kill() {
                 return;
             }
@@ -404,7 +404,7 @@ impl<'a> Lock<'a> {
             Err(cause) => cause,
         };
         // A killer may have ended the session, and may wait for this end.
-        if matches!(self.state, State::Held(_) | State::Lost) {
+        if matches!(self.state, HoldState::Held(_) | HoldState::Lost) {
             self.find_kill(supervisor);
         }
         self.ack_kill(supervisor);
