@@ -10,6 +10,9 @@ const EPOCH: &str = "TIMESTAMP'1970-01-01 00:00:00'";
 /// A server's interval is a signed number, and its dates begin with the year 0.
 const LONGEST: Duration = Duration::from_secs(1000 * 365 * 24 * 3600);
 
+/// The server's time.
+pub const NOW: &str = "UTC_TIMESTAMP(6)";
+
 /// A text as an SQL literal that no `sql_mode` and no character set changes.
 pub fn text_literal(text: &str) -> String {
     let mut literal = "_utf8mb4 ".to_owned();
@@ -99,41 +102,38 @@ pub fn micros(moment: &str) -> String {
 
 /// The server's time, in microseconds since the start of 1970.
 pub fn now_micros() -> String {
-    micros("UTC_TIMESTAMP(6)")
+    micros(NOW)
 }
 
 /// The microseconds since a moment.
 pub fn micros_since(moment: &str) -> String {
-    format!("TIMESTAMPDIFF(MICROSECOND, {moment}, UTC_TIMESTAMP(6))")
+    format!("TIMESTAMPDIFF(MICROSECOND, {moment}, {NOW})")
 }
 
 /// The microseconds until a moment.
 pub fn micros_until(moment: &str) -> String {
-    format!("TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), {moment})")
+    format!("TIMESTAMPDIFF(MICROSECOND, {NOW}, {moment})")
 }
 
 /// The moment this long before now, by the server's clock.
 pub fn ago(span: Duration) -> String {
     let micros = span.min(LONGEST).as_micros();
-    format!("UTC_TIMESTAMP(6) - INTERVAL {micros} MICROSECOND")
+    format!("{NOW} - INTERVAL {micros} MICROSECOND")
 }
 
 /// The moment this long after now, by the server's clock.
 pub fn after(span: Duration) -> String {
-    format!(
-        "UTC_TIMESTAMP(6) + INTERVAL {} MICROSECOND",
-        span.as_micros()
-    )
+    format!("{NOW} + INTERVAL {} MICROSECOND", span.as_micros())
 }
 
 /// The moment this many seconds before now. The number may be an SQL expression, here and below.
 pub fn seconds_ago(seconds: impl std::fmt::Display) -> String {
-    format!("UTC_TIMESTAMP(6) - INTERVAL {seconds} SECOND")
+    format!("{NOW} - INTERVAL {seconds} SECOND")
 }
 
 /// The moment this many seconds after now.
 pub fn after_seconds(seconds: impl std::fmt::Display) -> String {
-    format!("UTC_TIMESTAMP(6) + INTERVAL {seconds} SECOND")
+    format!("{NOW} + INTERVAL {seconds} SECOND")
 }
 
 /// The moment that a server says in microseconds since the start of 1970. One before that becomes 1970.

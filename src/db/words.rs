@@ -11,7 +11,7 @@ impl Kind {
     /// The server's time.
     pub fn now(self) -> &'static str {
         match self {
-            Self::MySql => "UTC_TIMESTAMP(6)",
+            Self::MySql => sql::NOW,
             Self::Postgres => postgres_sql::NOW,
         }
     }

@@ -8,7 +8,7 @@ use super::narrow::{CARRIED, insert_into, jobs_of};
 use super::queues::Queue;
 use super::wake::wake_one;
 use crate::base::text::counted;
-use crate::db::sql::{micros, moment};
+use crate::db::sql::{NOW, micros, moment};
 use crate::db::{Fault, Session, ask, command, text_literal};
 use crate::history::Deed;
 use crate::schema::{DEAD, JOB_KEYS, JOB_PARTS, JOBS, Tables};
@@ -142,7 +142,7 @@ fn make_due(entries: &[Entry], tables: &Tables, session: &mut Session) -> Result
             insert_into(
                 &tables.of(JobState::Due.table()),
                 CARRIED,
-                [attempt, "every_us", "UTC_TIMESTAMP(6)"],
+                [attempt, "every_us", NOW],
                 None
             )
         ),
@@ -181,8 +181,12 @@ pub fn cancel(
             ))?;
         }
         if entry.state == JobState::Running {
-            session.run(&command("queue cancel", format!("UPDATE {jobs} SET canceled_at = COALESCE(canceled_at, UTC_TIMESTAMP(6)) WHERE id = {id}"
-            )))?;
+            session.run(&command(
+                "queue cancel",
+                format!(
+                    "UPDATE {jobs} SET canceled_at = COALESCE(canceled_at, {NOW}) WHERE id = {id}"
+                ),
+            ))?;
             record("queue cancel", id, queue, tables, session)?;
             return Ok(Changed::Canceled);
         }

@@ -2,6 +2,7 @@
 
 use super::entries::{MOST_DELETED, MOST_ENTRIES, ask_entries, ask_workers, delete_entries};
 use super::jobs::JobState;
+use crate::db::sql::NOW;
 use crate::db::{Ask, Fault, LIST, Session, ask_value, ask_values, command, text_literal};
 use crate::schema::{
     DEAD, DELAYED, DONE, DUE, JOB_KEYS, JOB_PARTS, JOBS, QUEUE_MINUTES, QUEUES, RUNNING, Tables,
@@ -48,9 +49,7 @@ pub fn delete(
     // From now on no job is put or claimed.
     session.run(&command(
         "queue delete",
-        format!(
-            "UPDATE {queues} SET deleted_at = COALESCE(deleted_at, UTC_TIMESTAMP(6)) {by_name}"
-        ),
+        format!("UPDATE {queues} SET deleted_at = COALESCE(deleted_at, {NOW}) {by_name}"),
     ))?;
     // An earlier turn may still be claiming. It locks its worker's row until its end.
     session.run(&await_turns(tables, queue))?;
@@ -122,7 +121,7 @@ fn delete_orphans(tables: &Tables, session: &mut Session) -> Result<(), Fault> {
 fn ask_orphans(tables: &Tables) -> Ask<'static, Vec<u64>> {
     let sql = format!(
         "SELECT w.worker FROM (SELECT DISTINCT queue FROM {workers}) some LEFT JOIN {} q ON q.id = some.queue \
-         JOIN {workers} w ON w.queue = some.queue WHERE q.id IS NULL AND w.expires_at < UTC_TIMESTAMP(6)",
+         JOIN {workers} w ON w.queue = some.queue WHERE q.id IS NULL AND w.expires_at < {NOW}",
         tables.of(&QUEUES),
         workers = tables.of(&WORKERS)
     );

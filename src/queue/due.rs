@@ -2,7 +2,7 @@
 
 use super::Queue;
 use super::narrow::{CARRIED, NAMED, by_key, insert_into, rows};
-use crate::db::sql::numbers;
+use crate::db::sql::{NOW, numbers};
 use crate::db::{Ask, Batch, Fault, Session, ask, ask_values, batch};
 use crate::schema::{DELAYED, DUE, Tables};
 
@@ -24,7 +24,7 @@ pub fn promote(
 /// Locks delayed jobs that are due, in a transaction that stays open.
 fn lock_delayed(tables: &Tables, queue: &Queue, skips_locked: bool) -> Batch<'static, Vec<u64>> {
     let locked = format!(
-        "SELECT x.job FROM {} WHERE x.queue = {} AND x.due_at <= UTC_TIMESTAMP(6) ORDER BY x.due_at, x.job LIMIT {NAMED} FOR UPDATE{}",
+        "SELECT x.job FROM {} WHERE x.queue = {} AND x.due_at <= {NOW} ORDER BY x.due_at, x.job LIMIT {NAMED} FOR UPDATE{}",
         by_key(tables, &DELAYED, "x"),
         queue.id,
         if skips_locked { " SKIP LOCKED" } else { "" }

@@ -8,6 +8,7 @@ use super::change::transact;
 use super::queues::{Properties, find_queue};
 use super::wake::wake_one;
 use crate::base::text::shown;
+use crate::db::sql::NOW;
 use crate::db::{Fault, Session, command, text_literal};
 use crate::history::Deed;
 use crate::schema::{QUEUES, Tables};
@@ -38,7 +39,7 @@ pub fn create(
     let queues = tables.of(&QUEUES);
     let insert = format!(
         "INSERT INTO {queues} (name, claim, shards, max_attempts, retry_delay_us, ttl_seconds, \
-         keep_seconds, created_at) VALUES ({}, {}, {}, {}, {}, {}, {}, UTC_TIMESTAMP(6))",
+         keep_seconds, created_at) VALUES ({}, {}, {}, {}, {}, {}, {}, {NOW})",
         text_literal(name),
         text_literal(properties.claim.word()),
         properties.shards,
@@ -112,7 +113,7 @@ pub fn pause(
         return Ok(false);
     }
     let (action, paused_at, now) = if pauses {
-        ("queue pause", "UTC_TIMESTAMP(6)", "NULL")
+        ("queue pause", NOW, "NULL")
     } else {
         ("queue resume", "NULL", "NOT NULL")
     };

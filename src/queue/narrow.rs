@@ -1,7 +1,7 @@
 //! The columns of the narrow tables, and the start of each statement that moves a job between them.
 
 use super::jobs::MOST_JOBS;
-use crate::db::sql::micros_since;
+use crate::db::sql::{NOW, micros_since};
 use crate::db::{Fault, Row};
 use crate::schema::{RUNNING, Table, Tables};
 
@@ -42,10 +42,10 @@ pub(super) const TIME_HAS_COME: &str = " AND n.due_at <= UTC_TIMESTAMP(6)";
 pub(super) const TIME_WILL_COME: &str = " AND n.due_at > UTC_TIMESTAMP(6)";
 
 /// The column that only the rows of finished jobs have, with its value for one that has just finished.
-pub(super) const DONE_NOW: Option<(&str, &str)> = Some(("done_at", "UTC_TIMESTAMP(6)"));
+pub(super) const DONE_NOW: Option<(&str, &str)> = Some(("done_at", NOW));
 
 /// The same of dead jobs.
-pub(super) const DIED_NOW: Option<(&str, &str)> = Some(("died_at", "UTC_TIMESTAMP(6)"));
+pub(super) const DIED_NOW: Option<(&str, &str)> = Some(("died_at", NOW));
 
 /// These columns of the table with this alias. The last one is the fence.
 pub(super) fn carried(alias: &str) -> String {

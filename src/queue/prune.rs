@@ -5,7 +5,7 @@ use super::jobs::MOST_JOBS;
 use super::narrow::{block_of, by_key, jobs_in, rows};
 use super::payloads::{MOST_PARTS, PIECE};
 use super::queues::Queue;
-use crate::db::sql::{id_literal, micros, moment, numbers, seconds_ago};
+use crate::db::sql::{NOW, id_literal, micros, moment, numbers, seconds_ago};
 use crate::db::{Ask, Batch, Fault, LIST, Row, Session, ask_values, batch, command, no_answer};
 use crate::history::{delete_outputs_of_jobs, prune_outputs};
 use crate::schema::{DONE, JOB_PARTS, JOBS, PUTS, QUEUE_MINUTES, Tables, WORKERS};
@@ -104,7 +104,7 @@ pub fn prune_records(tables: &Tables, queue: &Queue, session: &mut Session) -> R
 fn ask_gone(tables: &Tables, queue: &Queue) -> Ask<'static, Vec<u64>> {
     let sql = format!(
         "SELECT worker FROM {} FORCE INDEX (by_queue) WHERE queue = {} AND expires_at IS NULL \
-         AND gone_at < UTC_TIMESTAMP(6) - {KEPT} LIMIT {MOST_ENTRIES}",
+         AND gone_at < {NOW} - {KEPT} LIMIT {MOST_ENTRIES}",
         tables.of(&WORKERS),
         queue.id
     );
@@ -187,7 +187,7 @@ fn lock_old(
 fn old_puts(tables: &Tables, skips_locked: bool) -> String {
     let candidates = CANDIDATES * MOST_ENTRIES;
     let oldest = format!(
-        "SELECT put FROM {} FORCE INDEX (by_time) WHERE put_at < UTC_TIMESTAMP(6) - {KEPT} ORDER BY put_at LIMIT {candidates}",
+        "SELECT put FROM {} FORCE INDEX (by_time) WHERE put_at < {NOW} - {KEPT} ORDER BY put_at LIMIT {candidates}",
         tables.of(&PUTS)
     );
     if !skips_locked {

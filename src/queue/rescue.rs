@@ -8,6 +8,7 @@ use super::entries::ask_ids;
 use super::jobs::WORKER_DIED;
 use super::narrow::{DIED_NOW, block_of, by_key, carried, insert_into, next_due, running};
 use super::{Claim, Queue};
+use crate::db::sql::NOW;
 use crate::db::{Ask, Batch, Fault, Session, ask, ask_value, batch, no_answer, text_literal};
 use crate::schema::{DEAD, DELAYED, DUE, JOB_KEYS, JOB_PARTS, JOBS, Tables, WORKERS};
 
@@ -86,7 +87,7 @@ fn ask_dead(tables: &Tables, queue: &Queue, own: u64) -> Ask<'static, Option<u64
 
 pub(super) fn find_dead(tables: &Tables, queue: &Queue, own: u64) -> String {
     format!(
-        "SELECT worker FROM {} WHERE queue = {} AND expires_at <= UTC_TIMESTAMP(6) AND worker <> {own} \
+        "SELECT worker FROM {} WHERE queue = {} AND expires_at <= {NOW} AND worker <> {own} \
          ORDER BY expires_at LIMIT 1",
         tables.of(&WORKERS),
         queue.id
@@ -117,14 +118,14 @@ fn return_jobs(
         by_key(tables, &JOB_PARTS, "p")
     );
     let failed = format!(
-        "SET j.failed_at = UTC_TIMESTAMP(6), j.last_error = {} WHERE {of}",
+        "SET j.failed_at = {NOW}, j.last_error = {} WHERE {of}",
         text_literal(WORKER_DIED)
     );
     let mut statements = vec![
         "BEGIN".to_owned(),
         format!(
-            "UPDATE {} SET expires_at = NULL, gone_at = UTC_TIMESTAMP(6), died = 1 WHERE worker = {worker} \
-                 AND expires_at <= UTC_TIMESTAMP(6)",
+            "UPDATE {} SET expires_at = NULL, gone_at = {NOW}, died = 1 WHERE worker = {worker} \
+                 AND expires_at <= {NOW}",
             tables.of(&WORKERS)
         ),
         "SET @dblock_rescued = ROW_COUNT()".to_owned(),

@@ -8,7 +8,7 @@ use super::jobs::JobState;
 use super::narrow::{TIME_HAS_COME, TIME_WILL_COME, by_key, jobs_in, jobs_of};
 use super::queues::Queue;
 use crate::base::list::omit;
-use crate::db::sql::{micros, micros_since, micros_until, span, time};
+use crate::db::sql::{NOW, micros, micros_since, micros_until, span, time};
 use crate::db::{Ask, Fault, Kind, LIST, Row, Session, ask};
 use crate::schema::{QUEUE_MINUTES, QUEUES, RUNNING, Tables, WORKERS};
 
@@ -313,8 +313,8 @@ fn ask_workers(tables: &Tables, queue: u32) -> Ask<'static, Vec<Worker>> {
     let sql = format!(
         "SELECT w.worker, w.host, w.pid, w.user, w.program, w.slots, {} AS started, {} AS renewed, {} AS renewed_ago, {} AS started_ago, \
          (SELECT CAST(COALESCE(SUM({}), 0) AS UNSIGNED) FROM {} r WHERE r.worker = w.worker) AS running, \
-         w.expires_at IS NULL OR w.expires_at <= UTC_TIMESTAMP(6) AS is_gone FROM {} w FORCE INDEX (by_queue) WHERE w.queue = {queue} AND (w.expires_at IS NOT NULL \
-         OR w.expires_at IS NULL AND w.died = 1 AND w.gone_at > UTC_TIMESTAMP(6) - INTERVAL 1 DAY)",
+         w.expires_at IS NULL OR w.expires_at <= {NOW} AS is_gone FROM {} w FORCE INDEX (by_queue) WHERE w.queue = {queue} AND (w.expires_at IS NOT NULL \
+         OR w.expires_at IS NULL AND w.died = 1 AND w.gone_at > {NOW} - INTERVAL 1 DAY)",
         micros("w.started_at"),
         micros("w.renewed_at"),
         micros_since("w.renewed_at"),

@@ -21,7 +21,7 @@ use super::Queue;
 use super::marks::above;
 use super::narrow::{block_of, by_key, carried, insert_into, running, running_by_turn};
 use super::payloads::{Stored, bytes_of_parts};
-use crate::db::sql::{after_seconds, id_literal, is_read_only, numbers};
+use crate::db::sql::{NOW, after_seconds, id_literal, is_read_only, numbers};
 use crate::db::{Ask, Batch, Fault, LIST, READ_ONLY, Row, Rows, ask, batch, named, no_answer};
 use crate::schema::{DUE, JOBS, QUEUE_MINUTES, QUEUES, RUNNING, Tables, WORKERS};
 
@@ -183,7 +183,7 @@ impl Turn<'_> {
         // An application may have written any number there.
         let carried = carried("d").replace("d.fence", "LEAST(d.fence, 18446744073709551614) + 1");
         let values = ["LEAST(d.attempt, 4294967294) + 1", "d.every_us", "d.due_at"];
-        let claimed = format!("{worker}, {turn}, UTC_TIMESTAMP(6)");
+        let claimed = format!("{worker}, {turn}, {NOW}");
         let besides = Some(("worker, turn, claimed_at", claimed.as_str()));
         let running = RUNNING.name;
         [
@@ -271,7 +271,7 @@ impl Turn<'_> {
         statements.extend([
             named("queue turn", "BEGIN"),
             format!(
-                "UPDATE {} SET turn = {}, renewed_at = UTC_TIMESTAMP(6), expires_at = {} \
+                "UPDATE {} SET turn = {}, renewed_at = {NOW}, expires_at = {} \
                  WHERE {} AND turn = {} AND expires_at IS NOT NULL",
                 self.table(&WORKERS),
                 self.number,

@@ -2,7 +2,7 @@
 
 use super::Queue;
 use super::turn::{WorkerStatus, own_row, standing};
-use crate::db::sql::after_seconds;
+use crate::db::sql::{NOW, after_seconds};
 use crate::db::{Ask, Batch, ask_value, batch, command, no_answer, text_literal};
 use crate::schema::{RUNNING, Tables, WORKERS};
 
@@ -28,7 +28,7 @@ pub fn register(tables: &Tables, queue: &Queue, facts: &WorkerFacts) -> Batch<'s
     let ttl = queue.ttl.as_secs();
     let insert = format!(
         "INSERT INTO {} (run, queue, host, pid, user, program, slots, ttl_seconds, started_at, renewed_at, expires_at) \
-         VALUES ({}, {}, {}, {}, {}, {}, {}, {ttl}, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), \
+         VALUES ({}, {}, {}, {}, {}, {}, {}, {ttl}, {NOW}, {NOW}, \
          {})",
         tables.of(&WORKERS),
         text_literal(&facts.run),
@@ -51,7 +51,7 @@ pub fn find_registration(
     facts: &WorkerFacts,
 ) -> Ask<'static, Option<u64>> {
     let sql = format!(
-        "SELECT worker FROM {} WHERE queue = {} AND expires_at > UTC_TIMESTAMP(6) AND run = {} \
+        "SELECT worker FROM {} WHERE queue = {} AND expires_at > {NOW} AND run = {} \
          AND turn = 0 LIMIT 1",
         tables.of(&WORKERS),
         queue.id,
@@ -69,7 +69,7 @@ pub fn renew(
     takes_over: bool,
 ) -> Batch<'static, WorkerStatus> {
     let update = format!(
-        "UPDATE {} SET turn = turn + {}, renewed_at = UTC_TIMESTAMP(6), \
+        "UPDATE {} SET turn = turn + {}, renewed_at = {NOW}, \
          expires_at = {} WHERE {} AND expires_at IS NOT NULL",
         tables.of(&WORKERS),
         u8::from(takes_over),
@@ -89,7 +89,7 @@ pub fn deregister(tables: &Tables, worker: u64, run: &str) -> Ask<'static, ()> {
     command(
         "queue deregister",
         format!(
-            "UPDATE {} SET expires_at = IF({has_some}, UTC_TIMESTAMP(6), NULL), gone_at = UTC_TIMESTAMP(6) \
+            "UPDATE {} SET expires_at = IF({has_some}, {NOW}, NULL), gone_at = {NOW} \
          WHERE {} AND expires_at IS NOT NULL",
             tables.of(&WORKERS),
             own_row(worker, run)

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::{Put, Putter};
-use crate::db::sql::{after, moment, optional_number, optional_text, write_bytes};
+use crate::db::sql::{NOW, after, moment, optional_number, optional_text, write_bytes};
 use crate::db::{Batch, Fault, Session, named, text_literal};
 use crate::queue::jobs::Due;
 use crate::queue::queues::Claim;
@@ -108,7 +108,7 @@ impl Putter<'_> {
             } else {
                 let _ = write!(insert, "NULL,{}", payload.len().div_ceil(self.part));
             }
-            let _ = write!(insert, ",{key},UTC_TIMESTAMP(6))");
+            let _ = write!(insert, ",{key},{NOW})");
         }
         vec![
             named(NAME, "BEGIN"),
@@ -175,13 +175,13 @@ impl Putter<'_> {
         if self.turn == 0 {
             statements.push(format!(
                 "INSERT INTO {puts} (put, turn, jobs, first_job, step, put_at) \
-                 VALUES ({put}, 1, {jobs}, @first, @step, UTC_TIMESTAMP(6))"
+                 VALUES ({put}, 1, {jobs}, @first, @step, {NOW})"
             ));
         } else {
             let (before, turn) = (self.turn, self.turn + 1);
             statements.push(format!(
                 "UPDATE {puts} SET turn = {turn}, jobs = jobs + {jobs}, first_job = @first, step = @step, \
-                 put_at = UTC_TIMESTAMP(6) WHERE put = {put} AND turn = {before}"
+                 put_at = {NOW} WHERE put = {put} AND turn = {before}"
             ));
             statements.push("SELECT IF(ROW_COUNT() = 1, 1, (SELECT 1 UNION SELECT 2))".to_owned());
         }
@@ -193,7 +193,7 @@ impl Putter<'_> {
     /// Inserts the jobs' narrow rows, one for each or one for the block.
     fn narrow(&self, jobs: usize) -> String {
         let (table, due_at) = match self.traits.due {
-            Due::Now => (&DUE, "UTC_TIMESTAMP(6)".to_owned()),
+            Due::Now => (&DUE, NOW.to_owned()),
             Due::After(span) => (&DELAYED, after(span)),
             Due::At(micros) => (&DELAYED, moment(micros)),
         };

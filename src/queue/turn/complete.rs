@@ -4,7 +4,7 @@ use super::super::narrow::{DIED_NOW, DONE_NOW, insert_into, next_due};
 use super::deletions::Which;
 use super::moves::{among_claims, claim_of, error_literal};
 use super::{EndedUnit, JobEnd, Turn};
-use crate::db::sql::{after, numbers};
+use crate::db::sql::{NOW, after, numbers};
 use crate::schema::{DEAD, DELAYED, DONE, DUE, JOBS};
 use std::fmt::Write;
 
@@ -132,7 +132,7 @@ impl Turn<'_> {
         if !uncounted.is_empty() {
             let _ = write!(attempt, " - ({})", among_claims(&uncounted));
         }
-        let due = format!("UTC_TIMESTAMP(6) + INTERVAL (CASE{delays} END) MICROSECOND");
+        let due = format!("{NOW} + INTERVAL (CASE{delays} END) MICROSECOND");
         let values = [attempt.as_str(), "r.every_us", &due];
         statements.push(self.put_into(&DELAYED, values, None, units));
         statements.push(self.take_out(units));
@@ -194,7 +194,7 @@ impl Turn<'_> {
             ));
             let error = match outcome {
                 JobEnd::Retry(_, error) | JobEnd::Dead(error) => format!(
-                    ", j.failed_at = UTC_TIMESTAMP(6), j.last_error = {}",
+                    ", j.failed_at = {NOW}, j.last_error = {}",
                     error_literal(error)
                 ),
                 _ => String::new(),

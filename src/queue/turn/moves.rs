@@ -2,7 +2,7 @@
 
 use super::super::narrow::{by_key, carried, insert_into, running};
 use super::{EndedUnit, LONGEST_ERROR, Turn, Unit};
-use crate::db::sql::numbers;
+use crate::db::sql::{NOW, numbers};
 use crate::db::text_literal;
 use crate::schema::{JOBS, Table};
 use std::fmt::Write;
@@ -135,7 +135,7 @@ impl Turn<'_> {
         }
         let all: Vec<_> = units.iter().map(|(ended, _)| *ended).collect();
         format!(
-            "UPDATE {} STRAIGHT_JOIN {} ON j.id = r.job SET j.failed_at = UTC_TIMESTAMP(6), j.last_error = CASE{cases} END \
+            "UPDATE {} STRAIGHT_JOIN {} ON j.id = r.job SET j.failed_at = {NOW}, j.last_error = CASE{cases} END \
              WHERE {}",
             self.running(),
             self.by_key(&JOBS, "j"),

@@ -10,14 +10,15 @@ use crate::cron::store::entry::{
     UNRECORDED, settled_until,
 };
 use crate::db::sql::{
-    after_seconds, is_read_only, moment, now_micros, optional_moment, seconds_ago, text_literal,
+    NOW, after_seconds, is_read_only, moment, now_micros, optional_moment, seconds_ago,
+    text_literal,
 };
 
 /// SQL for: the daemon `d` of the tick `t` is gone, or has been silent for the tick's TTL. A living daemon renews its lease every few
 /// seconds, so a renewal far ahead of now is that of a daemon that fell silent while the server's clock was ahead.
 fn is_silent() -> String {
     format!(
-        "(d.daemon IS NULL OR d.gone_at IS NOT NULL OR d.renewed_at + INTERVAL t.ttl_seconds SECOND < UTC_TIMESTAMP(6) \
+        "(d.daemon IS NULL OR d.gone_at IS NOT NULL OR d.renewed_at + INTERVAL t.ttl_seconds SECOND < {NOW} \
          OR d.renewed_at > {})",
         after_seconds(LARGEST_LAG.as_secs())
     )
@@ -49,16 +50,16 @@ impl CronText for MySqlCron {
         } = &self.0;
         let (mine, before) = (text_literal(&daemon.id), seconds_ago(after));
         let is_old = format!(
-            "seen_at < {before} AND EXISTS (SELECT 1 FROM {daemons} own WHERE own.daemon = {mine} AND own.alive_since < {before} AND own.expires_at > UTC_TIMESTAMP(6))"
+            "seen_at < {before} AND EXISTS (SELECT 1 FROM {daemons} own WHERE own.daemon = {mine} AND own.alive_since < {before} AND own.expires_at > {NOW})"
         );
         let statements = vec![
             format!(
-                "UPDATE {jobs} SET next_at = NULL, triggered_at = NULL, changed_at = UTC_TIMESTAMP(6) \
+                "UPDATE {jobs} SET next_at = NULL, triggered_at = NULL, changed_at = {NOW} \
                  WHERE (next_at IS NOT NULL OR triggered_at IS NOT NULL) AND {is_old}"
             ),
             format!(
                 "UPDATE {ticks} t JOIN {jobs} j ON j.name = t.name LEFT JOIN {daemons} d ON d.daemon = t.daemon \
-                 LEFT JOIN {locks} l ON l.name = t.name AND l.owner = t.run AND l.expires_at > UTC_TIMESTAMP(6) \
+                 LEFT JOIN {locks} l ON l.name = t.name AND l.owner = t.run AND l.expires_at > {NOW} \
                  SET t.daemon = {mine}, t.start_at = t.tick WHERE j.{is_old} AND l.owner IS NULL AND {}",
                 is_silent()
             ),
@@ -80,12 +81,10 @@ impl CronText for MySqlCron {
         [
             format!(
                 "DELETE o FROM {daemons} o LEFT JOIN {daemons} n ON {succeeded} \
-                 WHERE o.expires_at < UTC_TIMESTAMP(6) - INTERVAL 7 DAY \
-                 OR o.expires_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY AND n.daemon IS NOT NULL"
+                 WHERE o.expires_at < {NOW} - INTERVAL 7 DAY \
+                 OR o.expires_at < {NOW} - INTERVAL 1 DAY AND n.daemon IS NOT NULL"
             ),
-            format!(
-                "DELETE FROM {jobs} WHERE seen_at < UTC_TIMESTAMP(6) - INTERVAL {FORGOTTEN_AFTER} DAY"
-            ),
+            format!("DELETE FROM {jobs} WHERE seen_at < {NOW} - INTERVAL {FORGOTTEN_AFTER} DAY"),
             format!(
                 "DELETE FROM {ticks} WHERE NOT EXISTS (SELECT 1 FROM {jobs} j WHERE j.name = {ticks}.name)"
             ),
@@ -106,7 +105,7 @@ impl CronText for MySqlCron {
         let which = match look.since {
             None => job,
             Some(since) => format!(
-                "{job} WHERE next_at <= UTC_TIMESTAMP(6) UNION ALL {job} WHERE changed_at >= {}",
+                "{job} WHERE next_at <= {NOW} UNION ALL {job} WHERE changed_at >= {}",
                 moment(since)
             ),
         };
@@ -132,7 +131,7 @@ impl CronText for MySqlCron {
         );
         let is_orphan = format!(
             "t.daemon IS NOT NULL AND ({} OR COALESCE(r.ended_at < {}, FALSE)) \
-             AND NOT EXISTS (SELECT 1 FROM {locks} l WHERE l.name = t.name AND l.owner = t.run AND l.expires_at > UTC_TIMESTAMP(6))",
+             AND NOT EXISTS (SELECT 1 FROM {locks} l WHERE l.name = t.name AND l.owner = t.run AND l.expires_at > {NOW})",
             is_silent(),
             seconds_ago(UNRECORDED),
         );
@@ -142,7 +141,7 @@ impl CronText for MySqlCron {
             "{which} UNION ALL {now} \
              UNION ALL {tick} FROM {ticks} t LEFT JOIN {daemons} d ON d.daemon = t.daemon LEFT JOIN {runs} r ON r.run = t.run \
              UNION ALL {daemon} FROM {daemons} \
-             WHERE expires_at > UTC_TIMESTAMP(6) AND expires_at < {} AND leaving_at IS NULL",
+             WHERE expires_at > {NOW} AND expires_at < {} AND leaving_at IS NULL",
             after_seconds(LARGEST_LAG.as_secs()),
         )
     }
@@ -172,10 +171,7 @@ impl CronText for MySqlCron {
         let unless_overtaken =
             |column: &str, value: &str| format!("{column} = IF({is_overtaken}, {column}, {value})");
         let (changed_at, changed_by) = (
-            unless_overtaken(
-                "changed_at",
-                &format!("IF({is_whole}, changed_at, UTC_TIMESTAMP(6))"),
-            ),
+            unless_overtaken("changed_at", &format!("IF({is_whole}, changed_at, {NOW})")),
             unless_overtaken("changed_by", &format!("IF({is_whole}, changed_by, {host})")),
         );
         let next_at = unless_overtaken("next_at", &format!("IF({is_kept}, next_at, {next})"));
@@ -189,8 +185,8 @@ impl CronText for MySqlCron {
         .join(", ");
         format!(
             "INSERT INTO {} (name, schedule, zone, definition, jitter_seconds, next_at, changed_at, changed_by, seen_at) \
-             VALUES ({name}, {schedule}, {zone}, {hash}, {jitter}, {next}, UTC_TIMESTAMP(6), {host}, UTC_TIMESTAMP(6)) \
-             ON DUPLICATE KEY UPDATE {changed_at}, {changed_by}, {next_at}, {others}, seen_at = UTC_TIMESTAMP(6)",
+             VALUES ({name}, {schedule}, {zone}, {hash}, {jitter}, {next}, {NOW}, {host}, {NOW}) \
+             ON DUPLICATE KEY UPDATE {changed_at}, {changed_by}, {next_at}, {others}, seen_at = {NOW}",
             self.0.jobs
         )
     }
@@ -202,7 +198,7 @@ impl CronText for MySqlCron {
             format!("({name}, {schedule}, {zone})")
         });
         format!(
-            "UPDATE {} SET seen_at = UTC_TIMESTAMP(6) WHERE {} AND (name, schedule, zone) IN ({})",
+            "UPDATE {} SET seen_at = {NOW} WHERE {} AND (name, schedule, zone) IN ({})",
             self.0.jobs,
             self.is_to_be_noted(since, until),
             each.collect::<Vec<_>>().join(", ")
