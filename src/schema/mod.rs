@@ -284,17 +284,17 @@ impl Tables {
         refuse_encoding(session)?;
         let place = self.place();
         let wrong = |line: String| Err(Fault::Final(Failure::new(Reason::Configuration, line)));
-        if let Ok(Some(found)) = found {
-            self.note_version(found.version);
-        }
         match found {
-            Ok(Some(found)) if let Some(failure) = self.too_new(found, session) => {
-                Err(Fault::Final(failure))
+            Ok(Some(found)) => {
+                self.note_version(found.version);
+                match self.too_new(found, session) {
+                    Some(failure) => Err(Fault::Final(failure)),
+                    None if found.version < oldest => {
+                        wrong(of_older_version(&format!("{place} of {session}")))
+                    }
+                    None => Ok(()),
+                }
             }
-            Ok(Some(found)) if found.version < oldest => {
-                wrong(of_older_version(&format!("{place} of {session}")))
-            }
-            Ok(Some(_)) => Ok(()),
             Ok(None) | Err(Fault::NoSuchTable(_)) => wrong(format!(
                 "the {place} of {session} has no tables of dblock's; create them with dblock init, or name their {} with {}",
                 self.word(),
