@@ -439,6 +439,26 @@ fn text(html: &str) -> String {
     text.replace("&amp;", "&")
 }
 
+/// What a page says of something by its name.
+fn fact(html: &str, name: &str) -> String {
+    let start = format!("<dt>{name}</dt><dd>");
+    let (_, behind) = html
+        .split_once(&start)
+        .unwrap_or_else(|| panic!("no {name}: {html}"));
+    text(behind.split("</dd>").next().unwrap())
+}
+
+/// The rows of the tables in a part of a page: the texts of their cells.
+fn rows(html: &str) -> Vec<Vec<String>> {
+    let cells = |row: &str| {
+        let row = row.split("</tr>").next().unwrap();
+        let row = row.replace("</th>", "</td>");
+        let (row, _) = row.rsplit_once("</td>").expect("a cell");
+        row.split("</td>").map(text).collect::<Vec<_>>()
+    };
+    html.split("<tr>").skip(1).map(cells).collect()
+}
+
 #[test]
 fn the_overview_says_first_what_is_wrong() {
     let text = text(&overview_of(&real().seen));
@@ -832,6 +852,106 @@ fn a_run_says_why_and_shows_its_output() {
     );
     let html = run_of(&view(), &run, &Part::default());
     assert!(html.contains("None is kept"), "{html}");
+}
+
+#[test]
+fn a_run_says_when_it_was_due_and_what_it_took_and_its_fence() {
+    let fleet = real();
+    let mut runs = fleet.history.value.as_ref().unwrap().runs.iter();
+    let run = runs.find(|run| &*run.run == "01a2185c2b807f23aa950e074e45ce1d");
+    let html = run_of(&view(), run.unwrap(), &Part::default());
+    for (name, value) in [
+        ("Due", "2026-11-26 14:57:02 39 s ago"),
+        ("Requested", "2026-11-26 14:57:03 39 s ago"),
+        ("Lock acquired", "2026-11-26 14:57:03 39 s ago"),
+        ("Command started", "2026-11-26 14:57:03 39 s ago"),
+        ("Ended", "2026-11-26 14:57:03 39 s ago"),
+        ("Ran for", "7 ms"),
+        ("Waited for the lock", "5 ms"),
+        ("Host", "web2"),
+        ("Attempt", "1"),
+        ("Fence", "6"),
+    ] {
+        assert_eq!(fact(&html, name), value, "{name}");
+    }
+}
+
+#[test]
+fn locks_have_the_names_of_those_who_hold_them_and_of_those_who_wait() {
+    let view = View {
+        may_act: false,
+        ..view()
+    };
+    let rows = rows(&locks::page(&view, &real().seen).into_string());
+    let [_, deploy, migrate] = &rows[..] else {
+        panic!("two locks: {rows:?}");
+    };
+    let held = "dblock on web1, pid 880 (ops), owner release 2026.11, for 1 h 7 min, durable, fence 7, !expired";
+    let killed = "! dblock on web2, pid 901 (ops) ends the holder of slot 0";
+    let waiting = "deploy on web3, pid 902 (ops), for 1 min 2 s";
+    assert_eq!(
+        deploy[..],
+        [
+            "deploy".to_owned(),
+            format!("{held}{killed}"),
+            format!("{waiting}a program"),
+        ]
+    );
+    let held = "sleep on web3, pid 32582 (ops), for 38 s";
+    assert_eq!(migrate[..], ["migrate", held, "nobody"]);
+}
+
+#[test]
+fn the_overview_says_who_holds_each_lock_since_when_and_how_many_wait() {
+    let html = overview_of(&real().seen);
+    let (_, locks) = html.split_once("id=\"locks\"").unwrap();
+    let rows = rows(locks.split("</section>").next().unwrap());
+    assert_eq!(rows[0], ["Lock", "Held by", "For", "Waiting"]);
+    let deploy = ["deploy", "dblock on web1, pid 880 (ops)", "1 h 7 min", "2"];
+    let migrate = ["migrate", "sleep on web3, pid 32582 (ops)", "38 s", "0"];
+    assert_eq!(rows[1..], [deploy, migrate]);
+}
+
+#[test]
+fn a_queue_says_what_is_done_and_what_fails_a_minute() {
+    let fleet = real();
+    let rates = |name: &str| {
+        let html = either(queue::page(&view(), &fleet.seen, name, &fleet.dead)).into_string();
+        ["Done a minute", "Failed a minute"].map(|rate| fact(&html, rate))
+    };
+    assert_eq!(rates("mails"), ["30.8", "0"]);
+    assert_eq!(rates("webhooks"), ["0", "1.2"]);
+}
+
+#[test]
+fn a_queue_has_its_workers_what_they_run_and_when_they_were_last_there() {
+    let fleet = real();
+    let html = either(queue::page(&view(), &fleet.seen, "mails", &fleet.dead)).into_string();
+    let (_, workers) = html.split_once("id=\"workers\"").unwrap();
+    let workers = workers.split("</section>").next().unwrap();
+    assert!(text(workers).contains("Workers 2"), "two are alive");
+    let rows = rows(workers);
+    let [_, alive, _, gone] = &rows[..] else {
+        panic!("three workers: {rows:?}");
+    };
+    let (started, there) = ("14:56:53 49 s ago", "14:57:33 8 s ago");
+    assert_eq!(
+        alive[..],
+        ["✓web1", "31613", "ops", "mailer", "0 of 2", started, there]
+    );
+    let (started, there) = ("09:56:53 5 h ago", "12:57:33 2 h ago");
+    assert_eq!(
+        gone[..],
+        [
+            "!web3 (gone)",
+            "31700",
+            "mail",
+            "mailer",
+            "0 of 2",
+            started,
+            there
+        ]
+    );
 }
 
 #[test]
