@@ -47,15 +47,17 @@ fn with_queue(fleet: &Fleet, dead: usize) {
 }
 
 fn with_job(fleet: &Fleet) {
+    fleet.answers("cron-list", &a_job());
+}
+
+/// A crontab with one job, which has never run.
+fn a_job() -> String {
     let name = serde_json_string(NAME);
-    fleet.answers(
-        "cron-list",
-        &format!(
-            r#"{{"server":"db1:3306","now":"2026-11-26T12:00:00.000Z","daemons":[],"jobs":[{{"name":{name},"schedule":"0 3 * * *",
-            "time_zone":"UTC","next":null,"in_no_file":false,"late_seconds":null,"paused_since":null,"triggered":null,"seen":null,
-            "changed_by":null,"under_way":[],"last":null}}]}}"#
-        ),
-    );
+    format!(
+        r#"{{"server":"db1:3306","now":"2026-11-26T12:00:00.000Z","daemons":[],"jobs":[{{"name":{name},"schedule":"0 3 * * *",
+        "time_zone":"UTC","next":null,"in_no_file":false,"late_seconds":null,"paused_since":null,"triggered":null,"seen":null,
+        "changed_by":null,"under_way":[],"last":null}}]}}"#
+    )
 }
 
 /// The fields of a page's form, as a browser sends them.
@@ -188,6 +190,25 @@ fn what_is_not_there_is_not_offered_where_that_is_known() {
     fleet.write("away", "dblock: cannot reach db1:3306\n");
     for page in pages {
         until("nobody knows", || web.get(page).status == 200);
+    }
+}
+
+#[test]
+fn the_host_of_a_job_is_named_before() {
+    let fleet = Fleet::new();
+    let last = r#""last":{"run":"1","host":"web2","acquired":null,"started":null,"ended":null,"ran_seconds":null,"outcome":"ran",
+        "exit_code":0,"signal":null}"#;
+    let has_run = a_job().replace(r#""last":null"#, last);
+    let now = r#""under_way":[{"tick":"2026-11-26T12:00:00.000Z","attempt":1,"host":"web3","retry":null}]"#;
+    let runs = has_run.replace(r#""under_way":[]"#, now);
+    for (crontab, host) in [
+        (&has_run, "web2, where it ran last"),
+        (&runs, "web3, where it runs now"),
+    ] {
+        fleet.answers("cron-list", crontab);
+        let web = fleet.serve(&["--allow-actions"]).enter();
+        let page = format!("/actions/trigger?job={ENCODED}");
+        web.until_shows(&page, &format!("<dt>host</dt><dd>{host}</dd>"), true);
     }
 }
 

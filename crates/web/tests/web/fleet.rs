@@ -460,6 +460,49 @@ fn what_is_no_answer_is_said_to_be_none() {
 }
 
 #[test]
+fn a_job_has_its_schedule_and_its_next_five_ticks() {
+    let fleet = Fleet::new();
+    fleet.answers("cron-list", &crontab(&["nightly"]));
+    let web = fleet.serve(&[]).enter();
+    web.until_all_is_known();
+    let page = web.get("/jobs/nightly").expect(200);
+    let page = page.has("<code>0 3 * * *</code> <span class=\"rel\">UTC</span>");
+    let (_, ticks) = page.body.split_once("Next ticks").expect("ticks");
+    let ticks = ticks.split("</ul>").next().unwrap();
+    for day in ["11-27", "11-28", "11-29", "11-30", "12-01"] {
+        let tick = format!(">2026-{day} 03:00:00</time>");
+        assert!(ticks.contains(&tick), "{tick}: {ticks}");
+    }
+    assert_eq!(ticks.matches("<li>").count(), 5, "{ticks}");
+}
+
+#[test]
+fn a_link_leads_to_older_runs_with_the_same_filters() {
+    let fleet = Fleet::new();
+    let cursor = "\"17-x y\"";
+    fleet.answers("history", &history_of("nightly", "11:00:00", 0, cursor));
+    let web = fleet.serve(&[]).enter();
+    let page = "/history?name=nightly&on=web1";
+    web.until_shows(page, "Older runs", true);
+    let page = web.get(page).expect(200).body;
+    let (_, link) = page.split_once("rel=\"next\" href=\"").expect("a link");
+    let link = link.split('"').next().unwrap().replace("&amp;", "&");
+    let asked = [
+        "history",
+        "--json",
+        "--limit=50",
+        "--on=web1",
+        "--after=17-x y",
+        "--",
+        "nightly",
+    ];
+    until("older runs are asked for", || {
+        web.get(&link).expect(200).has("The newest");
+        fleet.asked(&asked) > 0
+    });
+}
+
+#[test]
 fn a_page_of_the_history_asks_what_its_url_says() {
     let fleet = Fleet::new();
     let web = fleet.serve(&[]).enter();
