@@ -6,6 +6,8 @@ use std::process::Command;
 
 use nix::sys::signal::Signal;
 
+use crate::harness::pages::ROOT;
+use crate::harness::schema::follows;
 use crate::harness::{Dblock, Running, SOON, Tables, both_servers, eventually};
 
 /// The page's program, beside dblock.
@@ -100,6 +102,19 @@ both_servers! {
         eventually("it is shown", SOON, || curl(&jar, &[&format!("{url}/queues/{queue}")]).to_lowercase().contains("paused"));
         web.signal(Signal::SIGTERM);
         web.wait_within(SOON).expect_code(0);
+    }
+}
+
+/// What the pages are made from in the tests of crates/web is what dblock may say.
+#[test]
+fn the_fixtures_of_its_own_tests_are_as_the_schemas_say() {
+    let folder = Path::new(ROOT).join("crates/web/tests/fixtures");
+    let files = fs::read_dir(folder).unwrap().flatten();
+    let files: Vec<PathBuf> = files.map(|file| file.path()).collect();
+    assert!(files.len() >= 5, "{files:?}");
+    for file in files {
+        let name = file.file_stem().unwrap().to_str().unwrap();
+        follows(&fs::read_to_string(&file).unwrap(), name);
     }
 }
 
