@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nix::sys::signal::Signal;
+use tempfile::TempDir;
 
 use crate::harness::pages::ROOT;
 use crate::harness::schema::follows;
@@ -118,10 +119,10 @@ fn the_fixtures_of_its_own_tests_are_as_the_schemas_say() {
     }
 }
 
-/// A program that prints its arguments, a line each.
-fn prints(path: &Path) {
+/// A program in a shell's language.
+fn script(path: &Path, lines: &str) {
     let text = path.with_extension("text");
-    fs::write(&text, "#!/bin/sh\nprintf '%s\\n' \"$@\"\n").unwrap();
+    fs::write(&text, format!("#!/bin/sh\n{lines}\n")).unwrap();
     install(&text, path);
 }
 
@@ -133,29 +134,60 @@ fn install(from: &Path, to: &Path) {
     assert!(status.unwrap().success());
 }
 
-#[test]
-fn the_arguments_are_handed_on_as_they_were_typed_to_the_one_beside_or_in_path() {
-    let folder = tempfile::tempdir().unwrap();
-    let own = folder.path().join("dblock");
-    install(Path::new(env!("CARGO_BIN_EXE_dblock")), &own);
-    let in_path = folder.path().join("path");
-    fs::create_dir(&in_path).unwrap();
-    let web = |args: &[&str]| {
+/// A dblock that is alone in a folder, and in whose `PATH` is nothing, either.
+struct Alone(TempDir);
+
+impl Alone {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path().join("dblock");
+        install(Path::new(env!("CARGO_BIN_EXE_dblock")), &own);
+        fs::create_dir(folder.path().join("path")).unwrap();
+        Self(folder)
+    }
+
+    /// Where a page's program would be beside it.
+    fn beside(&self) -> PathBuf {
+        self.0.path().join("dblock-web")
+    }
+
+    /// Where it would be in `PATH`.
+    fn in_path(&self) -> PathBuf {
+        self.0.path().join("path/dblock-web")
+    }
+
+    /// `dblock web` with these arguments.
+    fn web(&self, args: &[&str]) -> Dblock {
         Dblock::bare()
-            .program(&own)
-            .env("PATH", &in_path)
+            .program(self.0.path().join("dblock"))
+            .env("PATH", self.0.path().join("path"))
             .arg("web")
             .args(args)
-    };
-    let without = web(&["--help"]).output();
+    }
+}
+
+#[test]
+fn the_arguments_are_handed_on_as_they_were_typed_to_the_one_beside_or_in_path() {
+    let dblock = Alone::new();
+    let without = dblock.web(&["--help"]).output();
     without
         .expect_code(127)
         .expect_one_line("the Debian package dblock-web has it");
-    prints(&in_path.join("dblock-web"));
     let args = ["--help", "--unknown", "-x", "a b", "", "--", "ü"];
     let expected = "--help\n--unknown\n-x\na b\n\n--\nü\n";
-    web(&args).output().expect_code(0).expect_stdout(expected);
-    fs::remove_file(in_path.join("dblock-web")).unwrap();
-    prints(&folder.path().join("dblock-web"));
-    web(&args).output().expect_code(0).expect_stdout(expected);
+    for place in [dblock.in_path(), dblock.beside()] {
+        script(&place, r#"printf '%s\n' "$@""#);
+        let output = dblock.web(&args).output();
+        output.expect_code(0).expect_stdout(expected);
+        fs::remove_file(place).unwrap();
+    }
+}
+
+#[test]
+fn the_one_beside_is_started_and_not_another_one_in_path() {
+    let dblock = Alone::new();
+    script(&dblock.in_path(), "echo in PATH");
+    script(&dblock.beside(), "echo beside");
+    let output = dblock.web(&[]).output();
+    output.expect_code(0).expect_stdout("beside\n");
 }
