@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::net::TcpListener;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -72,6 +73,19 @@ fn a_port_that_is_taken_is_an_error() {
     let said = String::from_utf8_lossy(&second.stderr);
     assert!(
         second.status.code() == Some(71) && said.contains("cannot listen on 127.0.0.1:"),
+        "{said}"
+    );
+}
+
+#[test]
+fn without_listen_it_is_the_port_8080_of_this_host_alone() {
+    let fleet = Fleet::new();
+    // Where this fails somebody else has the port.
+    let _taken = TcpListener::bind("127.0.0.1:8080");
+    let refused = output(&mut fleet.command(&[]));
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        refused.status.code() == Some(71) && said.contains("cannot listen on 127.0.0.1:8080: "),
         "{said}"
     );
 }
