@@ -1,5 +1,7 @@
-//! The order of the source folders: a room imports what is below it, never what is above it, and SQL is written in few of them.
+//! The order of the source folders: a room imports what is below it, never what is above it, and SQL is written in few of them. And what
+//! the page is made with is in no wrapper.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -176,4 +178,42 @@ fn an_import_is_read_in_every_way_in_which_it_is_written() {
         named("use crate::{base::{clock, exit}, lock};\ncrate::keeper::run()"),
         ["base", "lock", "keeper"]
     );
+}
+
+/// The packages of the lock file, each with those that it depends on, those of its tests included.
+fn packages() -> BTreeMap<String, Vec<String>> {
+    let file = fs::read_to_string(Path::new(ROOT).join("Cargo.lock")).unwrap();
+    let mut packages = BTreeMap::new();
+    for package in file.split("[[package]]").skip(1) {
+        let (_, name) = package.split_once("name = \"").unwrap();
+        let name = name.split('"').next().unwrap();
+        let (_, list) = package.split_once("dependencies = [").unwrap_or_default();
+        let list = list.split(']').next().unwrap();
+        // Of two releases of a package each has its number behind its name.
+        let names = list.split('"').skip(1).step_by(2);
+        let names = names.map(|words| words.split(' ').next().unwrap().to_owned());
+        let known: &mut Vec<String> = packages.entry(name.to_owned()).or_default();
+        known.extend(names);
+    }
+    packages
+}
+
+#[test]
+fn no_wrapper_has_a_runtime_or_a_web_server_in_it() {
+    let packages = packages();
+    let all_of = |name: &str| {
+        let (mut found, mut rest) = (BTreeSet::new(), vec![name.to_owned()]);
+        while let Some(name) = rest.pop() {
+            if found.insert(name.clone()) {
+                rest.extend_from_slice(&packages[&name]);
+            }
+        }
+        found
+    };
+    let (wrapper, page) = (all_of("dblock"), all_of("dblock-web"));
+    assert!(wrapper.contains("mysql"), "{wrapper:?}");
+    for name in ["tokio", "axum", "hyper", "maud"] {
+        assert!(page.contains(name), "{name} is in the page: {page:?}");
+        assert!(!wrapper.contains(name), "{name}: {wrapper:?}");
+    }
 }
