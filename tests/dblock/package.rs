@@ -350,11 +350,31 @@ fn the_unit_in_the_package_is_that_of_the_page_and_starts_the_program_in_the_pac
     ] {
         assert!(unit_has.contains(line), "{line}");
     }
-    // Where the program is, systemd finds nothing wrong in it, and its options are those of the program.
-    let program = root.path("usr/bin/dblock").display().to_string();
+    let program = root.path("usr/bin/dblock");
+    expect_fit("dblock-cron.service", &unit, &program, "/etc/dblock.cnf");
+}
+
+#[test]
+fn the_unit_of_the_page_in_its_package_starts_the_program_in_the_package() {
+    let root = Root::with_the_package();
+    let web = web_package();
+    root.dpkg(&["--path-include=/usr/*", "--install", web.to_str().unwrap()]);
+    let example = root.path("usr/share/doc/dblock-web/examples/dblock-web.service");
+    let unit = fs::read_to_string(example).unwrap();
+    let line = "ConditionPathExists=/etc/dblock-web.cnf";
+    assert!(unit.lines().any(|known| known == line), "{unit}");
+    let program = root.path("usr/bin/dblock");
+    let options = "/etc/dblock-web.cnf";
+    expect_fit("dblock-web.service", &unit, &program, options);
+}
+
+/// Where this program is, systemd finds nothing wrong in a unit, and its options are those of the program: it finds no option file.
+#[track_caller]
+fn expect_fit(name: &str, unit: &str, program: &Path, option_file: &str) {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("dblock-cron.service");
-    fs::write(&file, unit.replace("/usr/bin/dblock", &program)).unwrap();
+    let file = folder.path().join(name);
+    let installed = unit.replace("/usr/bin/dblock", &program.display().to_string());
+    fs::write(&file, installed).unwrap();
     let mut verify = Command::new("systemd-analyze");
     let verify = verify.args(["verify", "--man=no"]).arg(&file).output();
     let verify = verify.expect("systemd-analyze starts");
@@ -365,15 +385,13 @@ fn the_unit_in_the_package_is_that_of_the_page_and_starts_the_program_in_the_pac
         .find_map(|line| line.strip_prefix("ExecStart="));
     let mut words = start.unwrap().split(' ');
     assert_eq!(words.next(), Some("/usr/bin/dblock"));
-    let mut start = Command::new(&program);
+    let mut start = Command::new(program);
     start
         .args(words)
         .env("DBLOCK_URL", "mysql://dblock@127.0.0.1:1/");
     let end = ended(start.env("DBLOCK_CONNECT_TIMEOUT", "1ms")).unwrap_err();
-    assert_eq!(
-        end.lines().collect::<Vec<_>>(),
-        ["dblock: cannot read the option file /etc/dblock.cnf: no such file"]
-    );
+    let line = format!("dblock: cannot read the option file {option_file}: no such file");
+    assert_eq!(end.lines().collect::<Vec<_>>(), [line]);
 }
 
 #[test]
