@@ -12,8 +12,8 @@ use crate::harness::crontab::{end, job, scheduler_of};
 use crate::harness::jobs::claimer_of;
 use crate::harness::schema::follows;
 use crate::harness::{
-    Crontab, Dblock, Jobs, Kind, Running, SOON, Server, eventually, eventually_gone, kill_both,
-    quoted, unique,
+    Crontab, Dblock, Jobs, Kind, Running, SOON, Server, Watcher, all_servers, eventually,
+    eventually_gone, kill_both, quoted, unique,
 };
 
 /// Where a hook writes what it was told.
@@ -127,6 +127,31 @@ fn what_timed_out_or_could_not_start_has_failed() {
     );
 }
 
+all_servers! {
+    fn a_run_whose_lock_was_lost_has_failed(server) {
+        let (name, told) = (unique("hooks"), Told::new());
+        let run = Dblock::run(server, &name).args(["--on-lock-lost", "terminate", "--on-failure", &told.hook("failure")]);
+        let mut run = run.sh("echo runs; exec sleep 60").spawn();
+        run.wait_line("runs", SOON);
+        let session = server.holder(&name).expect("it is held");
+        server.watcher().end_session(session);
+        run.wait_within(SOON).expect_code(74);
+        assert_eq!(told.words(), [format!("failure {name} lost 74")]);
+    }
+}
+
+#[test]
+fn an_option_file_names_the_hooks_of_all_runs() {
+    let (name, told) = (unique("hooks"), Told::new());
+    let options = told.0.path().join("dblock.cnf");
+    let line = format!("[dblock]\non-failure = {}\n", told.hook("failure"));
+    fs::write(&options, line).unwrap();
+    let run = Dblock::run(server(), &name).arg("--defaults-file");
+    let output = run.arg(&options).sh("exit 3").output();
+    output.expect_code(3).expect_silence();
+    assert_eq!(told.words(), [format!("failure {name} ran 3")]);
+}
+
 #[test]
 fn a_skip_and_a_wait_that_was_ended_tell_nobody() {
     let (name, told) = (unique("hooks"), Told::new());
@@ -232,6 +257,17 @@ fn each_attempt_of_a_tick_tells_and_says_whether_another_one_follows() {
         calls.iter().all(|(_, report)| report["tick"].is_string()),
         "{calls:?}"
     );
+    end(host);
+}
+
+#[test]
+fn a_job_of_a_crontab_names_a_hook_of_its_own() {
+    let hook = r#"--on-failure "echo hook $DBLOCK_RESULT $DBLOCK_EXIT_CODE >>{}""#;
+    let crontab = Crontab::new(server(), &job(hook, "exit 4"));
+    let host = crontab.start(&[]);
+    crontab.due("job");
+    assert_eq!(crontab.eventually_lines(1), ["hook ran 4"]);
+    crontab.eventually_idle();
     end(host);
 }
 
