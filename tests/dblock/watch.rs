@@ -4,8 +4,8 @@ use nix::sys::signal::Signal;
 
 use crate::harness::pty::{INTERRUPT, STOP, SUSPEND, Shell};
 use crate::harness::{
-    Dblock, Kind, Packet, Proxy, SOON, Server, Tables, children_of, eventually, eventually_gone,
-    is_stopped, send,
+    Dblock, Kind, Packet, Proxy, SOON, Server, Tables, all_servers, both_servers, children_of,
+    eventually, eventually_gone, is_stopped, send,
 };
 
 /// What a terminal of so many rows shows.
@@ -119,31 +119,31 @@ fn watching(shell: &Shell) -> i32 {
     pid
 }
 
-#[test]
-fn the_table_is_drawn_again_in_place_until_q() {
-    let server = Server::shared(Kind::MariaDb);
-    let mut shell = shell(server);
-    let before = modes(&mut shell);
-    shell.enter("dblock status \"$name\" --watch 0.2");
-    let name = shell.name.clone();
-    let rows = see(&mut shell, "free");
-    let title = format!("Every 200ms: dblock status {name} --watch 0.2");
-    assert!(
-        rows[0].starts_with(&title) && rows[0].ends_with(" UTC"),
-        "{rows:#?}"
-    );
-    assert_eq!((rows[0].len(), &*rows[1]), (100, ""), "{rows:#?}");
-    assert!(rows[2].starts_with("LOCK"), "{rows:#?}");
-    assert!(rows[3].contains(" free "), "{rows:#?}");
-    let holder = server.hold(&name);
-    let rows = see(&mut shell, " held ");
-    assert!(!rows.iter().any(|row| row.contains("free")), "{rows:#?}");
-    drop(holder);
-    see(&mut shell, "free");
-    let cleared = shell.all().matches("\x1b[2J").count();
-    assert_eq!(cleared, 1, "nothing flickers");
-    shell.enter("q");
-    expect_end(&mut shell, &before, 0);
+all_servers! {
+    fn the_table_is_drawn_again_in_place_until_q(server) {
+        let mut shell = shell(server);
+        let before = modes(&mut shell);
+        shell.enter("dblock status \"$name\" --watch 0.2");
+        let name = shell.name.clone();
+        let rows = see(&mut shell, "free");
+        let title = format!("Every 200ms: dblock status {name} --watch 0.2");
+        assert!(
+            rows[0].starts_with(&title) && rows[0].ends_with(" UTC"),
+            "{rows:#?}"
+        );
+        assert_eq!((rows[0].len(), &*rows[1]), (100, ""), "{rows:#?}");
+        assert!(rows[2].starts_with("LOCK"), "{rows:#?}");
+        assert!(rows[3].contains(" free "), "{rows:#?}");
+        let holder = server.hold(&name);
+        let rows = see(&mut shell, " held ");
+        assert!(!rows.iter().any(|row| row.contains("free")), "{rows:#?}");
+        drop(holder);
+        see(&mut shell, "free");
+        let cleared = shell.all().matches("\x1b[2J").count();
+        assert_eq!(cleared, 1, "nothing flickers");
+        shell.enter("q");
+        expect_end(&mut shell, &before, 0);
+    }
 }
 
 #[test]
@@ -291,40 +291,32 @@ fn what_does_not_fit_is_said_and_another_size_is_noticed() {
     expect_code(&mut shell, 0);
 }
 
-#[test]
-fn each_of_the_tables_can_be_watched_in_one_session() {
-    let server = Server::shared(Kind::MariaDb);
-    let tables = Tables::new(server);
-    tables
-        .at("queue")
-        .args(["create", "mails"])
-        .output()
-        .expect_code(0);
-    let proxy = Proxy::to(server);
-    let mut shell = shell(server);
-    shell.enter(&format!(
-        "export DBLOCK_DATABASE={} DBLOCK_URL={}",
-        tables.database,
-        proxy.url()
-    ));
-    for (command, text) in [
-        ("cron list", "no dblock cron run has been here"),
-        ("queue status mails nosuch", "there is no queue nosuch; "),
-        ("history", "no such run is recorded"),
-    ] {
-        let before = proxy.connections();
-        let asked = |proxy: &Proxy| proxy.packets().len();
-        shell.enter(&format!("dblock {command} --watch=0.1"));
-        see(&mut shell, text);
-        let (asked_once, connected) = (asked(&proxy), proxy.connections());
-        eventually("it asks again", SOON, || asked(&proxy) > asked_once + 5);
-        assert_eq!(proxy.connections(), connected, "{command}: after {before}");
-        shell.enter("q");
-        expect_code(&mut shell, 0);
+both_servers! {
+    fn each_of_the_tables_can_be_watched_in_one_session(server) {
+        let tables = Tables::new(server);
+        tables.at("queue").args(["create", "mails"]).output().expect_code(0);
+        let proxy = Proxy::to(server);
+        let mut shell = shell(server);
+        let (database, url) = (&tables.database, proxy.url());
+        // The proxy sees what is said.
+        shell.enter(&format!("export DBLOCK_DATABASE={database} DBLOCK_URL={url} DBLOCK_SSL_MODE=disabled"));
+        for (command, text) in [
+            ("cron list", "no dblock cron run has been here"),
+            ("queue status mails nosuch", "there is no queue nosuch; "),
+            ("history", "no such run is recorded"),
+        ] {
+            let before = proxy.connections();
+            let asked = |proxy: &Proxy| proxy.packets().len();
+            shell.enter(&format!("dblock {command} --watch=0.1"));
+            see(&mut shell, text);
+            let (asked_once, connected) = (asked(&proxy), proxy.connections());
+            eventually("it asks again", SOON, || asked(&proxy) > asked_once + 5);
+            assert_eq!(proxy.connections(), connected, "{command}: after {before}");
+            shell.enter("q");
+            expect_code(&mut shell, 0);
+        }
+        eventually("it has logged out", SOON, || proxy.packets().iter().any(Packet::is_quit));
     }
-    eventually("it has logged out", SOON, || {
-        proxy.packets().iter().any(Packet::is_quit)
-    });
 }
 
 #[test]
