@@ -154,6 +154,25 @@ all_servers! {
         });
     }
 
+    fn whoever_may_only_read_the_tables_reads_an_output(server) {
+        let tables = Tables::new(server);
+        let name = unique("read");
+        keeping(&tables, &name).sh("echo kept").output().expect_code(0);
+        let account = server.account();
+        tables.grant("SELECT", &account);
+        let output = tables.at("output").arg(&name).user(&account).output();
+        output.expect_code(0).expect_silence().expect_stdout("kept\n");
+    }
+
+    fn a_later_run_without_output_is_passed_over(server) {
+        let tables = Tables::new(server);
+        let name = unique("passed");
+        keeping(&tables, &name).sh("echo earlier").output().expect_code(0);
+        keeping(&tables, &name).command(["true"]).output().expect_code(0);
+        assert_eq!(run_of(&tables, &name)["has_output"], false);
+        assert_eq!(kept(&tables, &name).0, b"earlier\n");
+    }
+
     fn the_output_of_jobs_of_the_crontab_is_kept_if_they_fail_or_as_they_say(server) {
         let lines = "#: fails\n0 0 1 1 * echo out; echo err >&2; false\n\
                      #: works\n0 0 1 1 * echo fine\n\

@@ -362,3 +362,39 @@ fn results_have_colors_on_a_terminal_alone_unless_that_is_unwanted() {
         assert_eq!(words, plain.join("\n"), "{command}");
     }
 }
+
+#[test]
+fn the_crontab_and_the_queues_have_colors_on_a_terminal_alone_too() {
+    let server = Server::shared(Kind::MariaDb);
+    let tables = Tables::new(server);
+    let now = "UTC_TIMESTAMP(6)";
+    tables.sql(&format!(
+        "INSERT INTO dblock_cron_jobs (name, schedule, zone, definition, changed_at, seen_at) \
+         VALUES ('fails', '@daily', 'UTC', '', {now}, {now})"
+    ));
+    tables.sql(&format!(
+        "INSERT INTO dblock_runs (run, name, tick, requested_at, acquired_at, started_at, ended_at, outcome, exit_code) \
+         VALUES (MD5('fails'), 'fails', {now}, {now}, {now}, {now}, {now}, 'ran', 3)"
+    ));
+    for command in ["create", "pause"] {
+        let queue = tables.at("queue").args([command, "mails"]);
+        queue.output().expect_code(0);
+    }
+    let mut shell = Shell::start(server);
+    let database = &tables.database;
+    shell.enter(&format!(
+        "unset NO_COLOR; export TERM=xterm DBLOCK_DATABASE={database}"
+    ));
+    for (command, colored) in [
+        ("dblock cron list", "\x1b[31mexit 3\x1b[0m"),
+        ("dblock queue status", "\x1b[33mpaused\x1b[0m"),
+    ] {
+        let shown = lines_shown(&mut shell, 200, command).join("\n");
+        assert!(shown.contains(colored), "{command}: {shown:?}");
+        for plain in [format!("{command} | cat"), format!("NO_COLOR=1 {command}")] {
+            let shown = lines_shown(&mut shell, 200, &plain).join("\n");
+            let words = ["exit 3", "paused"].iter().any(|word| shown.contains(word));
+            assert!(words && !shown.contains('\x1b'), "{plain}: {shown:?}");
+        }
+    }
+}
