@@ -31,6 +31,16 @@ const STATEMENTS_A_SECOND: f64 = 2.0;
 const ROWS: f64 = 20_000.0;
 const SLOWEST: f64 = 0.05;
 
+/// What is asked for all who look, each in a session of its own, by the statement that tells it: locks, the crontab, queues, and of the
+/// history two things in a round, what is new and what else is missing. A statement is the first of these that it is like.
+const ASKED: [&str; 5] = [
+    "/* dblock status %",
+    "/* dblock cron list */ %",
+    "/* dblock queue status */ %",
+    "/* dblock history */ % r WHERE r.requested_at >= %",
+    "/* dblock history */ %",
+];
+
 /// What a queue keeps of its throughput.
 const BESIDE: f64 = 0.98;
 
@@ -55,27 +65,25 @@ pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
         let mut admin = private.admin()?;
         log_statements(&mut admin, true)?;
         let page = Page::start(setup, server)?;
-        let mut of_all = Statements::default();
         for (viewers, whose) in [(1, "one viewer"), (web.viewers, "many viewers")] {
-            let statements = page.looked_at(viewers, || {
+            let sent = page.looked_at(viewers, || {
                 // What is asked for the first time, once and for all, does not count.
                 page.until_known(&mut admin)?;
                 sleep(counted / 2);
-                let before = Statements::read(&mut admin)?;
+                let before = statements(&mut admin)?;
                 sleep(counted);
-                Ok(Statements::read(&mut admin)?.since(before))
+                Ok(statements(&mut admin)? - before)
             })?;
-            let a_second = statements.count / counted.as_secs_f64();
+            let a_second = sent / counted.as_secs_f64();
             let what = name(&format!("statements a second of the page, {whose}"));
             table.add(Row::one(PART, what, Unit::Count, a_second).at_most(STATEMENTS_A_SECOND));
             if viewers == 1 {
-                of_all = statements;
+                let what = name("rows that are read until all was asked for once, one viewer");
+                let rows = rows_of_a_round(&sessions(&mut admin)?);
+                table.add(Row::one(PART, what, Unit::Count, rows).at_most(ROWS));
             }
         }
-        let what = name("rows that are read until all was asked for once, one viewer");
-        let rows = of_all.rows / of_all.rounds.max(1.0);
-        table.add(Row::one(PART, what, Unit::Count, rows.round()).at_most(ROWS));
-        let times = Statements::times(&mut admin)?;
+        let times = times(&mut admin)?;
         let times = Row::new(PART, name("a statement of the page"), Unit::Seconds, times);
         let what = name("and the slowest of 99 of 100");
         let slowest = Row::one(PART, what, Unit::Seconds, times.quantile(0.99)).at_most(SLOWEST);
@@ -149,45 +157,42 @@ fn log_statements(admin: &mut Conn, is_on: bool) -> Result<()> {
     Ok(admin.query_drop(switch)?)
 }
 
-/// What the page has sent to the server so far.
-#[derive(Debug, Clone, Copy, Default)]
-struct Statements {
-    count: f64,
-    /// What the server read for them.
-    rows: f64,
-    /// How often the history was asked for, which is rarest.
-    rounds: f64,
+/// How many statements the page has sent to the server so far.
+fn statements(admin: &mut Conn) -> Result<f64> {
+    let count: Option<f64> = admin.query_first(format!(
+        "SELECT COUNT(*) FROM mysql.slow_log WHERE user_host LIKE '{VIEWER}%'"
+    ))?;
+    count.ok_or_else(|| "no count".into())
 }
 
-impl Statements {
-    fn read(admin: &mut Conn) -> Result<Self> {
-        let row: Option<(f64, f64, f64)> = admin.query_first(format!(
-            "SELECT COUNT(*), COALESCE(SUM(rows_examined), 0) + 0e0, \
-             COUNT(DISTINCT IF(CONVERT(sql_text USING utf8mb4) LIKE '%ORDER BY r.requested_at%', thread_id, NULL)) \
-             FROM mysql.slow_log WHERE user_host LIKE '{VIEWER}%'"
-        ))?;
-        let (count, rows, rounds) = row.ok_or("no count")?;
-        Ok(Self {
-            count,
-            rows,
-            rounds,
-        })
-    }
+/// How long the server has taken for each of them, in seconds.
+fn times(admin: &mut Conn) -> Result<Vec<f64>> {
+    Ok(admin.query(format!(
+        "SELECT FLOOR(TIME_TO_SEC(query_time)) + MICROSECOND(query_time) / 1e6 FROM mysql.slow_log WHERE user_host LIKE '{VIEWER}%'"
+    ))?)
+}
 
-    fn since(self, before: Self) -> Self {
-        Self {
-            count: self.count - before.count,
-            rows: self.rows - before.rows,
-            rounds: self.rounds - before.rounds,
-        }
-    }
+/// The sessions of the page so far: the place in [`ASKED`] of what each has asked for, and how many rows the server has read for it.
+fn sessions(admin: &mut Conn) -> Result<Vec<(Option<usize>, f64)>> {
+    let asked = ASKED.iter().enumerate();
+    let asked = asked.map(|(place, asked)| format!("WHEN words LIKE '{asked}' THEN {place}"));
+    Ok(admin.query(format!(
+        "SELECT MIN(CASE {} END), SUM(rows_examined) + 0e0 FROM (SELECT thread_id, rows_examined, CONVERT(sql_text USING utf8mb4) AS words \
+         FROM mysql.slow_log WHERE user_host LIKE '{VIEWER}%') said GROUP BY thread_id",
+        asked.collect::<Vec<_>>().join(" ")
+    ))?)
+}
 
-    /// How long the server has taken for each of them, in seconds.
-    fn times(admin: &mut Conn) -> Result<Vec<f64>> {
-        Ok(admin.query(format!(
-            "SELECT FLOOR(TIME_TO_SEC(query_time)) + MICROSECOND(query_time) / 1e6 FROM mysql.slow_log WHERE user_host LIKE '{VIEWER}%'"
-        ))?)
-    }
+/// The rows that are read until all was asked for once: for the median session of each sort.
+fn rows_of_a_round(sessions: &[(Option<usize>, f64)]) -> f64 {
+    let median = |place| {
+        let of_it = sessions.iter().filter(|(asked, _)| *asked == Some(place));
+        let rows = of_it.map(|(_, rows)| *rows).collect();
+        Row::new(PART, "", Unit::Count, rows).median()
+    };
+    // What is new in the history is asked for from the second round on.
+    let medians = (0..ASKED.len()).map(median);
+    medians.filter(|rows| !rows.is_nan()).sum()
 }
 
 /// What a queue's workers get done while somebody looks at the page, and while nobody does.
@@ -321,7 +326,9 @@ impl<'a> Page<'a> {
     /// Until everything was asked for at least once.
     fn until_known(&self, admin: &mut Conn) -> Result<()> {
         until_server_says("the page to ask for the history", || {
-            Ok(Statements::read(admin)?.rounds > 0.0)
+            let sessions = sessions(admin)?;
+            let mut asked = sessions.iter().filter_map(|(asked, _)| *asked);
+            Ok(asked.any(|place| ASKED[place].contains("history")))
         })?;
         until("the page to know it", || {
             Ok(self.fetch("/", true)?.text.contains(" runs: "))
