@@ -14,7 +14,10 @@ use serde_json::{Value, json};
 use driver::{Browser, ENTER, TAB};
 use harness::{Fleet, Web, private};
 
-/// The page of each kind, of the fleet in the fixtures; the run is one that failed.
+/// A run of the fixtures that failed, and whose output is kept.
+const FAILED_RUN: &str = "01a2185c2f3179d990179b24699585d2";
+
+/// The page of each kind, of the fleet in the fixtures; the run is [`FAILED_RUN`].
 const PAGES: [&str; 10] = [
     "/",
     "/timeline",
@@ -48,6 +51,13 @@ fn a_fleet() -> (Fleet, Web) {
     let fleet = Fleet::new();
     for (question, answer) in FIXTURES {
         fleet.answers(question, answer);
+        if question == "history" {
+            let mut history: Value = serde_json::from_str(answer).unwrap();
+            let runs = history["runs"].as_array_mut().unwrap();
+            runs.retain(|run| run["run"] == FAILED_RUN && run["has_output"] == true);
+            assert_eq!(runs.len(), 1);
+            fleet.answers("history-of-a-run", &history.to_string());
+        }
     }
     fleet.write("output", "reading 1200 orders\n<script>alert(1)</script>\n");
     let web = fleet.serve(&["--allow-actions", "--show-data", "--refresh", "1s"]);

@@ -34,6 +34,7 @@ if [ -e "$folder/away" ]; then cat "$folder/away" >&2; exit 69; fi
 case $1 in
 status) answer=status ;;
 history) answer=history; [ "$5" != -- ] && [ "$4" != -- ] || [ ! -e "$folder/history-of-a-name.json" ] || answer=history-of-a-name
+case $* in *' --run='*) [ ! -e "$folder/history-of-a-run.json" ] || answer=history-of-a-run ;; esac
 [ "$3" != --failed ] || [ ! -e "$folder/history-failed.json" ] || answer=history-failed
 [ ! -e "$folder/wrong" ] || case $* in *' -- '* | *--run=*) cat "$folder/wrong" >&2; exit 64 ;; esac ;;
 output) cat "$folder/output" && exit 0; echo 'dblock: no output is kept' >&2; exit 75 ;;
