@@ -43,7 +43,9 @@ pub struct TickFacts {
     /// When to try it again. If its daemon is silent: since when that is so, and its lock is not held any more. `None`: it waits for an
     /// earlier tick, or its daemon is alive.
     pub start_at: Option<i64>,
-    /// Since when no attempt could start its command; `None`: the latest did, or there was none.
+    /// When the command of its latest attempt was about to start; `None`: it was not, or there was no attempt.
+    pub started_at: Option<i64>,
+    /// Since when no attempt before the latest could start its command; `None`: the one before did, or there was none.
     pub unstarted_at: Option<i64>,
 }
 
@@ -51,8 +53,15 @@ impl TickFacts {
     /// Whether its next attempt is too late, because no host was there for it.
     fn is_too_late(&self, options: &Options, now: Now) -> bool {
         let at = age_reference(now.at, now.back_at);
-        let since = self.unstarted_at.or(self.start_at);
-        since.is_some_and(|since| is_attempt_too_late(options, since, at))
+        self.startable_since()
+            .is_some_and(|since| is_attempt_too_late(options, since, at))
+    }
+
+    /// Since when its next attempt could have started, if a host had been there for it; `None`: it could not yet.
+    pub fn startable_since(&self) -> Option<i64> {
+        // That hosts could not start its command says nothing any more when one of them did.
+        let unstarted_at = self.unstarted_at.filter(|_| self.started_at.is_none());
+        unstarted_at.or(self.start_at)
     }
 
     /// For how long no attempt could be started.

@@ -575,6 +575,7 @@ fn whoever_could_not_start_an_attempt_leaves_the_next_one_to_all_others() {
         tick: at("10:00"),
         failures: 0,
         start_at: Some(at("10:10")),
+        started_at: None,
         unstarted_at: Some(at("10:00")),
     };
     let further = |is_preferred, could_not_start| {
@@ -590,4 +591,19 @@ fn whoever_could_not_start_an_attempt_leaves_the_next_one_to_all_others() {
     assert_eq!(further(false, false), rest("10:11"));
     assert_eq!(further(true, true), rest("10:15"));
     assert_eq!(further(false, true), rest("10:15"));
+}
+
+#[test]
+fn a_tick_is_not_too_late_for_an_attempt_that_could_not_start_before_one_that_ran_for_long() {
+    let tick = |started_at: Option<&str>| taken::TickFacts {
+        tick: at("10:00"),
+        failures: 0,
+        start_at: Some(at("130:00")),
+        started_at: started_at.map(at),
+        unstarted_at: Some(at("10:00")),
+    };
+    let rescue = |tick| taken::rescue(&options(""), &tick, RunState::Gone, now("131:00"));
+    assert_eq!(rescue(tick(None)), taken::Rescue::Abandon);
+    let taken = taken::Rescue::Take { failures: 1 };
+    assert_eq!(rescue(tick(Some("15:00"))), taken);
 }

@@ -50,6 +50,7 @@ impl Entry {
             tick: self.tick,
             failures: self.failures,
             start_at: self.start_at,
+            started_at: self.started_at,
             unstarted_at: self.unstarted_at,
         }
     }
@@ -333,7 +334,7 @@ impl Server {
     /// Abandons a tick whose next attempt is too late.
     pub(super) fn abandon(&mut self, seen: &Entry) {
         if self.unchanged(seen).is_some() {
-            let since = seen.unstarted_at.or(seen.start_at).expect("it is too late");
+            let since = seen.facts().startable_since().expect("it is too late");
             let given_up = (since, self.now);
             self.records[seen.job].given_up.insert(seen.tick, given_up);
             self.end_tick(seen);

@@ -166,6 +166,7 @@ impl TickRow {
             tick: self.tick,
             failures: self.failures,
             start_at: self.start_at,
+            started_at: self.started_at,
             unstarted_at: self.unstarted_at,
         }
     }
