@@ -1,5 +1,5 @@
-//! The order of the source folders: a room imports what is below it, never what is above it, and SQL is written in few of them. And what
-//! the page is made with is in no wrapper.
+//! The order of the source folders: a room imports what is below it, never what is above it, SQL is written in few of them, and the client
+//! library of MySQL is known to one. And what the page is made with is in no wrapper.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -65,7 +65,7 @@ fn sources(house: &str) -> Vec<(String, String)> {
             } else if path.extension().is_some_and(|end| end == "rs") {
                 let name = path.strip_prefix(house).unwrap();
                 let text = fs::read_to_string(&path).unwrap();
-                let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+                let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
                 let is_code = |line: &&str| !line.trim_start().starts_with("//");
                 let code: Vec<_> = code.lines().filter(is_code).collect();
                 files.push((
@@ -169,6 +169,91 @@ fn sql_is_written_in_its_rooms_only() {
         "SQL outside of its rooms:\n{}",
         wrong.join("\n")
     );
+}
+
+/// The modules that are compiled for tests alone and are files, or folders, of their own: each as a path without its end.
+fn for_tests(sources: &[(String, String)]) -> Vec<String> {
+    let mut modules = Vec::new();
+    for (file, code) in sources {
+        let folder = match file.strip_suffix("mod.rs") {
+            Some(folder) => folder.to_owned(),
+            None => file.replace(".rs", "/"),
+        };
+        let declared = code.split("#[cfg(test)]\n").skip(1);
+        let declared = declared.filter_map(|rest| {
+            let line = rest.lines().next()?.trim_start_matches("pub ");
+            line.strip_prefix("mod ")?.strip_suffix(';')
+        });
+        modules.extend(declared.map(|name| format!("{folder}{name}")));
+    }
+    modules
+}
+
+/// Whether a text names the crate `mysql`, and not only a module of that name that it has or imports.
+fn names_the_crate(code: &str) -> bool {
+    fn is_of_word(c: char) -> bool {
+        c.is_ascii_alphanumeric() || c == '_'
+    }
+    let places = code
+        .match_indices("mysql")
+        .map(|(at, word)| (&code[..at], &code[at + word.len()..]))
+        .filter(|(before, after)| !before.ends_with(is_of_word) && !after.starts_with(is_of_word));
+    let (mut has_module, mut is_bare, mut is_absolute) = (false, false, false);
+    for (before, after) in places {
+        let statement = before.rsplit(';').next().unwrap_or_default().trim_start();
+        let statement = statement.trim_start_matches("pub ");
+        let imports = ["use super::", "use crate::", "use self::"];
+        let imports = imports.iter().any(|start| statement.starts_with(start));
+        match before.strip_suffix("::") {
+            Some(path) => is_absolute |= !path.ends_with(|c: char| is_of_word(c) || c == '>'),
+            None if before.ends_with("mod ") => has_module = true,
+            None if after.starts_with("::") => is_bare |= !imports,
+            None if before.ends_with("use ") || before.ends_with("extern crate ") => is_bare = true,
+            None => has_module |= imports,
+        }
+    }
+    is_absolute || is_bare && !has_module
+}
+
+#[test]
+fn the_crate_of_mysql_is_named_in_its_room_only() {
+    let sources = sources("src");
+    let for_tests = for_tests(&sources);
+    let is_for_tests = |file: &str| {
+        let mut rests = for_tests
+            .iter()
+            .filter_map(|path| file.strip_prefix(&**path));
+        rests.any(|rest| rest == ".rs" || rest.starts_with('/'))
+    };
+    let naming = sources.iter().filter(|(_, code)| names_the_crate(code));
+    let naming = naming.map(|(file, _)| &**file);
+    let (own, others): (Vec<&str>, Vec<&str>) = naming
+        .filter(|file| !is_for_tests(file))
+        .partition(|file| file.starts_with("db/mysql/"));
+    assert!(own.contains(&"db/mysql/wire.rs"), "{own:?}");
+    assert!(others.is_empty(), "the mysql crate is named in {others:?}");
+}
+
+#[test]
+fn the_crate_of_mysql_is_told_from_a_module_of_that_name() {
+    for code in [
+        "use mysql::{Conn, Opts};",
+        "pub use mysql::Conn;",
+        "let row: Vec<mysql::Row> = Vec::new();",
+        "use mysql as driver;",
+        "mod mysql;\nuse ::mysql::Conn;",
+    ] {
+        assert!(names_the_crate(code), "{code}");
+    }
+    for code in [
+        "mod mysql;\nuse mysql::MySqlStatements;",
+        "use super::wire::Open;\nuse super::{mysql, postgres};\nmysql::NO_TABLE.len();",
+        "use crate::db::mysql::Account;",
+        "use super::{mysql::Account, postgres};",
+        "let scheme = b\"mysql://\"; mysql_common::parse(scheme);",
+    ] {
+        assert!(!names_the_crate(code), "{code}");
+    }
 }
 
 #[test]
