@@ -1223,6 +1223,26 @@ fn a_scrubbed_environment_tells_nothing_of_the_server() {
 }
 
 #[test]
+fn a_scrubbed_environment_has_no_password_of_postgresql_where_that_is_the_server() {
+    let [postgres, mariadb] = [Kind::Postgres, Kind::MariaDb].map(Server::shared);
+    let run = |server: &Server, args: &[&str]| {
+        let dblock = Dblock::run(server, &unique("scrub")).args(args);
+        let dblock = dblock.env("PGPASSWORD", PASSWORD).env("PGUSER", "dblock");
+        let output = dblock.sh("echo ${PGPASSWORD+password} ${PGUSER+user} ${DBLOCK_PASSWORD+own}");
+        output
+            .output()
+            .expect_code(0)
+            .expect_silence()
+            .stdout
+            .clone()
+    };
+    assert_eq!(run(postgres, &[]), "password user own\n");
+    assert_eq!(run(postgres, &["--scrub-env"]), "user\n");
+    // It means nothing to MySQL, so there the command keeps it.
+    assert_eq!(run(mariadb, &["--scrub-env"]), "password user\n");
+}
+
+#[test]
 fn a_malformed_option_on_the_command_line_is_usage_and_in_a_file_configuration() {
     let (_folder, path) = file("[client]\nhost=h\nport=none\n");
     config_of(&path)
