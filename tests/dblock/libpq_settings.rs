@@ -73,8 +73,8 @@ fn value(output: &Output, option: &str) -> Option<String> {
     setting(output, option).0
 }
 
-/// `psql` itself, without what Debian puts around it.
-fn psql(home: &Path, url: &str, variables: &[(&str, &str)]) -> Command {
+/// `psql` itself, without what Debian puts around it. `FOLDER` in the URL and in the variables is the home.
+pub fn psql(home: &Path, url: &str, variables: &[(&str, &str)]) -> Command {
     let installed = fs::read_dir("/usr/lib/postgresql").ok();
     let mut installed = installed.into_iter().flatten().flatten();
     let own = installed.find_map(|entry| {
@@ -839,6 +839,22 @@ fn what_would_make_a_connection_less_safe_is_refused() {
         .output()
         .expect_code(CONFIGURATION)
         .expect_one_line("PGHOSTADDR");
+}
+
+#[test]
+fn a_variable_that_asks_for_a_server_that_takes_writes_is_accepted_as_by_psql() {
+    let home = home(&[]);
+    let url = "postgres://127.0.0.2:1,127.0.0.3:2/d";
+    for word in ["any", "read-write", "primary"] {
+        let variables = [("PGTARGETSESSIONATTRS", word)];
+        both_mean_the_same_servers(home.path(), url, &variables);
+        let output = config(home.path(), url, &variables).output();
+        output.expect_code(0).expect_silence();
+        let (value, from) = setting(&output, "target_session_attrs");
+        assert_eq!(value.as_deref(), Some(word));
+        assert_eq!(from, "PGTARGETSESSIONATTRS");
+    }
+    both_mean_the_same_servers(home.path(), url, &[("PGTARGETSESSIONATTRS", "writable")]);
 }
 
 #[test]

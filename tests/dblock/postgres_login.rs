@@ -3,7 +3,8 @@
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::ops::Deref;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -22,6 +23,7 @@ use crate::harness::{
     Dblock, Kind, PASSWORD, SOON, Server, Setup, eventually, slack, unique, url_of_kind, within,
     works,
 };
+use crate::libpq_settings::psql;
 
 /// Who may log in, and how. The first line that fits decides.
 const HBA: &str = "
@@ -422,6 +424,67 @@ fn a_certificate_of_dblocks_own_is_shown() {
         77,
         &["certificate"],
     );
+}
+
+/// Whether `psql` logs in with these settings.
+fn psql_logs_in(home: &Path, url: &str, variables: &[(&str, &str)]) -> bool {
+    let output = psql(home, url, variables).output().expect("psql");
+    output.status.success()
+}
+
+#[test]
+fn the_certificate_of_libpqs_variables_is_shown_as_by_psql() {
+    let server = &Secured::shared().server;
+    let home = tempfile::tempdir().expect("a scratch folder");
+    let [cert, key] = ["cert", "key"].map(|name| home.path().join(name));
+    std::fs::copy(certificate("client"), &cert).expect("a scratch file");
+    std::fs::copy(certificate("client-key"), &key).expect("a scratch file");
+    // libpq takes no key that others can read.
+    let own = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(&key, own).expect("its own file");
+    let url = server.url().replace("dblock@", "client@");
+    let mode = ("PGSSLMODE", "require");
+    let shown = [
+        mode,
+        ("PGSSLCERT", "FOLDER/cert"),
+        ("PGSSLKEY", "FOLDER/key"),
+    ];
+    assert!(psql_logs_in(home.path(), &url, &shown));
+    assert!(!psql_logs_in(home.path(), &url, &[mode]));
+    let run = || {
+        let run = Dblock::run_at(&url, &unique("certificate")).env(mode.0, mode.1);
+        run.env_remove("DBLOCK_SSL_MODE")
+            .env_remove("DBLOCK_PASSWORD")
+    };
+    works(run().env("PGSSLCERT", &cert).env("PGSSLKEY", &key));
+    refused(run(), 77, &["certificate"]);
+}
+
+#[test]
+fn sslmode_allow_lets_in_whom_it_lets_in_with_psql_and_has_tls_where_the_server_has() {
+    let (secured, plain) = (&Secured::shared().server, Server::shared(Kind::Postgres));
+    let home = tempfile::tempdir().expect("a scratch folder");
+    for (server, account, has_tls) in [
+        (secured, "only_tls", true),
+        (secured, "dblock", true),
+        (plain, "dblock", false),
+    ] {
+        let url = server.url().replace("dblock@", &format!("{account}@"));
+        let variables = [("PGSSLMODE", "allow"), ("PGPASSWORD", PASSWORD)];
+        assert!(psql_logs_in(home.path(), &url, &variables), "{url}");
+        let run = Dblock::run_at(&url, &unique("allow")).env("PGSSLMODE", "allow");
+        let run = run.env_remove("DBLOCK_SSL_MODE").stdin(Stdio::piped());
+        let run = run.sh("echo held $DBLOCK_CONNECTION_ID; read x; exit 3");
+        let mut run = run.spawn();
+        let line = run.wait_line("held ", SOON);
+        let is_encrypted = format!(
+            "(SELECT ssl FROM pg_stat_ssl WHERE pid = {})",
+            &line["held ".len()..]
+        );
+        assert_eq!(server.postgres().is(&is_encrypted), has_tls, "{url}");
+        drop(run.take_stdin());
+        run.wait().expect_code(3).expect_silence();
+    }
 }
 
 #[test]
