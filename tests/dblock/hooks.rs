@@ -67,39 +67,68 @@ fn server() -> &'static Server {
     Server::shared(Kind::MariaDb)
 }
 
-fn run(name: &str, told: &Told) -> Dblock {
+fn run(server: &Server, name: &str, told: &Told) -> Dblock {
     let (failure, end) = (told.hook("failure"), told.hook("end"));
-    Dblock::run(server(), name).args(["--on-failure", &failure, "--on-end", &end])
+    Dblock::run(server, name).args(["--on-failure", &failure, "--on-end", &end])
 }
 
-#[test]
-fn a_failed_run_tells_both_and_a_success_only_one() {
-    let (name, told) = (unique("hooks"), Told::new());
-    run(&name, &told)
-        .sh("exit 3")
-        .output()
-        .expect_code(3)
-        .expect_silence();
-    let mut calls = told.calls();
-    calls.sort_by(|(one, _), (other, _)| one.cmp(other));
-    let words: Vec<&str> = calls.iter().map(|(words, _)| &**words).collect();
-    assert_eq!(
-        words,
-        [format!("end {name} ran 3"), format!("failure {name} ran 3")]
-    );
-    for (_, report) in &calls {
+all_servers! {
+    fn a_failed_run_tells_both_and_a_success_only_one(server on mariadb) {
+        let (name, told) = (unique("hooks"), Told::new());
+        run(server, &name, &told)
+            .sh("exit 3")
+            .output()
+            .expect_code(3)
+            .expect_silence();
+        let mut calls = told.calls();
+        calls.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let words: Vec<&str> = calls.iter().map(|(words, _)| &**words).collect();
         assert_eq!(
-            (&report["program"], &report["exit_code"]),
-            (&"sh".into(), &3.into())
+            words,
+            [format!("end {name} ran 3"), format!("failure {name} ran 3")]
         );
+        for (_, report) in &calls {
+            assert_eq!(
+                (&report["program"], &report["exit_code"]),
+                (&"sh".into(), &3.into())
+            );
+        }
+        run(server, &name, &told)
+            .command(["true"])
+            .output()
+            .expect_code(0)
+            .expect_silence();
+        assert_eq!(told.words().last().unwrap(), &format!("end {name} ran 0"));
+        assert_eq!(told.calls().len(), 3);
     }
-    run(&name, &told)
-        .command(["true"])
-        .output()
-        .expect_code(0)
-        .expect_silence();
-    assert_eq!(told.words().last().unwrap(), &format!("end {name} ran 0"));
-    assert_eq!(told.calls().len(), 3);
+
+    fn each_attempt_of_a_tick_tells_and_says_whether_another_one_follows(server on mariadb) {
+        let told = Told::new();
+        let options = "--retries 1 --retry-delay 0s --on-end ''";
+        let crontab = Crontab::new(server, &job(options, "echo $DBLOCK_TICK >>{}; exit 4"));
+        let (failure, other) = (told.hook("failure"), told.hook("end"));
+        let host = crontab.start(&["--on-failure", &failure, "--on-end", &other]);
+        crontab.due("job");
+        let mut calls = told.eventually(2);
+        // The second attempt does not wait for what the first one has started.
+        calls.sort_by_key(|(_, report)| report["attempt"].as_u64());
+        let name = crontab.name("job");
+        let words: Vec<&str> = calls.iter().map(|(words, _)| &**words).collect();
+        assert_eq!(
+            words,
+            [
+                format!("failure {name} ran 4 yes"),
+                format!("failure {name} ran 4 no")
+            ]
+        );
+        let attempts: Vec<&Value> = calls.iter().map(|(_, report)| &report["attempt"]).collect();
+        assert_eq!(attempts, [1, 2]);
+        assert!(
+            calls.iter().all(|(_, report)| report["tick"].is_string()),
+            "{calls:?}"
+        );
+        end(host);
+    }
 }
 
 #[test]
@@ -156,8 +185,11 @@ fn an_option_file_names_the_hooks_of_all_runs() {
 fn a_skip_and_a_wait_that_was_ended_tell_nobody() {
     let (name, told) = (unique("hooks"), Told::new());
     let held = server().hold(&name);
-    run(&name, &told).command(["true"]).output().expect_code(75);
-    let waiting = run(&name, &told)
+    run(server(), &name, &told)
+        .command(["true"])
+        .output()
+        .expect_code(75);
+    let waiting = run(server(), &name, &told)
         .args(["--wait", "60"])
         .command(["true"])
         .spawn();
@@ -229,35 +261,6 @@ fn a_signal_ends_a_hook_and_the_exit_code_stays() {
     eventually("the hook runs", SOON, || told.file().exists());
     run.signal(Signal::SIGTERM);
     run.wait_within(SOON).expect_code(3);
-}
-
-#[test]
-fn each_attempt_of_a_tick_tells_and_says_whether_another_one_follows() {
-    let told = Told::new();
-    let options = "--retries 1 --retry-delay 0s --on-end ''";
-    let crontab = Crontab::new(server(), &job(options, "echo $DBLOCK_TICK >>{}; exit 4"));
-    let (failure, other) = (told.hook("failure"), told.hook("end"));
-    let host = crontab.start(&["--on-failure", &failure, "--on-end", &other]);
-    crontab.due("job");
-    let mut calls = told.eventually(2);
-    // The second attempt does not wait for what the first one has started.
-    calls.sort_by_key(|(_, report)| report["attempt"].as_u64());
-    let name = crontab.name("job");
-    let words: Vec<&str> = calls.iter().map(|(words, _)| &**words).collect();
-    assert_eq!(
-        words,
-        [
-            format!("failure {name} ran 4 yes"),
-            format!("failure {name} ran 4 no")
-        ]
-    );
-    let attempts: Vec<&Value> = calls.iter().map(|(_, report)| &report["attempt"]).collect();
-    assert_eq!(attempts, [1, 2]);
-    assert!(
-        calls.iter().all(|(_, report)| report["tick"].is_string()),
-        "{calls:?}"
-    );
-    end(host);
 }
 
 #[test]

@@ -119,6 +119,67 @@ fn job(tables: &Tables, name: &str, next: i32, runs: &[(u32, Option<u32>)]) {
     }
 }
 
+/// Writes a crontab of five jobs, and the daemon that runs them.
+fn write_crontab(tables: &Tables) {
+    tables.sql(
+        "INSERT INTO dblock_cron_daemons (daemon, host, slots, jobs, definition, differs, started_at, renewed_at, expires_at, alive_since) \
+         VALUES (REPEAT('d', 32), 'web1', 4, 4, '', 'fine', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL 1 HOUR, UTC_TIMESTAMP(6))",
+    );
+    let three = [(7200, Some(0)), (3600, Some(0)), (60, Some(3))];
+    job(tables, "fails", -600, &three);
+    job(tables, "fine", 3600, &[(60, Some(0))]);
+    job(tables, "new", 3600, &[]);
+    job(tables, "runs", 3600, &[(3600, Some(0)), (0, None)]);
+    job(tables, "removed", -600, &[(60, Some(3))]);
+    tables.sql("UPDATE dblock_cron_jobs SET seen_at = UTC_TIMESTAMP(6) - INTERVAL 1 HOUR WHERE name = 'removed'");
+    tables.sql("UPDATE dblock_cron_jobs SET paused_at = UTC_TIMESTAMP(6) WHERE name = 'new'");
+    tables.sql(
+        "INSERT INTO dblock_cron_ticks (name, tick, run, attempt, daemon, ttl_seconds) SELECT name, tick, run, attempt, REPEAT('d', 32), 60 \
+         FROM dblock_runs WHERE name = 'runs' AND ended_at IS NULL",
+    );
+}
+
+/// The metrics show that crontab.
+#[track_caller]
+fn expect_crontab(found: &Samples) {
+    let of = |name: &str, job: &str| value(found, name, &json!({"name": job}));
+    assert_eq!(value(found, "cron_daemons", &json!({})), Some(1.0));
+    let that_differ = value(found, "cron_daemons_that_differ", &json!({}));
+    assert_eq!(that_differ, Some(1.0));
+    for (name, job, expected) in [
+        ("cron_job_last_run_succeeded", "fine", Some(1.0)),
+        ("cron_job_last_run_succeeded", "fails", Some(0.0)),
+        ("cron_job_last_run_succeeded", "runs", None),
+        ("cron_job_late_seconds", "fine", Some(0.0)),
+        // Nobody has it in a file.
+        ("cron_job_late_seconds", "removed", None),
+        ("cron_job_paused", "new", Some(1.0)),
+        ("cron_job_running", "runs", Some(1.0)),
+        ("cron_job_running", "fine", Some(0.0)),
+        ("cron_job_last_success_timestamp_seconds", "new", None),
+    ] {
+        assert_eq!(of(name, job), expected, "{name} {job}: {found:#?}");
+    }
+    let now = value(found, "answer_timestamp_seconds", &json!({})).unwrap();
+    // Seconds before the answer, and how many more it may be by then.
+    for (name, job, ago) in [
+        ("cron_job_last_success_timestamp_seconds", "fine", 60.0),
+        ("cron_job_last_success_timestamp_seconds", "fails", 3600.0),
+        ("cron_job_last_success_timestamp_seconds", "runs", 3600.0),
+        ("cron_job_last_run_timestamp_seconds", "fails", 90.0),
+        ("cron_job_next_tick_timestamp_seconds", "fails", 600.0),
+    ] {
+        let at = of(name, job).unwrap_or_else(|| panic!("{name} {job}: {found:#?}"));
+        let since = now - at;
+        assert!((ago..ago + 60.0).contains(&since), "{name} {job}: {since}");
+    }
+    let late = of("cron_job_late_seconds", "fails").unwrap();
+    assert!((600.0..660.0).contains(&late), "{late}");
+    // PostgreSQL has written the end some microseconds after the start.
+    let took = of("cron_job_last_run_duration_seconds", "fine").unwrap();
+    assert!((30.0..31.0).contains(&took), "{took}");
+}
+
 both_servers! {
     fn everything_is_in_one_answer(server) {
         let tables = Tables::new(server);
@@ -132,17 +193,7 @@ both_servers! {
         tables.sql("UPDATE dblock_locks SET owner = REPEAT('0', 32), kind = 'run', ttl_seconds = 60, acquired_at = UTC_TIMESTAMP(6), \
                     renewed_at = UTC_TIMESTAMP(6), expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE name = 'gone'");
 
-        tables.sql("INSERT INTO dblock_cron_daemons (daemon, host, slots, jobs, definition, differs, started_at, renewed_at, expires_at, alive_since) \
-                    VALUES (REPEAT('d', 32), 'web1', 4, 4, '', 'fine', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL 1 HOUR, UTC_TIMESTAMP(6))");
-        job(&tables, "fails", -600, &[(7200, Some(0)), (3600, Some(0)), (60, Some(3))]);
-        job(&tables, "fine", 3600, &[(60, Some(0))]);
-        job(&tables, "new", 3600, &[]);
-        job(&tables, "runs", 3600, &[(3600, Some(0)), (0, None)]);
-        job(&tables, "removed", -600, &[(60, Some(3))]);
-        tables.sql("UPDATE dblock_cron_jobs SET seen_at = UTC_TIMESTAMP(6) - INTERVAL 1 HOUR WHERE name = 'removed'");
-        tables.sql("UPDATE dblock_cron_jobs SET paused_at = UTC_TIMESTAMP(6) WHERE name = 'new'");
-        tables.sql("INSERT INTO dblock_cron_ticks (name, tick, run, attempt, daemon, ttl_seconds) SELECT name, tick, run, attempt, REPEAT('d', 32), 60 \
-                    FROM dblock_runs WHERE name = 'runs' AND ended_at IS NULL");
+        write_crontab(&tables);
 
         let queue = |args: &[&str]| tables.at("queue").args(args).output().expect_code(0).stdout.clone();
         queue(&["create", ODD]);
@@ -170,33 +221,7 @@ both_servers! {
         let since = value(&found, "lock_held_since_timestamp_seconds", &json!({"name": shown, "slot": "0"})).unwrap();
         assert!((0.0..60.0).contains(&(now - since)), "{since} {now}");
 
-        let job = |name: &str| json!({"name": name});
-        let since = |name: &str, of: &str| now - value(&found, name, &job(of)).unwrap_or_else(|| panic!("{name} {of}: {found:#?}"));
-        is("cron_daemons", json!({}), 1.0);
-        is("cron_daemons_that_differ", json!({}), 1.0);
-        is("cron_job_last_run_succeeded", job("fine"), 1.0);
-        is("cron_job_last_run_succeeded", job("fails"), 0.0);
-        is("cron_job_late_seconds", job("fine"), 0.0);
-        is("cron_job_last_run_duration_seconds", job("fine"), 30.0);
-        is("cron_job_paused", job("new"), 1.0);
-        is("cron_job_running", job("runs"), 1.0);
-        is("cron_job_running", job("fine"), 0.0);
-        // Seconds before the answer, and how many more it may be by then.
-        for (name, of, ago) in [
-            ("cron_job_last_success_timestamp_seconds", "fine", 60.0),
-            ("cron_job_last_success_timestamp_seconds", "fails", 3600.0),
-            ("cron_job_last_success_timestamp_seconds", "runs", 3600.0),
-            ("cron_job_last_run_timestamp_seconds", "fails", 90.0),
-            ("cron_job_next_tick_timestamp_seconds", "fails", 600.0),
-        ] {
-            let found = since(name, of);
-            assert!((ago..ago + 60.0).contains(&found), "{name} {of}: {found}");
-        }
-        let late = value(&found, "cron_job_late_seconds", &job("fails")).unwrap();
-        assert!((600.0..660.0).contains(&late), "{late}");
-        assert_eq!(value(&found, "cron_job_last_success_timestamp_seconds", &job("new")), None);
-        assert_eq!(value(&found, "cron_job_last_run_succeeded", &job("runs")), None);
-        assert_eq!(value(&found, "cron_job_late_seconds", &job("removed")), None, "nobody has it in a file");
+        expect_crontab(&found);
 
         for (state, count) in [("due", 3.0), ("delayed", 1.0), ("running", 0.0), ("dead", 0.0)] {
             is("queue_jobs", json!({"name": SHOWN, "state": state}), count);
@@ -279,6 +304,18 @@ fn on_postgresql_the_locks_are_shown() {
             .any(|(name, labels)| name == "dblock_server_info" && labels.contains("PostgreSQL")),
         "{found:#?}"
     );
+}
+
+#[test]
+fn on_postgresql_the_jobs_and_their_last_runs_are_shown() {
+    let tables = Tables::new(Server::shared(Kind::Postgres));
+    write_crontab(&tables);
+    let found = printed(tables.at("metrics"));
+    let usable = value(&found, "tables_usable", &json!({}));
+    assert_eq!(usable, Some(1.0), "{found:#?}");
+    expect_crontab(&found);
+    let is_of_queue = |(name, _): &(String, String)| name.contains("_queue_");
+    assert!(!found.keys().any(is_of_queue), "{found:#?}");
 }
 
 #[test]
