@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mysql::prelude::Queryable;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -83,9 +82,14 @@ fn durable_mysql() {
     soak(durable(Kind::MySql));
 }
 
+#[test]
+fn durable_postgres() {
+    soak(durable(Kind::Postgres));
+}
+
 /// A server that keeps what it has committed when it is killed.
 fn durable(kind: Kind) -> Server {
-    Server::private_with(kind, &["--innodb-flush-log-at-trx-commit=1"]).with_durable_runs()
+    Server::private_that_keeps(kind).with_durable_runs()
 }
 
 /// What was done to a host, or to all; or what the machine did not get done in time.
@@ -448,10 +452,9 @@ END
             })
         });
         if self.server.durable {
-            let mut admin = self.server.admin();
             let held = "SELECT COUNT(*) FROM dblock.dblock_locks WHERE owner IS NOT NULL AND expires_at > UTC_TIMESTAMP(6)";
             eventually("no row is held", TOKEN_TTL + SOON, || {
-                admin.query_first(held).expect("the table") == Some(0)
+                admin.query::<u64>(held).expect("the table") == [0]
             });
         }
         eventually("no process is left", SOON, || {
