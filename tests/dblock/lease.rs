@@ -7,9 +7,9 @@ use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    Answer, Dblock, Fake, Frozen, Hangs, Kind, Packet, Proxy, SOON, Server, both_locks,
-    copy_program, each_lock, eventually, eventually_forked, has_begun, holder, is_stopped, pty,
-    send, slack, unique, within,
+    Answer, Dblock, Fake, Frozen, Hangs, Kind, Packet, Proxy, SOON, Server, all_servers,
+    both_servers, copy_program, each_lock, eventually, eventually_forked, has_begun, holder,
+    is_stopped, pty, send, slack, unique, within,
 };
 use pty::{SUSPEND, Shell};
 
@@ -89,8 +89,8 @@ fn refused(traits: Traits, why: &str) {
 fn heartbeats(proxy: &Proxy) -> Vec<Packet> {
     let is_one = |packet: &Packet| {
         packet
-            .statements()
-            .is_some_and(|it| it.starts_with("SELECT CASE WHEN") && it.contains("ELSE -1 END"))
+            .sent()
+            .is_some_and(|sent| sent.starts_with("/* dblock renew"))
     };
     proxy.packets().into_iter().filter(is_one).collect()
 }
@@ -276,7 +276,59 @@ fn a_server_that_lacks_a_variable_is_asked_without_it() {
     }
 }
 
-both_locks! {
+all_servers! {
+    fn possession_is_proved_four_times_in_the_time_to_live(server) {
+        let (name, proxy) = (unique("heartbeat"), Proxy::to(server));
+        let begun = Instant::now();
+        let mut run = Dblock::run_at(&proxy.url(), &name)
+            .args(["--ttl", "8", "--kill-after", "0.5"])
+            .stdin(Stdio::piped())
+            .sh("echo held; read x; exit 0")
+            .spawn();
+        run.wait_line("held", SOON);
+        eventually("four heartbeats", SOON, || heartbeats(&proxy).len() >= 4);
+        assert!(begun.elapsed() > Duration::from_millis(7500), "{:?}", begun.elapsed());
+        let beats = heartbeats(&proxy);
+        for pair in beats.windows(2) {
+            let gap = pair[1].at - pair[0].at;
+            assert!(gap < Duration::from_secs(2) + slack(), "{gap:?}");
+        }
+        drop(run.take_stdin());
+        run.wait().expect_code(0).expect_silence();
+        assert!(beats.iter().all(|beat| !beat.statements().unwrap_or_default().contains(';')), "{beats:?}");
+    }
+
+    fn a_holder_says_nothing_more_often_than_once_a_minute(server) {
+        let (name, proxy) = (unique("quiet"), Proxy::to(server));
+        let mut run = Dblock::run_at(&proxy.url(), &name).stdin(Stdio::piped()).sh("echo held; read x; exit 0").spawn();
+        run.wait_line("held", SOON);
+        let before = proxy.packets().len();
+        within(Duration::from_secs(5), || false);
+        assert_eq!(proxy.packets().len(), before, "{:?}", proxy.packets());
+        drop(run.take_stdin());
+        run.wait().expect_code(0);
+    }
+
+    fn who_is_stopped_by_the_terminal_for_longer_than_the_time_to_live_gives_the_lock_away(server) {
+        let mut admin = server.watcher();
+        let mut shell = Shell::start(server);
+        shell.dblock("--ttl 6 --kill-after 0.5 sh -c 'echo shell $$; while :; do sleep 0.1; done'");
+        shell.wait_pid("shell");
+        let name = shell.name.clone();
+        // It is kept for as long as it is not stopped.
+        assert!(!within(Duration::from_secs(7), || holder(&mut admin, &name).is_none()));
+        shell.enter(SUSPEND);
+        shell.wait_for("Stopped");
+        eventually("the lock is free", Duration::from_secs(7) + slack(), || holder(&mut admin, &name).is_none());
+        let client = server.hold(&name);
+        shell.enter("fg");
+        shell.wait_for("was lost");
+        shell.expect_code(74);
+        drop(client);
+    }
+}
+
+both_servers! {
     fn the_server_keeps_a_holder_for_the_time_to_live_and_a_waiter_for_seconds(server) {
         let (name, proxy) = (unique("limits"), Proxy::to(server));
         let run = |ttl| Dblock::run_at(&proxy.url(), &name).args(["--ttl", ttl, "--wait", "50"]).stdin(Stdio::piped());
@@ -302,27 +354,6 @@ both_locks! {
         for run in [first, second] {
             run.wait().expect_code(0).expect_silence();
         }
-    }
-
-    fn possession_is_proved_four_times_in_the_time_to_live(server) {
-        let (name, proxy) = (unique("heartbeat"), Proxy::to(server));
-        let begun = Instant::now();
-        let mut run = Dblock::run_at(&proxy.url(), &name)
-            .args(["--ttl", "8", "--kill-after", "0.5"])
-            .stdin(Stdio::piped())
-            .sh("echo held; read x; exit 0")
-            .spawn();
-        run.wait_line("held", SOON);
-        eventually("four heartbeats", SOON, || heartbeats(&proxy).len() >= 4);
-        assert!(begun.elapsed() > Duration::from_millis(7500), "{:?}", begun.elapsed());
-        let beats = heartbeats(&proxy);
-        for pair in beats.windows(2) {
-            let gap = pair[1].at - pair[0].at;
-            assert!(gap < Duration::from_secs(2) + slack(), "{gap:?}");
-        }
-        drop(run.take_stdin());
-        run.wait().expect_code(0).expect_silence();
-        assert!(beats.iter().all(|beat| !beat.statements().unwrap_or_default().contains(';')), "{beats:?}");
     }
 
     fn an_answer_counts_from_when_it_was_asked_for(server) {
@@ -373,17 +404,6 @@ both_locks! {
         run.wait().expect_code(0).expect_stdout("ran\n");
     }
 
-    fn a_holder_says_nothing_more_often_than_once_a_minute(server) {
-        let (name, proxy) = (unique("quiet"), Proxy::to(server));
-        let mut run = Dblock::run_at(&proxy.url(), &name).stdin(Stdio::piped()).sh("echo held; read x; exit 0").spawn();
-        run.wait_line("held", SOON);
-        let before = proxy.packets().len();
-        within(Duration::from_secs(5), || false);
-        assert_eq!(proxy.packets().len(), before, "{:?}", proxy.packets());
-        drop(run.take_stdin());
-        run.wait().expect_code(0);
-    }
-
     fn signals_the_end_and_the_time_limit_are_served_while_the_server_is_silent(server) {
         let script = "trap 'echo one' USR1; trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done";
         for (options, code) in [(&[][..], 9), (&["--timeout", "7"], 124)] {
@@ -426,24 +446,6 @@ both_locks! {
         run.expect_code(78).expect_stdout("").expect_one_line("after 3 s");
         // The server notices the end of a session a moment later.
         eventually("nothing is left", SOON, || server.holder(&name).is_none());
-    }
-
-    fn who_is_stopped_by_the_terminal_for_longer_than_the_time_to_live_gives_the_lock_away(server) {
-        let mut admin = server.admin();
-        let mut shell = Shell::start(server);
-        shell.dblock("--ttl 6 --kill-after 0.5 sh -c 'echo shell $$; while :; do sleep 0.1; done'");
-        shell.wait_pid("shell");
-        let name = shell.name.clone();
-        // It is kept for as long as it is not stopped.
-        assert!(!within(Duration::from_secs(7), || holder(&mut admin, &name).is_none()));
-        shell.enter(SUSPEND);
-        shell.wait_for("Stopped");
-        eventually("the lock is free", Duration::from_secs(7) + slack(), || holder(&mut admin, &name).is_none());
-        let client = server.hold(&name);
-        shell.enter("fg");
-        shell.wait_for("was lost");
-        shell.expect_code(74);
-        drop(client);
     }
 
     fn who_is_stopped_by_the_terminal_for_less_keeps_it(server) {
