@@ -187,6 +187,58 @@ fn a_keeper_that_was_frozen_for_longer_than_the_lease_reads_that_its_session_was
 }
 
 #[test]
+fn a_loss_is_told_with_the_servers_reason_or_that_it_gave_none() {
+    let server = Server::shared(Kind::Postgres);
+    let proxy = Proxy::to(server);
+    let begin = |url: &str, name: &str, options: &[&str]| {
+        let dblock = Dblock::run_at(url, name).args(options);
+        let dblock = dblock.without_terminal().stdin(Stdio::piped());
+        let mut dblock = dblock.sh("echo shell $$; read x; exit 6").spawn();
+        let command = dblock.wait_pid("shell");
+        (dblock, command)
+    };
+    let [idle, ended, cut] = ["idle", "ended", "cut"].map(unique);
+    // Its keeper does not renew, and hears of the end of its session afterwards.
+    let ignores = ["--ttl", "4", "--on-lock-lost", "ignore"];
+    let (of_idle, command) = begin(&server.url(), &idle, &ignores);
+    let frozen = Frozen::new(of_idle.keeper(Some(command)));
+    let (of_ended, _) = begin(&server.url(), &ended, &[]);
+    let (of_cut, _) = begin(&proxy.url(), &cut, &[]);
+    let session = server.holder(&ended).expect("it is held");
+    server.watcher().end_session(session);
+    proxy.cut();
+    eventually("the server ends the session", SOON, || {
+        server.holder(&idle).is_none()
+    });
+    drop(frozen);
+    for (mut dblock, name, reason) in [
+        (
+            of_ended,
+            ended,
+            "terminating connection due to administrator command (SQLSTATE 57P01); reacquiring it",
+        ),
+        (
+            of_cut,
+            cut,
+            "the server closed the connection; reacquiring it",
+        ),
+        (
+            of_idle,
+            idle,
+            "terminating connection due to idle-session timeout (SQLSTATE 57P05); the command continues without it",
+        ),
+    ] {
+        let line = format!("dblock: {name} was lost while the command runs: {reason}\n");
+        dblock.wait_stderr(&line, SOON);
+        if reason.ends_with("reacquiring it") {
+            dblock.wait_stderr("reacquired after", SOON);
+        }
+        drop(dblock.take_stdin());
+        dblock.wait_within(SOON).expect_code(6);
+    }
+}
+
+#[test]
 fn a_session_lasts_as_long_as_its_lease_and_not_as_long_as_the_servers_own_limit() {
     let options = [
         "-c",
