@@ -26,7 +26,9 @@ pub struct Facts {
 
 /// Asks for the [`Facts`].
 pub fn ask_facts() -> Ask<'static, Facts> {
-    let sql = "SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS in_use, \
+    // Of the sessions of other roles this one may not see the type: those with a database and a role are clients.
+    let sql = "SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' \
+         OR backend_type IS NULL AND datid IS NOT NULL AND usesysid IS NOT NULL) AS in_use, \
          current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int AS most, \
          (SELECT count(*) FROM pg_stat_activity WHERE usename = current_user AND backend_type = 'client backend') AS own, \
          (SELECT min(allowed) FROM (SELECT rolconnlimit AS allowed FROM pg_roles WHERE rolname = current_user UNION ALL \
