@@ -1,5 +1,6 @@
 //! `dblock check`: what it finds on real and scripted servers, its exit codes, and that it neither hangs nor leaves a thing.
 
+mod postgres;
 mod servers;
 
 use std::fs::File;

@@ -1,0 +1,134 @@
+//! What `dblock check` finds on PostgreSQL alone: the database, connections, `fsync`, standbys, snapshots, and sessions that wait in a
+//! statement.
+
+use super::{expect_state, finding, json};
+use crate::harness::postgres::{DATABASE, key};
+use crate::harness::{Kind, PASSWORD, SOON, Server, eventually, unique};
+use crate::postgres_servers::standby_of;
+
+/// The value of a finding on this server, which is fit.
+#[track_caller]
+fn value(server: &Server, check: &str) -> String {
+    let found = json(&server.url(), 0);
+    let value = finding(&found, check)["value"].as_str();
+    value.expect("a text").to_owned()
+}
+
+#[test]
+fn a_database_that_every_server_has_is_a_warning() {
+    let server = Server::shared(Kind::Postgres);
+    for (database, state) in [(DATABASE, "ok"), ("postgres", "warning")] {
+        let url = server.url().replace(DATABASE, database);
+        let found = json(&url, 0);
+        assert_eq!(finding(&found, "database")["value"], database);
+        expect_state(&found, "database", state);
+    }
+}
+
+#[test]
+fn a_server_that_is_short_of_connections_is_a_warning_whosever_they_are() {
+    let server = Server::private_with(Kind::Postgres, &["-c", "max_connections=30"]);
+    let found = json(&server.url(), 0);
+    expect_state(&found, "connections", "ok");
+    // Three are kept for superusers.
+    assert_eq!(finding(&found, "connections")["max"], 27);
+    let of_others: Vec<_> = (0..10).map(|_| server.new_admin().unwrap()).collect();
+    let found = json(&server.url(), 0);
+    expect_state(&found, "connections", "warning");
+    let connections = finding(&found, "connections");
+    assert!(connections["in_use"].as_u64() > Some(10), "{connections:#}");
+    let advice = connections["advice"].as_str().expect("an advice");
+    assert!(advice.ends_with("raise max_connections"), "{advice}");
+    drop(of_others);
+}
+
+#[test]
+fn a_role_that_is_short_of_connections_is_a_warning() {
+    let server = Server::shared(Kind::Postgres);
+    let role = server.account();
+    let limit = format!("ALTER ROLE \"{role}\" CONNECTION LIMIT 10");
+    server.postgres().run(&limit);
+    let url = server.url().replace("dblock@", &format!("{role}@"));
+    let found = json(&url, 0);
+    expect_state(&found, "connections", "warning");
+    let connections = finding(&found, "connections");
+    assert_eq!(connections["max_of_account"], 10, "{connections:#}");
+    let advice = connections["advice"].as_str().expect("an advice");
+    assert!(
+        advice.ends_with("raise the role's CONNECTION LIMIT"),
+        "{advice}"
+    );
+}
+
+#[test]
+fn a_server_that_may_lose_its_data_in_a_power_cut_is_a_warning() {
+    let careful = Server::private_with(Kind::Postgres, &["-c", "fsync=on"]);
+    let careless = Server::shared(Kind::Postgres);
+    for (server, fsync, state) in [(&careful, "on", "ok"), (careless, "off", "warning")] {
+        let found = json(&server.url(), 0);
+        assert_eq!(finding(&found, "fsync")["value"], fsync);
+        expect_state(&found, "fsync", state);
+    }
+}
+
+#[test]
+fn a_standby_is_counted_and_that_no_commit_waits_for_it_is_noted() {
+    let primary = Server::private(Kind::Postgres);
+    assert_eq!(value(&primary, "standbys"), "none seen");
+    let _standby = standby_of(&primary);
+    eventually("it is connected", SOON, || {
+        value(&primary, "standbys") == "1, none synchronous"
+    });
+    let found = json(&primary.url(), 0);
+    let standbys = finding(&found, "standbys");
+    assert_eq!(standbys["verdict"], "ok", "{standbys:#}");
+    let advice = standbys["advice"].as_str().expect("a note");
+    assert!(advice.contains("may lack the last commits"), "{advice}");
+    let mut admin = primary.postgres();
+    admin.run("ALTER SYSTEM SET synchronous_standby_names = '*'");
+    admin.run("SELECT pg_reload_conf()");
+    eventually("commits wait for it", SOON, || {
+        value(&primary, "standbys") == "1, some synchronous"
+    });
+}
+
+#[test]
+fn a_snapshot_that_is_older_than_an_hour_is_a_warning() {
+    let server = Server::private(Kind::Postgres);
+    assert_eq!(value(&server, "oldest_snapshot"), "none seen");
+    let mut reader = server.postgres_as("dblock", PASSWORD).unwrap();
+    reader.run("BEGIN ISOLATION LEVEL REPEATABLE READ");
+    reader.run("SELECT 1");
+    let found = json(&server.url(), 0);
+    assert_ne!(finding(&found, "oldest_snapshot")["value"], "none seen");
+    expect_state(&found, "oldest_snapshot", "ok");
+    // Two hours go by.
+    let mut admin = server.postgres();
+    admin.run("ALTER FUNCTION pg_catalog.clock_timestamp() RENAME TO its_own");
+    admin.run(
+        "CREATE FUNCTION pg_catalog.clock_timestamp() RETURNS timestamptz LANGUAGE sql \
+         AS $$ SELECT pg_catalog.its_own() + interval '2 h' $$",
+    );
+    let found = json(&server.url(), 0);
+    expect_state(&found, "oldest_snapshot", "warning");
+}
+
+#[test]
+fn sessions_that_wait_in_a_statement_are_counted() {
+    let server = Server::private(Kind::Postgres);
+    assert_eq!(value(&server, "blocked_in_locks"), "no session");
+    let name = unique("blocked");
+    let holder = server.hold(&name);
+    let mut waiter = server.postgres_as("dblock", PASSWORD).unwrap();
+    let wait = format!("SELECT pg_advisory_lock({})", key(&name));
+    waiter.begin(&wait).unwrap();
+    eventually("it waits", SOON, || server.is_waiting(waiter.pid));
+    let found = json(&server.url(), 0);
+    let blocked = finding(&found, "blocked_in_locks");
+    assert_eq!(blocked["value"], "sessions: 1", "{blocked:#}");
+    assert_eq!(blocked["verdict"], "ok", "{blocked:#}");
+    let advice = blocked["advice"].as_str().expect("a note");
+    assert!(advice.contains("each holds a snapshot"), "{advice}");
+    drop(holder);
+    waiter.end().unwrap();
+}
