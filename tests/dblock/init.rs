@@ -11,24 +11,34 @@ use crate::harness::{
 };
 
 /// What the tables look like: each column with its type, each index with its columns.
-fn shape(tables: &Tables) -> BTreeMap<String, String> {
-    let columns = "SELECT CONCAT(TABLE_NAME, '.', COLUMN_NAME), CONCAT_WS(' ', COLUMN_TYPE, IS_NULLABLE, COLUMN_DEFAULT, COLLATION_NAME)
-        FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()";
-    let keys = "SELECT CONCAT(TABLE_NAME, ' key ', INDEX_NAME), GROUP_CONCAT(COLUMN_NAME ORDER BY SEQ_IN_INDEX)
-        FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE() GROUP BY TABLE_NAME, INDEX_NAME";
-    let mut admin = tables.admin();
+pub fn shape(tables: &Tables) -> BTreeMap<String, String> {
+    let queries = match tables.kind() {
+        Kind::MariaDb | Kind::MySql => [
+            "SELECT CONCAT(TABLE_NAME, '.', COLUMN_NAME), CONCAT_WS(' ', COLUMN_TYPE, IS_NULLABLE, COLUMN_DEFAULT, COLLATION_NAME)
+             FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()",
+            "SELECT CONCAT(TABLE_NAME, ' key ', INDEX_NAME), GROUP_CONCAT(COLUMN_NAME ORDER BY SEQ_IN_INDEX)
+             FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE() GROUP BY TABLE_NAME, INDEX_NAME",
+        ],
+        Kind::Postgres => [
+            "SELECT concat(table_name, '.', column_name),
+             concat_ws(' ', data_type, character_maximum_length, is_nullable, column_default, collation_name, is_identity)
+             FROM information_schema.columns WHERE table_schema = current_schema()",
+            "SELECT indexname, replace(indexdef, concat(quote_ident(current_schema()), '.'), '')
+             FROM pg_indexes WHERE schemaname = current_schema()",
+        ],
+    };
     let mut shape = BTreeMap::new();
-    for query in [columns, keys] {
-        shape.extend(admin.query::<(String, String), _>(query).unwrap());
+    for query in queries {
+        shape.extend(tables.rows::<(String, String)>(query));
     }
     assert!(!shape.is_empty(), "there are no tables");
     shape
 }
 
 /// What the tables say of themselves.
-fn meta(tables: &Tables) -> (u32, u32, u64, u32) {
+pub fn meta(tables: &Tables) -> (u32, u32, u64, u32) {
     let query = "SELECT version, usable_from, keep_seconds, keep_runs FROM dblock_meta";
-    let rows: Vec<_> = tables.admin().query(query).unwrap();
+    let rows: Vec<(u32, u32, u64, u32)> = tables.rows(query);
     assert_eq!(rows.len(), 1, "one row");
     rows[0]
 }
@@ -77,12 +87,12 @@ fn tables_of_version_1(server: &Server) -> Tables<'_> {
 }
 
 /// `dblock init --check`.
-fn init_check(tables: &Tables) -> Dblock {
+pub fn init_check(tables: &Tables) -> Dblock {
     tables.at("init").arg("--check")
 }
 
 /// Only who has the privileges can see whether there are the tables.
-fn is_current(tables: &Tables) {
+pub fn is_current(tables: &Tables) {
     let run = init_check(tables).output();
     run.expect_code(0).expect_silence();
     assert!(

@@ -10,6 +10,7 @@ use crate::harness::{
     Client, Crontab, Dblock, Frozen, Kind, PASSWORD, SOON, Server, Tables, eventually, unique,
     works,
 };
+use crate::init::{init_check, is_current, meta, shape};
 
 #[test]
 fn init_is_needed_may_run_many_times_at_once_and_refuses_newer_tables() {
@@ -72,6 +73,200 @@ fn check_says_that_there_is_no_schema_and_makes_none() {
             "are not current: no schema {schema}; run dblock init\n"
         ));
     }
+}
+
+#[test]
+fn what_the_tables_lack_is_named_by_check_and_made_by_init() {
+    let tables = Tables::new(Server::shared(Kind::Postgres));
+    let made = shape(&tables);
+    for (damage, missing) in [
+        (
+            "ALTER TABLE dblock_runs DROP COLUMN message, DROP COLUMN tick",
+            "column dblock_runs.tick, column dblock_runs.message",
+        ),
+        // A word of the language, and the index of it.
+        (
+            "ALTER TABLE dblock_cron_daemons DROP COLUMN \"user\"",
+            "column dblock_cron_daemons.user, key dblock_cron_daemons.by_host",
+        ),
+        ("DROP INDEX dblock_runs_by_time", "key dblock_runs.by_time"),
+        (
+            "ALTER TABLE dblock_locks DROP COLUMN write_id",
+            "column dblock_locks.write_id",
+        ),
+        (
+            "ALTER TABLE dblock_locks ALTER COLUMN fence SET DEFAULT 0",
+            "default of dblock_locks.fence",
+        ),
+        ("DROP TABLE dblock_successes", "table dblock_successes"),
+        ("DELETE FROM dblock_meta", "version 6"),
+        ("DROP TABLE dblock_meta", "table dblock_meta, version 6"),
+    ] {
+        tables.sql(damage);
+        let line = format!("are not current: no {missing}; run dblock init\n");
+        for _ in 0..2 {
+            let check = init_check(&tables).output();
+            check.expect_code(78).expect_stdout("");
+            check.expect_one_line(&line);
+        }
+        let run = tables.init().output();
+        run.expect_code(0).expect_silence();
+        let (line, grant) = run.stdout.split_once('\n').unwrap();
+        assert!(line.ends_with(&format!("; new: {missing}")), "{line}");
+        let grants = grant.starts_with("for each other account that uses them: GRANT ");
+        assert_eq!(grants, missing.contains("table "), "{damage}: {grant}");
+        assert_eq!(shape(&tables), made, "{damage}");
+        is_current(&tables);
+    }
+}
+
+/// What version 5 and version 6 brought, taken back, the latest first; and the version that is left then. Version 4 was the first there.
+const TAKEN_BACK: [(&str, u32); 4] = [
+    ("DROP TABLE dblock_audit", 5),
+    ("DROP TABLE dblock_outputs", 5),
+    ("DROP INDEX dblock_runs_by_outcome", 4),
+    ("DROP INDEX dblock_runs_by_host", 4),
+];
+
+/// Tables from which so much was taken back.
+fn older_tables(server: &Server, taken_back: usize) -> Tables<'_> {
+    let tables = Tables::new(server);
+    for (statement, version) in &TAKEN_BACK[..taken_back] {
+        tables.sql(statement);
+        tables.sql(&format!("UPDATE dblock_meta SET version = {version}"));
+    }
+    tables
+}
+
+#[test]
+fn version_4_is_upgraded_in_place_beside_an_older_dblock() {
+    let server = Server::shared(Kind::Postgres);
+    let made = shape(&Tables::new(server));
+    let tables = older_tables(server, TAKEN_BACK.len());
+    // What it has can be used all the same.
+    let run = tables.at("run").args(["--durable", "--once-per", "1h"]);
+    works(run.args(["--name", &unique("older")]));
+    let history = tables.at("history").output();
+    history.expect_code(0).expect_silence();
+    let audit = tables.at("audit").output();
+    audit
+        .expect_code(78)
+        .expect_one_line("are of an older dblock; upgrade them with dblock init");
+    let mut older = tables.postgres();
+    older.run("BEGIN");
+    older.run("INSERT INTO dblock_runs (run, name, requested_at) VALUES ('kept', 'kept', now())");
+    let run = tables.init().spawn();
+    let waits = format!(
+        "EXISTS (SELECT FROM pg_stat_activity WHERE {} = ANY (pg_blocking_pids(pid)))",
+        older.pid
+    );
+    let mut admin = tables.postgres();
+    eventually("it waits for that", SOON, || admin.is(&waits));
+    older.run("COMMIT");
+    let run = run.wait();
+    run.expect_code(0).expect_silence();
+    let new = "; new: key dblock_runs.by_host, key dblock_runs.by_outcome, table dblock_outputs, table dblock_audit, version 6";
+    let (line, grant) = run.stdout.split_once('\n').unwrap();
+    assert!(line.ends_with(new), "{line}");
+    assert!(
+        grant.starts_with("for each other account that uses them: GRANT "),
+        "{grant}"
+    );
+    assert_eq!(shape(&tables), made);
+    assert_eq!(meta(&tables), (6, 1, 2_592_000, 100));
+    let kept = tables.rows::<String>("SELECT name FROM dblock_runs WHERE run = 'kept'");
+    assert_eq!(kept, ["kept"]);
+    let audit = tables.at("audit").output();
+    audit.expect_code(0).expect_silence();
+}
+
+#[test]
+fn older_tables_become_those_of_today_however_far_an_upgrade_came() {
+    let server = Server::shared(Kind::Postgres);
+    let made = shape(&Tables::new(server));
+    for taken_back in 1..=TAKEN_BACK.len() {
+        let tables = older_tables(server, taken_back);
+        let check = init_check(&tables).output();
+        check
+            .expect_code(78)
+            .expect_one_line("version 6; run dblock init");
+        tables.init().output().expect_code(0).expect_silence();
+        assert_eq!(shape(&tables), made, "{taken_back}");
+        assert_eq!(meta(&tables), (6, 1, 2_592_000, 100));
+        is_current(&tables);
+    }
+}
+
+#[test]
+fn what_is_half_made_is_finished() {
+    let server = Server::shared(Kind::Postgres);
+    let made = shape(&Tables::new(server));
+    // The one that makes them when nothing breaks off.
+    let mut owner = server.postgres_as("dblock", PASSWORD).unwrap();
+    for fifths in 1..=5 {
+        let tables = Tables::missing(server);
+        let script = tables.at("init").arg("--print").output();
+        let (script, _) = script.stdout.split_once("\n\n--").unwrap();
+        // The schema is there.
+        let statements: Vec<&str> = script.split(";\n").skip(1).collect();
+        for statement in &statements[..statements.len() * fifths / 5] {
+            owner.run(statement);
+        }
+        let code = if fifths < 5 { 78 } else { 0 };
+        init_check(&tables).output().expect_code(code);
+        tables.init().output().expect_code(0).expect_silence();
+        assert_eq!(shape(&tables), made);
+        is_current(&tables);
+    }
+}
+
+#[test]
+fn tables_of_another_program_are_refused_and_left_as_they_are() {
+    let tables = Tables::missing(Server::shared(Kind::Postgres));
+    tables.sql("CREATE TABLE dblock_runs (id int PRIMARY KEY)");
+    let before = shape(&tables);
+    let line = format!(
+        "the table dblock_runs in the schema {} of ",
+        tables.database
+    );
+    for run in [tables.init(), init_check(&tables)] {
+        let output = run.output();
+        output.expect_code(78).expect_stdout("");
+        output
+            .expect_one_line(&line)
+            .expect_one_line("is not dblock's: it has no column run; use another --schema");
+    }
+    assert_eq!(shape(&tables), before);
+}
+
+#[test]
+fn tables_of_a_newer_dblock_that_this_one_can_use_are_left_alone() {
+    let tables = Tables::new(Server::shared(Kind::Postgres));
+    tables.sql("UPDATE dblock_meta SET version = 99");
+    // They have an index less, too.
+    tables.sql("ALTER TABLE dblock_runs ADD COLUMN more int NULL");
+    tables.sql("DROP INDEX dblock_runs_by_time");
+    let before = shape(&tables);
+    tables
+        .at("history")
+        .output()
+        .expect_code(0)
+        .expect_silence();
+    for run in [tables.init(), init_check(&tables)] {
+        let output = run.output();
+        output.expect_code(0).expect_silence();
+        assert!(
+            output.stdout.contains("are current (version 99)"),
+            "{output:#?}"
+        );
+    }
+    tables
+        .init()
+        .args(["--keep", "2d,7"])
+        .output()
+        .expect_code(0);
+    assert_eq!(meta(&tables), (99, 1, 172_800, 7));
+    assert_eq!(shape(&tables), before);
 }
 
 #[test]
