@@ -121,7 +121,12 @@ fn findings(facts: &Facts) -> Vec<Finding> {
         ),
     };
     vec![
-        connections(Kind::Postgres, Some(facts.server), facts.account),
+        connections(
+            Kind::Postgres,
+            Some(facts.server),
+            facts.account,
+            facts.database,
+        ),
         fsync,
         standbys,
         snapshot,

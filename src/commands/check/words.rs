@@ -284,7 +284,7 @@ pub fn facts(session: &mut Session) -> Result<Vec<Finding>, Fault> {
     };
     Ok(vec![
         holders(keeps_attributes, sees_all),
-        connections(Kind::MySql, usage, of_account),
+        connections(Kind::MySql, usage, of_account, None),
     ])
 }
 
@@ -308,8 +308,13 @@ fn holders(keeps_attributes: bool, sees_all: bool) -> Finding {
         .with("every_account", sees_all)
 }
 
-/// Whether the server and the account allow more connections.
-pub fn connections(kind: Kind, server: Option<Usage>, account: Option<Usage>) -> Finding {
+/// Whether the server, the account and the database allow more connections. `None` for one of the last two: it has no limit of its own.
+pub fn connections(
+    kind: Kind,
+    server: Option<Usage>,
+    account: Option<Usage>,
+    database: Option<Usage>,
+) -> Finding {
     let of_account = match kind {
         Kind::MySql => "max_user_connections",
         Kind::Postgres => "the role's CONNECTION LIMIT",
@@ -321,9 +326,13 @@ pub fn connections(kind: Kind, server: Option<Usage>, account: Option<Usage>) ->
     if let Some(Usage { in_use, max }) = account {
         let _ = write!(value, ", {in_use} of {max} by this account");
     }
+    if let Some(Usage { in_use, max }) = database {
+        let _ = write!(value, ", {in_use} of {max} in this database");
+    }
     let limits = [
         Some((server, "max_connections")),
         account.map(|account| (account, of_account)),
+        database.map(|database| (database, "the database's CONNECTION LIMIT")),
     ];
     let short = limits.into_iter().flatten().filter_map(|(usage, what)| {
         let free = usage.max.saturating_sub(usage.in_use);
@@ -336,6 +345,11 @@ pub fn connections(kind: Kind, server: Option<Usage>, account: Option<Usage>) ->
         found = found
             .with("in_use_by_account", account.in_use)
             .with("max_of_account", account.max);
+    }
+    if let Some(database) = database {
+        found = found
+            .with("in_use_in_database", database.in_use)
+            .with("max_of_database", database.max);
     }
     match short.min() {
         Some((free, what)) => found.warning(&format!(

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::db::ask::{Ask, ask};
+use crate::db::fault::Fault;
 use crate::db::server_facts::Usage;
 
 /// Facts about a server, for `dblock check`.
@@ -10,8 +11,10 @@ use crate::db::server_facts::Usage;
 pub struct Facts {
     /// The connections of all.
     pub server: Usage,
-    /// Those of this role, with the smaller of the role's and the database's limits; `None`: none.
+    /// Those of this role in any database; `None`: the role has no limit.
     pub account: Option<Usage>,
+    /// Those of all roles in this database; `None`: the database has no limit.
+    pub database: Option<Usage>,
     /// Whether commits reach the disk.
     pub fsync: bool,
     /// How many standbys are connected, as far as this role sees.
@@ -26,13 +29,15 @@ pub struct Facts {
 
 /// Asks for the [`Facts`].
 pub fn ask_facts() -> Ask<'static, Facts> {
-    // Of the sessions of other roles this one may not see the type: those with a database and a role are clients.
+    // Of the sessions of other roles this one may not see the type, but the database and the role: those with both are clients.
     let sql = "SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' \
          OR backend_type IS NULL AND datid IS NOT NULL AND usesysid IS NOT NULL) AS in_use, \
          current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int AS most, \
          (SELECT count(*) FROM pg_stat_activity WHERE usename = current_user AND backend_type = 'client backend') AS own, \
-         (SELECT min(allowed) FROM (SELECT rolconnlimit AS allowed FROM pg_roles WHERE rolname = current_user UNION ALL \
-         SELECT datconnlimit FROM pg_database WHERE datname = current_database()) limits WHERE allowed >= 0) AS most_own, \
+         (SELECT rolconnlimit FROM pg_roles WHERE rolname = current_user AND rolconnlimit >= 0) AS most_own, \
+         (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND (backend_type = 'client backend' \
+         OR backend_type IS NULL AND usesysid IS NOT NULL)) AS in_database, \
+         (SELECT datconnlimit FROM pg_database WHERE datname = current_database() AND datconnlimit >= 0) AS most_in_database, \
          (current_setting('fsync') = 'on')::int AS fsync, \
          (SELECT count(*) FROM pg_stat_replication) AS standbys, \
          (current_setting('synchronous_standby_names') <> '')::int AS synchronous, \
@@ -41,15 +46,18 @@ pub fn ask_facts() -> Ask<'static, Facts> {
          (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted) AS blocked";
     ask("check facts", sql, |rows| {
         let row = rows.one()?;
-        let most_own: Option<u64> = row.get("most_own")?;
-        let own: u64 = row.get("own")?;
+        let limited = |in_use: &str, max: &str| -> Result<Option<Usage>, Fault> {
+            let (in_use, max): (u64, Option<u64>) = (row.get(in_use)?, row.get(max)?);
+            Ok(max.map(|max| Usage { in_use, max }))
+        };
         let snapshot: Option<i64> = row.get("snapshot")?;
         Ok(Facts {
             server: Usage {
                 in_use: row.get("in_use")?,
                 max: row.get("most")?,
             },
-            account: most_own.map(|max| Usage { in_use: own, max }),
+            account: limited("own", "most_own")?,
+            database: limited("in_database", "most_in_database")?,
             fsync: row.get("fsync")?,
             standbys: row.get("standbys")?,
             synchronous: row.get("synchronous")?,

@@ -2,8 +2,8 @@
 //! statement.
 
 use super::{expect_state, finding, json};
-use crate::harness::postgres::{DATABASE, key};
-use crate::harness::{Kind, PASSWORD, SOON, Server, eventually, unique};
+use crate::harness::postgres::{DATABASE, Postgres, key};
+use crate::harness::{ADMIN, Kind, PASSWORD, SOON, Server, eventually, unique};
 use crate::postgres_servers::standby_of;
 
 /// The value of a finding on this server, which is fit.
@@ -53,11 +53,44 @@ fn a_role_that_is_short_of_connections_is_a_warning() {
     expect_state(&found, "connections", "warning");
     let connections = finding(&found, "connections");
     assert_eq!(connections["max_of_account"], 10, "{connections:#}");
+    assert!(connections["max_of_database"].is_null(), "{connections:#}");
     let advice = connections["advice"].as_str().expect("an advice");
     assert!(
         advice.ends_with("raise the role's CONNECTION LIMIT"),
         "{advice}"
     );
+}
+
+#[test]
+fn a_database_that_is_short_of_connections_is_a_warning_whosever_they_are() {
+    let server = Server::private(Kind::Postgres);
+    let limit = format!("ALTER DATABASE {DATABASE} CONNECTION LIMIT 30");
+    server.postgres().run(&limit);
+    let ten_in = |database: &str| -> Vec<_> {
+        let address = (server.address, server.port);
+        let session = |_| Postgres::connect(address, ADMIN, database).unwrap();
+        (0..10).map(session).collect()
+    };
+    // Those in another database do not count.
+    let elsewhere = ten_in("postgres");
+    let found = json(&server.url(), 0);
+    expect_state(&found, "connections", "ok");
+    let connections = finding(&found, "connections");
+    assert_eq!(connections["max_of_database"], 30, "{connections:#}");
+    assert!(connections["max_of_account"].is_null(), "{connections:#}");
+    // Those of another role do.
+    let here = ten_in(DATABASE);
+    let found = json(&server.url(), 0);
+    expect_state(&found, "connections", "warning");
+    let connections = finding(&found, "connections");
+    let in_use = connections["in_use_in_database"].as_u64();
+    assert!(in_use > Some(10), "{connections:#}");
+    let advice = connections["advice"].as_str().expect("an advice");
+    assert!(
+        advice.ends_with("raise the database's CONNECTION LIMIT"),
+        "{advice}"
+    );
+    drop((elsewhere, here));
 }
 
 #[test]
