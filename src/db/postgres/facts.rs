@@ -9,7 +9,7 @@ use crate::db::server_facts::Usage;
 /// Facts about a server, for `dblock check`.
 #[derive(Debug)]
 pub struct Facts {
-    /// The connections of all.
+    /// The connections of all, and how many there may be before this role gets no more.
     pub server: Usage,
     /// Those of this role in any database; `None`: the role has no limit.
     pub account: Option<Usage>,
@@ -30,9 +30,12 @@ pub struct Facts {
 /// Asks for the [`Facts`].
 pub fn ask_facts() -> Ask<'static, Facts> {
     // Of the sessions of other roles this one may not see the type, but the database and the role: those with both are clients.
+    // Before PostgreSQL 16 nothing is reserved but for superusers: there is neither that setting nor that role, and both are NULL.
     let sql = "SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' \
          OR backend_type IS NULL AND datid IS NOT NULL AND usesysid IS NOT NULL) AS in_use, \
-         current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int AS most, \
+         current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int \
+         - CASE WHEN (SELECT pg_has_role(oid, 'USAGE') FROM pg_roles WHERE rolname = 'pg_use_reserved_connections') THEN 0 \
+         ELSE coalesce(current_setting('reserved_connections', true)::int, 0) END AS most, \
          (SELECT count(*) FROM pg_stat_activity WHERE usename = current_user AND backend_type = 'client backend') AS own, \
          (SELECT rolconnlimit FROM pg_roles WHERE rolname = current_user AND rolconnlimit >= 0) AS most_own, \
          (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND (backend_type = 'client backend' \

@@ -43,6 +43,18 @@ fn a_server_that_is_short_of_connections_is_a_warning_whosever_they_are() {
 }
 
 #[test]
+fn connections_that_are_reserved_for_other_roles_are_not_there_for_this_one() {
+    let options = ["max_connections=30", "reserved_connections=5"];
+    let server = Server::newer_postgres_with(&["-c", options[0], "-c", options[1]]);
+    let max = || finding(&json(&server.url(), 0), "connections")["max"].as_u64();
+    // Three are kept for superusers.
+    assert_eq!(max(), Some(22));
+    let grant = "GRANT pg_use_reserved_connections TO dblock";
+    server.postgres().run(grant);
+    assert_eq!(max(), Some(27));
+}
+
+#[test]
 fn a_role_that_is_short_of_connections_is_a_warning() {
     let server = Server::shared(Kind::Postgres);
     let role = server.account();

@@ -201,11 +201,16 @@ impl Server {
     /// The PostgreSQL that all tests of this process share and that is newer than the other ones, 17 or newer, with dblock's tables.
     pub fn newer_postgres() -> &'static Self {
         static NEW: LazyLock<Server> = LazyLock::new(|| {
-            let server = Server::start_script(Kind::Postgres, "postgres-new", Setup::default());
+            let server = Server::newer_postgres_with(&[]);
             server.make_tables();
             server
         });
         &NEW
+    }
+
+    /// A PostgreSQL for one test, 17 or newer, with more options for the server program.
+    pub fn newer_postgres_with(options: &[&str]) -> Self {
+        Self::start_script(Kind::Postgres, "postgres-new", Setup::of(options))
     }
 
     /// The MariaDB that all tests of this process share and that keeps what sessions say of themselves, as MySQL does.
