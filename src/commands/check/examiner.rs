@@ -188,7 +188,7 @@ impl Examiner<'_> {
         };
         let facts = match kind {
             Kind::MySql => words::facts(&mut self.session)?,
-            Kind::Postgres => postgres::facts(&mut self.session)?,
+            Kind::Postgres => postgres::facts(&mut self.session, &info)?,
         };
         self.report_all(facts);
         let whose = Tables::of_connection(self.connection);

@@ -6,6 +6,7 @@ use super::finding::Finding;
 use super::words::{connections, encrypted, takes_writes};
 use crate::base::exit::Failure;
 use crate::base::text::in_seconds;
+use crate::db::postgres_sql::quoted_identifier;
 use crate::db::server_facts::Product;
 use crate::db::{Facts, Fault, Kind, Session, SessionInfo, SslMode, ask_facts};
 use crate::lock::named::{Opening, Unfit};
@@ -78,16 +79,16 @@ pub fn exclusion(opening: &Result<Opening, Failure>, session: &Session) -> Vec<F
 ///
 /// # Errors
 /// The session must be dropped.
-pub fn facts(session: &mut Session) -> Result<Vec<Finding>, Fault> {
+pub fn facts(session: &mut Session, info: &SessionInfo) -> Result<Vec<Finding>, Fault> {
     let asked = session.try_run(&ask_facts())?;
     let Ok(facts) = asked else {
         return Ok(vec![Finding::ok("connections", "not visible")]);
     };
-    Ok(findings(&facts))
+    Ok(findings(&facts, info))
 }
 
 /// What they mean for locks.
-fn findings(facts: &Facts) -> Vec<Finding> {
+fn findings(facts: &Facts, info: &SessionInfo) -> Vec<Finding> {
     let fsync = if facts.fsync {
         Finding::ok("fsync", "on")
     } else {
@@ -101,19 +102,6 @@ fn findings(facts: &Facts) -> Vec<Finding> {
                 "after a fail-over the new server may lack the last commits; locks are taken again there",
             ),
         };
-    let snapshot = match facts.snapshot {
-        None => Finding::ok("oldest_snapshot", "none seen"),
-        Some(age) => {
-            let found = Finding::ok("oldest_snapshot", &in_seconds(age).to_string());
-            if age > OLD {
-                found.warning(
-                    "VACUUM removes nothing that is newer; dblock's own sessions hold no snapshot",
-                )
-            } else {
-                found
-            }
-        }
-    };
     let blocked = match facts.blocked {
         0 => Finding::ok("blocked_in_locks", "no session"),
         number => Finding::ok("blocked_in_locks", &format!("sessions: {number}")).note(
@@ -129,7 +117,32 @@ fn findings(facts: &Facts) -> Vec<Finding> {
         ),
         fsync,
         standbys,
-        snapshot,
+        oldest_snapshot(facts, info),
         blocked,
     ]
+}
+
+/// How far back VACUUM has to leave rows.
+fn oldest_snapshot(facts: &Facts, info: &SessionInfo) -> Finding {
+    let value = match (facts.snapshot, facts.hidden_snapshots) {
+        (None, false) => "none seen".to_owned(),
+        (None, true) => "not visible to this account".to_owned(),
+        (Some(age), false) => in_seconds(age).to_string(),
+        (Some(age), true) => format!(
+            "{}; that of other sessions is not visible to this account",
+            in_seconds(age)
+        ),
+    };
+    let found = Finding::ok("oldest_snapshot", &value);
+    if facts.snapshot.is_some_and(|age| age > OLD) {
+        found
+            .warning("VACUUM removes nothing that is newer; dblock's own sessions hold no snapshot")
+    } else if facts.hidden_snapshots {
+        let role = quoted_identifier(&info.account);
+        found.note(&format!(
+            "GRANT pg_read_all_stats TO {role} would show it; a lock does not need that"
+        ))
+    } else {
+        found
+    }
 }

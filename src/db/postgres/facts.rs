@@ -21,15 +21,18 @@ pub struct Facts {
     pub standbys: u64,
     /// Whether some of them are waited for at each commit.
     pub synchronous: bool,
-    /// The oldest snapshot that keeps VACUUM from removing rows, as far as this role sees.
+    /// The oldest snapshot that keeps VACUUM from removing rows, of those whose age this role may see.
     pub snapshot: Option<Duration>,
-    /// Sessions that wait in a statement for an advisory lock.
+    /// Whether there are some whose age it would see with `pg_read_all_stats`.
+    pub hidden_snapshots: bool,
+    /// Sessions that wait in a statement for an advisory lock. Every role sees all of them.
     pub blocked: u64,
 }
 
 /// Asks for the [`Facts`].
 pub fn ask_facts() -> Ask<'static, Facts> {
-    // Of the sessions of other roles this one may not see the type, but the database and the role: those with both are clients.
+    // Of the sessions of other roles this one may not see the type, but the database and the role: those with both are clients. It
+    // sees which of them have a snapshot, but not since when; of a standby's nobody sees that.
     // Before PostgreSQL 16 nothing is reserved but for superusers: there is neither that setting nor that role, and both are NULL.
     let sql = "SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' \
          OR backend_type IS NULL AND datid IS NOT NULL AND usesysid IS NOT NULL) AS in_use, \
@@ -46,6 +49,8 @@ pub fn ask_facts() -> Ask<'static, Facts> {
          (current_setting('synchronous_standby_names') <> '')::int AS synchronous, \
          (SELECT extract(epoch FROM max(clock_timestamp() - xact_start))::bigint FROM pg_stat_activity \
          WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()) AS snapshot, \
+         (EXISTS (SELECT FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND backend_type IS NULL \
+         AND pid NOT IN (SELECT pid FROM pg_stat_replication)))::int AS hidden, \
          (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted) AS blocked";
     ask("check facts", sql, |rows| {
         let row = rows.one()?;
@@ -66,6 +71,7 @@ pub fn ask_facts() -> Ask<'static, Facts> {
             synchronous: row.get("synchronous")?,
             snapshot: snapshot
                 .and_then(|seconds| Some(Duration::from_secs(seconds.try_into().ok()?))),
+            hidden_snapshots: row.get("hidden")?,
             blocked: row.get("blocked")?,
         })
     })

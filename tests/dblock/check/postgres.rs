@@ -159,12 +159,49 @@ fn a_snapshot_that_is_older_than_an_hour_is_a_warning() {
 }
 
 #[test]
+fn the_age_of_another_roles_snapshot_is_visible_with_the_grant_that_is_named() {
+    let server = Server::private(Kind::Postgres);
+    let role = server.account();
+    let url = server.url().replace("dblock@", &format!("{role}@"));
+    let snapshot = || finding(&json(&url, 0), "oldest_snapshot").clone();
+    let begins_with_a_digit = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
+    assert_eq!(snapshot()["value"], "none seen");
+    let mut other = server.new_admin().unwrap();
+    other.run("BEGIN ISOLATION LEVEL REPEATABLE READ");
+    other.run("SELECT 1");
+    let found = snapshot();
+    assert_eq!(found["value"], "not visible to this account", "{found:#}");
+    assert_eq!(found["verdict"], "ok", "{found:#}");
+    let advice = found["advice"].as_str().expect("a note");
+    let grant = format!("GRANT pg_read_all_stats TO \"{role}\"");
+    assert!(advice.starts_with(&grant), "{advice}");
+    // Its own it sees.
+    let mut own = server.postgres_as(&role, PASSWORD).unwrap();
+    own.run("BEGIN ISOLATION LEVEL REPEATABLE READ");
+    own.run("SELECT 1");
+    let found = snapshot();
+    let value = found["value"].as_str().expect("a text");
+    let (age, others) = value.split_once("; ").expect("two things");
+    assert!(begins_with_a_digit(age), "{value}");
+    assert!(others.contains("not visible"), "{value}");
+    assert_eq!(found["advice"], advice, "{found:#}");
+    drop(own);
+    server.postgres().run(&grant);
+    let found = snapshot();
+    let value = found["value"].as_str().expect("a text");
+    assert!(begins_with_a_digit(value), "{value}");
+    assert!(!value.contains("visible"), "{value}");
+    assert!(found["advice"].is_null(), "{found:#}");
+}
+
+#[test]
 fn sessions_that_wait_in_a_statement_are_counted() {
     let server = Server::private(Kind::Postgres);
     assert_eq!(value(&server, "blocked_in_locks"), "no session");
     let name = unique("blocked");
     let holder = server.hold(&name);
-    let mut waiter = server.postgres_as("dblock", PASSWORD).unwrap();
+    // Every role sees those of the others, too.
+    let mut waiter = server.new_admin().unwrap();
     let wait = format!("SELECT pg_advisory_lock({})", key(&name));
     waiter.begin(&wait).unwrap();
     eventually("it waits", SOON, || server.is_waiting(waiter.pid));
