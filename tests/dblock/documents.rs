@@ -1156,7 +1156,7 @@ const NO_LINES: [&str; 46] = [
     "SHOW CREATE USER",
     "SET SESSION",
     "TIMESTAMPDIFF(",
-    "UTC_TIMESTAMP(6)",
+    "{NOW} ",
     "AND PROCESSLIST_ID",
     "l.name ",
     "l.owner ",
