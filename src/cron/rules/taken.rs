@@ -40,7 +40,7 @@ pub struct TickFacts {
     pub tick: i64,
     /// How many of its attempts count as failures.
     pub failures: u32,
-    /// When to try it again. If its daemon is silent: since when that is so, and its lock is not held any more. `None`: it waits for an
+    /// When to try it again. If its daemon is silent: since when, or since its lock has expired, if that was later. `None`: it waits for an
     /// earlier tick, or its daemon is alive.
     pub start_at: Option<i64>,
     /// When the command of its latest attempt was about to start; `None`: it was not, or there was no attempt.

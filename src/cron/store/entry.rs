@@ -148,11 +148,11 @@ pub struct TickRow {
     pub failures: u32,
     /// The daemon that has it; `None`: none.
     pub daemon: Option<String>,
-    /// When to try it again. If its daemon is silent: since when that is so, and its lock is not held any more.
+    /// When to try it again. If its daemon is silent: since when, or since its lock has expired, if that was later.
     pub start_at: Option<i64>,
     /// When its command was about to start, if it was.
     pub started_at: Option<i64>,
-    /// Since when no attempt could start its command; `None`: the latest did, or there was none.
+    /// Since when no attempt before the latest could start its command; `None`: the one before did, or there was none.
     pub unstarted_at: Option<i64>,
     /// Whether the tick may be taken over: the run does not hold its lock, and its daemon has been silent for the TTL, or has not recorded
     /// the run's end for a while.
