@@ -522,8 +522,8 @@ impl Keeper<'_> {
         Some(until).filter(|until| *until > Moment::now())
     }
 
-    /// As [`Keeper::last_answer`], for an attempt on a new session. While there is a command each such attempt has a limit: a resolver that
-    /// hangs must keep this process neither from the next server, nor from a command that has yet to be killed, or has ended.
+    /// As [`Keeper::last_answer`], for an attempt on a new session. While there is a command, each such attempt has a limit: also where a
+    /// resolver hangs, this process must go on to the next server, kill the command, and see that it has ended.
     fn last_answer_or_next(&self) -> Option<Moment> {
         let has_command = self.supervisor.board.has(|_| true);
         let next = || Moment::now() + Lease::interval(self.lock.ttl());

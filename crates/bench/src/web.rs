@@ -31,8 +31,8 @@ const STATEMENTS_A_SECOND: f64 = 2.0;
 const ROWS: f64 = 20_000.0;
 const SLOWEST: f64 = 0.05;
 
-/// What is asked for all who look, each in a session of its own, by the statement that tells it: locks, the crontab, queues, and of the
-/// history two things in a round, what is new and what else is missing. A statement is the first of these that it is like.
+/// What the page asks for all who look: locks, the crontab, queues, and of the history what is new, and what else it lacks. It asks for
+/// each in a session of its own, which is known by a statement that is like this; one that is like several counts as the first of them.
 const ASKED: [&str; 5] = [
     "/* dblock status %",
     "/* dblock cron list */ %",

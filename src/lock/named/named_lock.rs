@@ -330,7 +330,8 @@ impl Backend for NamedLock {
     }
 
     /// That its command is being ended is announced on a session, which the server ends after a TTL without a statement. On a server that
-    /// takes no writes by now that keeps nobody out, and neither does a lock. But the killer may still wait there for the end.
+    /// takes no writes any more this keeps nobody out, so it counts as lost. But the session stays: the killer may still wait there for the
+    /// command's end.
     fn renew_killed(&mut self, until: Option<Moment>) -> Renewal {
         let Some((session, _)) = &mut self.killed else {
             return Renewal::Lost(NOT_HELD.to_owned());
