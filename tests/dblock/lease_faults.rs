@@ -1039,26 +1039,32 @@ fn a_holder_whose_account_is_refused_for_a_moment_has_its_lock_again() {
         .unwrap();
 }
 
-#[test]
-fn a_holder_whose_host_is_blocked_for_a_moment_has_its_lock_again() {
-    let server = Server::shared(Kind::MariaDb);
-    let (name, proxy) = (unique("blocked"), Proxy::to(server));
-    // While the other server is away, this one alone answers.
-    let blocking = serve(|stream| {
-        let _ = stream.write_all(&framed(0, &error(1129, "the host is blocked")));
-        until_closed(stream);
-    });
-    let hosts = format!("127.0.0.1:{},127.0.0.1:{blocking}", proxy.port);
-    let run = Dblock::run_at(&format!("mysql://dblock@{hosts}/"), &name);
-    let mut run = holder(run.args(["--ttl", "60"]), TELLS_ITS_END).spawn();
-    let command = run.wait_pid("shell");
-    proxy.refuse(true);
-    proxy.cut();
-    run.wait_stderr(" is not reacquired yet: ", SOON);
-    proxy.refuse(false);
-    run.wait_stderr("reacquired after", SOON);
-    assert!(run.is_running() && runs(command), "{}", run.stderr());
-    drop(run.take_stdin());
-    let end = run.wait_within(SOON);
-    end.expect_code(6).expect_said(["the host is blocked"]);
+each_lock! {
+    fn a_holder_whose_host_is_blocked_for_a_moment_has_its_lock_again(server) {
+        let (name, proxy) = (unique("blocked"), Proxy::to(server));
+        // While the other server is away, this one alone answers.
+        let blocking = serve(|stream| {
+            let _ = stream.write_all(&framed(0, &error(1129, "the host is blocked")));
+            until_closed(stream);
+        });
+        let url = format!("mysql://dblock@127.0.0.1:{},127.0.0.1:{blocking}/", proxy.port);
+        let run = Dblock::run_at(&url, &name).args(server.durable.then_some("--durable"));
+        let mut run = holder(run.args(["--ttl", "60", "-v"]), TELLS_ITS_END).spawn();
+        let command = run.wait_pid("shell");
+        proxy.refuse(true);
+        proxy.cut();
+        // A row outlives the session: it is not lost, and waits for its next renewal.
+        let [refused, passed] = if server.durable {
+            ["no server renews ", "on a new session"]
+        } else {
+            [" is not reacquired yet: ", "reacquired after"]
+        };
+        run.wait_stderr(refused, SOON);
+        proxy.refuse(false);
+        run.wait_stderr(passed, SOON);
+        assert!(run.is_running() && runs(command), "{}", run.stderr());
+        Dblock::run(server, &name).command(["true"]).output().expect_code(75);
+        drop(run.take_stdin());
+        run.wait_within(SOON).expect_code(6).expect_said(["the host is blocked"]);
+    }
 }
