@@ -498,6 +498,11 @@ each_lock! {
         assert!(!is_stopped(command));
         let lost = within(Duration::from_secs(8), || server.holder(&shell.name) != held);
         assert!(!lost, "the command runs on without its lock");
+        if server.durable {
+            let renewed = "SELECT expires_at > UTC_TIMESTAMP(6) FROM dblock.dblock_locks WHERE name = ? AND owner IS NOT NULL";
+            let renewed: Option<bool> = server.watcher().exec_first(renewed, (&shell.name,)).unwrap();
+            assert_eq!(renewed, Some(true), "the row is renewed, too");
+        }
         Dblock::run(server, &shell.name).command(["true"]).output().expect_code(75);
         shell.enter("fg");
         send(command, Signal::SIGUSR1);
