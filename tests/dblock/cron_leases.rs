@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
+use nix::unistd::gethostname;
+use serde_json::json;
 
 use crate::harness::crontab::{commands_of, end, job, lose_power, scheduler_of};
 use crate::harness::{
@@ -137,6 +139,47 @@ all_servers! {
         lose_power(first);
         crontab.eventually_lines(2);
         end(second);
+    }
+
+    fn status_shows_each_tick_of_a_daemon_as_held_by_it(server on mysql) {
+        let crontab = Crontab::new(server, &format!("#: one\n0 0 1 1 * {STAYS}\n#: other\n0 0 1 1 * {STAYS}"));
+        let daemon = crontab.start(&["--grace", "0s"]);
+        for (number, name) in ["one", "other"].into_iter().enumerate() {
+            crontab.due(name);
+            crontab.eventually_lines(number + 1);
+        }
+        let host = gethostname().unwrap().into_string().unwrap();
+        let expected = json!({
+            "slot": 0, "durable": true, "kind": "run", "fence": 1, "owner": null, "expired": false, "dblock": true, "client": "dblock",
+            "host": host, "pid": daemon.pid(), "program": "echo", "connection": crontab.sessions()[0],
+        });
+        let status = |args: &[&str]| {
+            let output = crontab.tables.at("status").args(args).output();
+            output.expect_code(0).expect_silence();
+            output
+        };
+        let names = ["one", "other"].map(|name| crontab.name(name));
+        // Of the two that are named, and among all.
+        for args in [&["--json", &*names[0], &*names[1]][..], &["--json"]] {
+            let all = status(args).json();
+            for name in &names {
+                let lock = all["locks"].as_array().unwrap().iter().find(|lock| lock["name"] == name.as_str());
+                let lock = lock.unwrap_or_else(|| panic!("no {name}: {all:#}"));
+                let [held] = &lock["holders"].as_array().unwrap()[..] else { panic!("one holder: {all:#}") };
+                for (member, value) in expected.as_object().unwrap() {
+                    assert_eq!(&held[member], value, "{member}: {all:#}");
+                }
+                assert_eq!((&lock["waiters"], &lock["killed_by"]), (&json!([]), &json!([])), "{all:#}");
+            }
+        }
+        let table = status(&[&*names[0]]).stdout;
+        let line = table.lines().find(|line| line.starts_with(&*names[0])).expect("a line");
+        for part in [" held ", &*host, &*daemon.pid().to_string(), " echo ", " run "] {
+            assert!(line.contains(part), "{part:?}: {table}");
+        }
+        end(daemon);
+        let all = status(&["--json", &*names[0]]).json();
+        assert_eq!(all["locks"][0]["holders"], json!([]), "{all:#}");
     }
 
     fn a_tick_that_is_ended_leaves_the_others_their_locks(server) {
