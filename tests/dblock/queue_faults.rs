@@ -1336,6 +1336,39 @@ both_servers! {
         output.expect_code(69).expect_said([format!("how {JOBS} jobs have ended is not recorded")]);
     }
 
+    fn a_command_is_ended_at_its_timeout_while_the_claimer_hears_nothing_and_has_no_room_for_messages(server on mysql) {
+        const JOBS: usize = 48;
+        // So many failures of a block are recorded before its end.
+        const RECORDED: usize = 16;
+        // What each job but the last writes, all of which is kept.
+        const OUTPUT: usize = 64 * 1024;
+        let (jobs, records) = (Jobs::new(server, &["--ttl", "5m", "--claim", "blocks"]), Records::new());
+        let log = records.path().join("log");
+        let ids = jobs.number(JOBS);
+        let proxy = Proxy::to(server);
+        // The turn that is the first to record failures has no answer, for which the claimer waits.
+        proxy.freeze_at("j.failed_at".to_owned());
+        let script = format!(
+            "read -r number; [ $number != {JOBS} ] || {{ echo $$ >>{}; exec sleep 600; }}; head -c {OUTPUT} /dev/zero | tr '\\0' x; exit 1",
+            quoted(&log)
+        );
+        let work = jobs.work(&["-v", "--timeout", "4", "--keep-output", "failed", "--connect-timeout", "5"]);
+        let mut worker = work.env("DBLOCK_URL", proxy.url()).sh(&script).spawn();
+        // One after the other.
+        eventually("the last one has started", SOON, || !lines(&log).is_empty());
+        let command = lines(&log)[0].parse().expect("a process");
+        eventually("the claimer waits for the server", SOON, || proxy.is_frozen());
+        // What the claimer is told of those that have failed since then does not fit into the link, even if it was not at once.
+        let room = std::fs::read_to_string("/proc/sys/net/core/wmem_default").unwrap();
+        let room: usize = room.trim().parse().unwrap();
+        assert!(worker.stdout().len() > 2 * RECORDED * OUTPUT + room, "{room}: {}", worker.stderr());
+        worker.wait_stderr(&format!("job {} has run for 4s; ending it\n", ids[JOBS - 1]), SOON);
+        eventually_gone(command, SOON);
+        worker.signal(Signal::SIGTERM);
+        worker.wait_stderr("taking no more jobs", SOON);
+        worker.wait_within(SOON).expect_code(69).expect_said(["ended is not recorded"]);
+    }
+
     fn of_a_server_that_falls_silent_it_is_not_said_that_it_was_connected(server on mariadb) {
         let jobs = short(server, &[]);
         let proxy = Proxy::to(server);
