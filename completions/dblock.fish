@@ -557,7 +557,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand metrics" -s v -l verbose -
 complete -c dblock -n "__fish_dblock_using_subcommand metrics" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand metrics" -s h -l help -d 'Print help'
 complete -c dblock -n "__fish_dblock_using_subcommand web" -l listen -d 'Where to listen. Port 0 is any that is free. unix: a socket that only this user can connect to. Any address but this host\'s own 127.0.0.1 and ::1 needs --password-file, and TLS or --behind-proxy [default: 127.0.0.1:8080]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand web" -l password-file -d 'A file whose first line is the password of the page, which nobody but this user may be able to read' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand web" -l password-file -d 'A file whose first line is the password of the page. Only its user and its group may be able to read it' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand web" -l tls-cert -d 'A PEM file with the certificate of the page, followed by the intermediate ones' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand web" -l tls-key -d 'A PEM file with the private key of that certificate' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand web" -l host-name -d 'A name under which the page is opened, besides localhost, this host\'s name and addresses; several separated by commas. A proxy hands on the name that was typed' -r -f
