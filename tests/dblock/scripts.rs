@@ -120,25 +120,40 @@ fn on_stage(folder: &Path, stubs: &TempDir) -> Command {
     command
 }
 
-/// Ends the demo while its first job runs: by Ctrl-C, which reaches all that the terminal has in front, or by another signal to it alone.
-fn the_demo_ends_by(signal: Signal) {
+/// Ends the demo by Ctrl-C, which reaches all that the terminal has in front, or by another signal to it alone: while its first job runs,
+/// on host A, or while dblock looks on host B.
+fn the_demo_ends_by(signal: Signal, host: &str) {
     let folder = tempfile::tempdir().unwrap();
-    let scratch = folder.path().join("scratch");
+    let [scratch, go] = ["scratch", "go"].map(|name| folder.path().join(name));
     let stubs = stubs(&[CARGO]);
-    let mut demo = on_stage(folder.path(), &stubs)
+    let mut demo = on_stage(folder.path(), &stubs);
+    if host == "B" {
+        let program = folder.path().join("builds/release/dblock");
+        fs::remove_file(&program).unwrap();
+        let looks = format!(
+            "#!/bin/bash\nif [[ ${{HOST:-}} == B ]]; then echo 'report: begins on host B'; until [[ -e {} ]]; do sleep 0.05; done; fi\n\
+             exec {} \"$@\"\n",
+            go.display(),
+            env!("CARGO_BIN_EXE_dblock")
+        );
+        write_program(&program, looks.as_bytes());
+    }
+    let mut demo = demo
         .arg("script/demo")
         .process_group(0)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines();
-    assert!(lines.any(|line| line.unwrap() == "report: begins on host A"));
+    let begins = format!("report: begins on host {host}");
+    assert!(lines.any(|line| line.unwrap() == begins));
     let pid = Pid::from_raw(i32::try_from(demo.id()).unwrap());
     if signal == Signal::SIGINT {
         killpg(pid, signal).unwrap();
     } else {
         kill(pid, signal).unwrap();
     }
+    fs::write(&go, "").unwrap();
     let mut code = None;
     // A shell that gets a signal alone goes on when its command in front has ended; then the jobs end, the server, and the folder.
     eventually("the demo ends", SOON * 3, || {
@@ -155,8 +170,14 @@ fn the_demo_ends_by(signal: Signal) {
 #[test]
 fn a_demo_that_is_interrupted_leaves_no_process_and_no_file() {
     thread::scope(|scope| {
-        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-            scope.spawn(move || the_demo_ends_by(signal));
+        let ends = [
+            (Signal::SIGINT, "A"),
+            (Signal::SIGTERM, "A"),
+            (Signal::SIGTERM, "B"),
+            (Signal::SIGHUP, "A"),
+        ];
+        for (signal, host) in ends {
+            scope.spawn(move || the_demo_ends_by(signal, host));
         }
     });
 }
