@@ -299,11 +299,7 @@ all_servers! {
     }
 
     fn a_tick_whose_command_was_killed_is_another_s_however_long_its_daemon_hung_before(server on mysql) {
-        let crontab = Crontab::new(server, &job("--ttl 6s --kill-after 1s", STAYS));
-        let proxy = Proxy::to(server);
-        let daemon = crontab.start_through(&proxy, &["--grace", "0s"]);
-        crontab.due("job");
-        let command: i32 = crontab.eventually_lines(1)[0].parse().unwrap();
+        let (crontab, proxy, daemon, command) = runs_through_a_proxy(server);
         let hung = Hung::new(daemon.pid());
         // Its scheduler goes on renewing the lock, and not its row.
         crontab.eventually_row("dblock_cron_daemons WHERE renewed_at < UTC_TIMESTAMP(6) - INTERVAL 3 SECOND");
@@ -325,11 +321,7 @@ all_servers! {
 
 both_servers! {
     fn a_command_is_ended_when_its_daemon_hangs_and_its_scheduler_has_no_server(server on mysql) {
-        let crontab = Crontab::new(server, &job("--ttl 6s --kill-after 1s", STAYS));
-        let proxy = Proxy::to(server);
-        let daemon = crontab.start_through(&proxy, &["--grace", "0s"]);
-        crontab.due("job");
-        let command: i32 = crontab.eventually_lines(1)[0].parse().unwrap();
+        let (crontab, proxy, daemon, command) = runs_through_a_proxy(server);
         let hung = Hung::new(daemon.pid());
         proxy.freeze();
         eventually("the command is ended", SOON, || !runs(command));
@@ -340,11 +332,7 @@ both_servers! {
     }
 
     fn a_tick_whose_command_was_killed_while_its_daemon_hangs_is_another_s_also_if_the_server_is_back(server on mariadb) {
-        let crontab = Crontab::new(server, &job("--ttl 6s --kill-after 1s", STAYS));
-        let proxy = Proxy::to(server);
-        let daemon = crontab.start_through(&proxy, &["--grace", "0s"]);
-        crontab.due("job");
-        let command: i32 = crontab.eventually_lines(1)[0].parse().unwrap();
+        let (crontab, proxy, daemon, command) = runs_through_a_proxy(server);
         let hung = Hung::new(daemon.pid());
         proxy.freeze();
         eventually("the command is ended", SOON, || !runs(command));
@@ -427,6 +415,16 @@ fn nobody_gets_a_lock(server: &Server) -> bool {
     drop(waiting);
     end(daemon);
     !one_has_run
+}
+
+/// A daemon that reaches its server by a proxy, and the command of a tick that it has started.
+fn runs_through_a_proxy(server: &Server) -> (Crontab, Proxy, Running, i32) {
+    let crontab = Crontab::new(server, &job("--ttl 6s --kill-after 1s", STAYS));
+    let proxy = Proxy::to(server);
+    let daemon = crontab.start_through(&proxy, &["--grace", "0s"]);
+    crontab.due("job");
+    let command = crontab.eventually_lines(1)[0].parse().unwrap();
+    (crontab, proxy, daemon, command)
 }
 
 /// A host falls asleep under a command. Returns its daemon, the command, and what is to be dropped for it to wake.
