@@ -321,7 +321,7 @@ all_servers! {
 
 both_servers! {
     fn a_command_is_ended_when_its_daemon_hangs_and_its_scheduler_has_no_server(server on mysql) {
-        let (crontab, proxy, daemon, command) = runs_through_a_proxy(server);
+        let (_crontab, proxy, daemon, command) = runs_through_a_proxy(server);
         let hung = Hung::new(daemon.pid());
         proxy.freeze();
         eventually("the command is ended", SOON, || !runs(command));
@@ -418,7 +418,7 @@ fn nobody_gets_a_lock(server: &Server) -> bool {
 }
 
 /// A daemon that reaches its server by a proxy, and the command of a tick that it has started.
-fn runs_through_a_proxy(server: &Server) -> (Crontab, Proxy, Running, i32) {
+fn runs_through_a_proxy(server: &Server) -> (Crontab<'_>, Proxy, Running, i32) {
     let crontab = Crontab::new(server, &job("--ttl 6s --kill-after 1s", STAYS));
     let proxy = Proxy::to(server);
     let daemon = crontab.start_through(&proxy, &["--grace", "0s"]);
