@@ -24,7 +24,7 @@ const AT_ONCE: usize = 1024 * 1024;
 const PIECE: usize = 4096;
 
 /// As much as is written into a file at once.
-const LARGE_PIECE: usize = 64 * 1024;
+const LARGE_PIECE: usize = 256 * 1024;
 
 /// What the kept part is taken from.
 #[derive(Debug)]
@@ -55,8 +55,8 @@ pub struct Transfer {
 pub enum TransferStep {
     /// Some bytes were moved on.
     Moved,
-    /// These are to be written.
-    Read(Vec<u8>),
+    /// Some were read, and are to be written.
+    Read,
     /// There is nothing now.
     Empty,
     /// There is no room for them.
@@ -105,7 +105,7 @@ impl Copies {
         })
     }
 
-    /// Moves some bytes from a command's pipe on to a descriptor that has room.
+    /// Moves some bytes from a command's pipe on to a descriptor that has room, or reads them where they cannot be moved.
     ///
     /// # Errors
     /// Nobody reads them any more, or they cannot be read.
@@ -114,6 +114,7 @@ impl Copies {
         from: &mut File,
         transfer: &mut Transfer,
         to: BorrowedFd,
+        read: &mut Vec<u8>,
         kept: &mut KeptOutput,
     ) -> io::Result<TransferStep> {
         if transfer.ahead == 0 {
@@ -127,11 +128,10 @@ impl Copies {
             }
         }
         if transfer.must_copy {
-            let mut bytes = vec![0; transfer.ahead.min(longest_write(to))];
-            let read = from.read(&mut bytes)?;
-            bytes.truncate(read);
-            transfer.ahead -= read;
-            return Ok(TransferStep::Read(bytes));
+            let most = transfer.ahead.min(longest_write(to));
+            read.reserve(most);
+            transfer.ahead -= from.take(most as u64).read_to_end(read)?;
+            return Ok(TransferStep::Read);
         }
         match splice(&*from, None, to, None, transfer.ahead, nonblocking()) {
             Ok(0) | Err(Errno::EAGAIN) => Ok(TransferStep::Full),
@@ -344,8 +344,14 @@ mod tests {
             for piece in all[..length].chunks(50_000) {
                 write.write_all(piece).unwrap();
                 loop {
-                    match copies.step(&mut from, &mut transfer, to.as_fd(), &mut kept) {
-                        Ok(TransferStep::Moved | TransferStep::Read(_)) => {}
+                    match copies.step(
+                        &mut from,
+                        &mut transfer,
+                        to.as_fd(),
+                        &mut Vec::new(),
+                        &mut kept,
+                    ) {
+                        Ok(TransferStep::Moved | TransferStep::Read) => {}
                         Ok(TransferStep::Empty) => break,
                         other => panic!("{other:?}"),
                     }
@@ -372,7 +378,13 @@ mod tests {
         copies.end(std::iter::once((&from, &mut transfer)), &mut kept);
         let mut to = tempfile::tempfile().unwrap();
         while !matches!(
-            copies.step(&mut from, &mut transfer, to.as_fd(), &mut kept),
+            copies.step(
+                &mut from,
+                &mut transfer,
+                to.as_fd(),
+                &mut Vec::new(),
+                &mut kept
+            ),
             Ok(TransferStep::End)
         ) {}
         let mut passed_on = Vec::new();

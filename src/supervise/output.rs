@@ -131,9 +131,7 @@ impl Outlet {
     /// Writes as much as fits. Returns whether that was all.
     pub fn flush(&mut self) -> bool {
         while let rest @ [_, ..] = &self.lines[self.written..] {
-            let piece = &rest[..rest.len().min(longest_write(self.descriptor()))];
-            let end = piece.iter().rposition(|byte| *byte == b'\n');
-            let piece = &piece[..end.map_or(piece.len(), |end| end + 1)];
+            let piece = first_lines(rest, longest_write(self.descriptor()));
             match write_what_fits(self.descriptor(), piece) {
                 Ok(length @ 1..) => self.written += length,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -161,6 +159,15 @@ impl Outlet {
             self.lines.extend_from_slice(part);
         }
     }
+}
+
+/// What is written at once: all, or as many whole lines as fit into the most bytes.
+fn first_lines(all: &[u8], most: usize) -> &[u8] {
+    if all.len() <= most {
+        return all;
+    }
+    let end = all[..most].iter().rposition(|byte| *byte == b'\n');
+    &all[..end.map_or(most, |end| end + 1)]
 }
 
 /// Where the output of a command goes.
@@ -332,10 +339,10 @@ impl Stream {
             if !self.transfer.splices(outlet.is_empty()) && !outlet.has_room() {
                 return false;
             }
-            match copies.step(file, &mut self.transfer, outlet.descriptor(), kept) {
+            let to = outlet.descriptor();
+            match copies.step(file, &mut self.transfer, to, &mut outlet.lines, kept) {
                 Ok(TransferStep::Moved) => {}
-                Ok(TransferStep::Read(bytes)) => {
-                    outlet.lines.extend(bytes);
+                Ok(TransferStep::Read) => {
                     outlet.flush();
                 }
                 Ok(TransferStep::Empty) => return true,
