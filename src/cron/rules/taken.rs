@@ -40,8 +40,8 @@ pub struct TickFacts {
     pub tick: i64,
     /// How many of its attempts count as failures.
     pub failures: u32,
-    /// When to try it again. If its daemon is silent: since when, or since its lock has expired, if that was later. `None`: it waits for an
-    /// earlier tick, or its daemon is alive.
+    /// When to try it again. If a daemon has it: when that was, or will be, silent for the TTL, or the lock expired, whichever is later.
+    /// `None`: it waits for an earlier tick, or was only just taken.
     pub start_at: Option<i64>,
     /// When the command of its latest attempt was about to start; `None`: it was not, or there was no attempt.
     pub started_at: Option<i64>,
@@ -59,12 +59,16 @@ impl TickFacts {
 
     /// Since when its next attempt could have started, if a host had been there for it; `None`: it could not yet.
     pub fn startable_since(&self) -> Option<i64> {
-        // That hosts could not start its command says nothing any more when one of them did.
-        let unstarted_at = self.unstarted_at.filter(|_| self.started_at.is_none());
-        unstarted_at.or(self.start_at)
+        self.unstarted_since().or(self.start_at)
     }
 
-    /// For how long no attempt could be started.
+    /// Since when no attempt could start its command; `None`: the latest did. That hosts could not says nothing any more when one of them
+    /// could.
+    pub fn unstarted_since(&self) -> Option<i64> {
+        self.unstarted_at.filter(|_| self.started_at.is_none())
+    }
+
+    /// For how long no attempt before the latest could be started, which counts if that fails to start, too.
     pub fn unstarted_for(&self, now: i64) -> Duration {
         let lasting = self.unstarted_at.map_or(0, |since| now - since);
         Duration::from_micros(u64::try_from(lasting).unwrap_or_default())

@@ -148,7 +148,7 @@ pub struct TickRow {
     pub failures: u32,
     /// The daemon that has it; `None`: none.
     pub daemon: Option<String>,
-    /// When to try it again. If its daemon is silent: since when, or since its lock has expired, if that was later.
+    /// When to try it again. If a daemon has it: when that was, or will be, silent for the TTL, or the lock expired, whichever is later.
     pub start_at: Option<i64>,
     /// When its command was about to start, if it was.
     pub started_at: Option<i64>,

@@ -202,6 +202,8 @@ impl Scheduler<'_> {
                     daemon: Some(facts.id.clone()),
                     start_at: None,
                     started_at: None,
+                    // As the server has it now.
+                    unstarted_at: tick.facts().unstarted_since(),
                     is_orphan: false,
                     ..tick.clone()
                 };
