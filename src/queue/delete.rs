@@ -77,7 +77,8 @@ pub fn delete(
         while session.change(&delete)? >= MOST_DELETED {}
     }
     // Keep the rows of living workers: they still have to find out.
-    for over in ["expires_at IS NULL", "expires_at < UTC_TIMESTAMP(6)"] {
+    let expired = format!("expires_at < {NOW}");
+    for over in ["expires_at IS NULL", &expired] {
         let delete = format!(
             "DELETE FROM {} WHERE queue = {queue} AND {over} ORDER BY queue, expires_at LIMIT {MOST_DELETED}",
             tables.of(&WORKERS)

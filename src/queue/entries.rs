@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::jobs::{JobState, MOST_JOBS};
 use super::narrow::{LONGEST_BLOCK, NAMED, block_of, jobs_in};
 use super::payloads::{MOST_PARTS, PIECE};
-use crate::db::sql::{micros, moment, numbers};
+use crate::db::sql::{NOW, micros, moment, numbers};
 use crate::db::{Ask, Fault, LIST, Row, Session, ask, ask_values, command};
 use crate::schema::{DEAD, DELAYED, DONE, DUE, JOB_PARTS, JOBS, RUNNING, Table, Tables, WORKERS};
 
@@ -51,8 +51,8 @@ impl JobState {
             _ => "NULL",
         };
         let is_due = match self {
-            Self::Delayed => "n.due_at <= UTC_TIMESTAMP(6)",
-            _ => "FALSE",
+            Self::Delayed => format!("n.due_at <= {NOW}"),
+            _ => "FALSE".to_owned(),
         };
         format!(
             "n.queue, n.shard, n.priority, n.job, n.last_job, n.block, n.jobs, n.attempt, n.fence, n.every_us, {} AS due, {} AS since, \

@@ -102,7 +102,7 @@ pub(super) fn rows(first: String, others: impl Iterator<Item = String>) -> Strin
 /// years, means now.
 pub(super) fn next_due() -> String {
     let every = "LEAST(GREATEST(r.every_us, 1), 3155760000000000)";
-    let due = "IF(TIMESTAMPDIFF(SECOND, r.due_at, UTC_TIMESTAMP(6)) > -3155760000, r.due_at, UTC_TIMESTAMP(6))";
-    let late = micros_since(due);
+    let due = format!("IF(TIMESTAMPDIFF(SECOND, r.due_at, {NOW}) > -3155760000, r.due_at, {NOW})");
+    let late = micros_since(&due);
     format!("{due} + INTERVAL ({every} * GREATEST(1, GREATEST(0, {late}) DIV {every})) MICROSECOND")
 }
