@@ -236,7 +236,8 @@ impl RunRecord {
         let is_durable = self.grant.is_some_and(|grant| grant.fence.is_some());
         let lock = &mut self.lock;
         lock.loss = match (kind, lock.loss.take()) {
-            (LockEventKind::Reacquired, _) => None,
+            // Whoever is killed ends all the same.
+            (LockEventKind::Reacquired, loss) => loss.filter(|_| lock.is_killed),
             (LockEventKind::Killed, _) => Some(format!("ended {detail}")),
             (LockEventKind::Abandoned, Some(cause)) if !is_durable => {
                 Some(format!("{cause}; {detail}"))
@@ -274,5 +275,27 @@ impl RunRecord {
             kind,
             detail: detail.to_owned(),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_was_ended_by_its_killer_also_if_its_lock_is_reacquired_meanwhile() {
+        let mut record = RunRecord::begin();
+        record.add(LockEventKind::Killed, "by a@b");
+        record.lose("the server is read-only");
+        record.add(LockEventKind::Reacquired, "after 1s");
+        assert_eq!(record.lock.loss.as_deref(), Some("ended by a@b"));
+    }
+
+    #[test]
+    fn a_lock_that_is_reacquired_is_not_lost() {
+        let mut record = RunRecord::begin();
+        record.lose("the server has gone away");
+        record.add(LockEventKind::Reacquired, "after 1s");
+        assert_eq!(record.lock.loss, None);
     }
 }
