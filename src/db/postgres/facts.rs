@@ -31,18 +31,21 @@ pub struct Facts {
 
 /// Asks for the [`Facts`].
 pub fn ask_facts() -> Ask<'static, Facts> {
-    // Of the sessions of other roles this one may not see the type, but the database and the role: those with both are clients. It
-    // sees which of them have a snapshot, but not since when; of a standby's nobody sees that.
+    // Of the sessions of other roles this one may not see the type, but the database and the role: those with both are clients, or
+    // workers in the background, which it cannot tell from them: the number may be too high. It sees which of them have a snapshot, but not
+    // since when; of a standby's nobody sees that.
     // Before PostgreSQL 16 nothing is reserved but for superusers: there is neither that setting nor that role, and both are NULL.
     let sql = "SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' \
-         OR backend_type IS NULL AND datid IS NOT NULL AND usesysid IS NOT NULL) AS in_use, \
+         OR backend_type IS NULL AND datid IS NOT NULL AND usesysid IS NOT NULL \
+         AND pid NOT IN (SELECT pid FROM pg_stat_replication)) AS in_use, \
          current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int \
          - CASE WHEN (SELECT pg_has_role(oid, 'USAGE') FROM pg_roles WHERE rolname = 'pg_use_reserved_connections') THEN 0 \
          ELSE coalesce(current_setting('reserved_connections', true)::int, 0) END AS most, \
          (SELECT count(*) FROM pg_stat_activity WHERE usename = current_user AND backend_type = 'client backend') AS own, \
          (SELECT rolconnlimit FROM pg_roles WHERE rolname = current_user AND rolconnlimit >= 0) AS most_own, \
          (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND (backend_type = 'client backend' \
-         OR backend_type IS NULL AND usesysid IS NOT NULL)) AS in_database, \
+         OR backend_type IS NULL AND usesysid IS NOT NULL \
+         AND pid NOT IN (SELECT pid FROM pg_stat_replication))) AS in_database, \
          (SELECT datconnlimit FROM pg_database WHERE datname = current_database() AND datconnlimit >= 0) AS most_in_database, \
          (current_setting('fsync') = 'on')::int AS fsync, \
          (SELECT count(*) FROM pg_stat_replication) AS standbys, \
