@@ -190,7 +190,7 @@ pub fn list_deeds(
     Ok(())
 }
 
-/// Asks for the latest deeds before one with this id, each with its own, the newest first.
+/// Asks for the latest deeds with a smaller id than this, the newest first, each with its id.
 fn ask_deeds(
     tables: &Tables,
     before: Option<u64>,

@@ -524,7 +524,7 @@ impl Keeper<'_> {
 
     /// As [`Keeper::last_answer`], for an attempt on a new session. While there is a command, each such attempt has a limit: also where a
     /// resolver hangs, this process must go on to the next server, kill the command, and see that it has ended. A server that takes longer
-    /// than half a TTL to log in could hardly renew a lock.
+    /// than half a TTL to log in could hardly renew a lock; of several servers each has its part of that.
     fn last_answer_or_next(&self) -> Option<Moment> {
         let has_command = self.supervisor.board.has(|_| true);
         let next = || Moment::now() + self.lock.ttl() / 2;

@@ -217,8 +217,8 @@ impl Request {
         )
     }
 
-    /// The statement that withdraws that, for callers that send it after a commit. It is answered as [`Request::release_statement`] is, and
-    /// nobody is to be woken.
+    /// The statement that withdraws [`Request::announce_termination`], for callers that send it after a commit. It is answered as
+    /// [`Request::release_statement`] is, and nobody is to be woken.
     pub fn finish_termination_statement(&self, slot: u32) -> String {
         let lock = self.name.termination_on_server(slot);
         let release = release_once(self.kind, "release", &lock);

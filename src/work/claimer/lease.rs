@@ -78,7 +78,7 @@ impl Workers {
         self.current.as_ref().and_then(|worker| worker.lease)
     }
 
-    /// When that is renewed.
+    /// When the current one's lease is renewed next.
     pub fn renewal_due(&self) -> Option<Moment> {
         self.lease().map(Lease::next_renewal)
     }
@@ -128,7 +128,7 @@ impl Workers {
         looks.into_iter().flatten()
     }
 
-    /// The same for the commands of those that were lost.
+    /// When to look next whether the commands of lost workers must be killed, if that is still to come.
     pub fn look_at_lost(&self) -> Option<Moment> {
         Some(self.lost_until).filter(|until| !is_over(Some(*until)))
     }

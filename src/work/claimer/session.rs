@@ -16,7 +16,7 @@ use crate::queue;
 /// Refusals further apart than this do not count as one.
 const REFUSALS_APART: Duration = Duration::from_secs(5);
 
-/// What is known of refusals that may pass, also for want of room.
+/// What is known of refusals that may pass, and the pause where the server has no room.
 pub(super) struct Refusals {
     latest: Option<Refused>,
     /// The next pause when the server has no room.
