@@ -1,6 +1,6 @@
 //! The jobs that a worker has claimed, and the outcomes that are not recorded yet.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::File;
 use std::rc::Rc;
 
@@ -22,6 +22,11 @@ struct OpenUnit {
     done: Vec<u64>,
     /// Whether any job of it was returned.
     is_returned: bool,
+}
+
+/// By what a claim is known: its first job and its fence.
+fn claim_of(unit: &Unit) -> (u64, u64) {
+    (unit.job, unit.fence)
 }
 
 /// Once this many jobs of a running block have another outcome than the rest, they are recorded.
@@ -50,15 +55,44 @@ pub(super) struct Claims {
     pub(super) ended: Vec<EndedUnit>,
     /// Outcomes in the current turn.
     pub(super) handed: Vec<EndedUnit>,
+    /// Of each block that has ended without a confirmed record: how many of its jobs were not sent for recording before. By its first job
+    /// and its fence.
+    sizes: HashMap<(u64, u64), usize>,
     /// Jobs done and attempts failed since the last turn, and before that.
     counts: (u64, u64),
     counts_before: (u64, u64),
 }
 
 impl Claims {
-    /// How many jobs and blocks have ended without a confirmed record.
-    pub(super) fn unrecorded(&self) -> usize {
-        self.ended.len() + self.handed.len()
+    /// Whether any job has ended without a confirmed record.
+    pub(super) fn has_unrecorded(&self) -> bool {
+        self.unrecorded().next().is_some()
+    }
+
+    /// How many jobs have ended without a confirmed record. Of a block that is not over, those that were not sent yet do not count.
+    pub(super) fn unrecorded_jobs(&self) -> usize {
+        let (parts, units): (Vec<_>, Vec<_>) = self
+            .unrecorded()
+            .partition(|ended| ended.outcome == JobEnd::Running);
+        // What another claimer may not have recorded is there twice.
+        let others = parts.iter().flat_map(|part| &part.others);
+        let of_parts: HashSet<u64> = others.map(|(job, _)| *job).collect();
+        let size = |ended: &&EndedUnit| self.sizes.get(&claim_of(&ended.unit)).copied();
+        let of_units: usize = units.iter().map(|ended| size(ended).unwrap_or(1)).sum();
+        of_parts.len() + of_units
+    }
+
+    fn unrecorded(&self) -> impl Iterator<Item = &EndedUnit> {
+        self.ended.iter().chain(&self.handed)
+    }
+
+    /// The outcomes in the current turn are recorded.
+    pub(super) fn note_recorded(&mut self) {
+        for ended in self.handed.drain(..) {
+            if ended.outcome != JobEnd::Running {
+                self.sizes.remove(&claim_of(&ended.unit));
+            }
+        }
     }
 
     /// Jobs done and attempts failed since this was asked last.
@@ -84,22 +118,22 @@ impl Claims {
 
     /// Drops those that are not in the tables any more, each known by its first job and its fence. Returns whether a job was of one.
     pub(super) fn remove(&mut self, gone: &[(u64, u64)]) -> impl Fn(&Task) -> bool + use<> {
-        let is_gone = |unit: &Unit| gone.contains(&(unit.job, unit.fence));
+        let is_gone = |unit: &Unit| gone.contains(&claim_of(unit));
         let units = self.units.extract_if(|_, open| is_gone(&open.unit));
         let units: Vec<u64> = units.map(|(unit, _)| unit).collect();
         let is_of = move |task: &Task| units.contains(&task.unit);
         self.buffer.retain(|task| !is_of(task));
         // If the job is claimed again, the claim may have the same fence.
         self.ended.retain(|ended| !is_gone(&ended.unit));
+        self.sizes.retain(|claim, _| !gone.contains(claim));
         is_of
     }
 
     /// All claims that this worker knows of, as in [`Self::remove`].
     pub(super) fn known(&self) -> Vec<(u64, u64)> {
-        let unsent = self.ended.iter().chain(&self.handed);
         let open = self.units.values().map(|open| &open.unit);
-        let all = open.chain(unsent.map(|ended| &ended.unit));
-        all.map(|unit| (unit.job, unit.fence)).collect()
+        let all = open.chain(self.unrecorded().map(|ended| &ended.unit));
+        all.map(claim_of).collect()
     }
 
     /// The next turn has all outcomes that an earlier claimer got, and may not have recorded.
@@ -165,6 +199,8 @@ impl Claims {
         if open.ended == open.jobs
             && let Some(mut open) = self.units.remove(&task.unit)
         {
+            let size = (open.jobs as usize).saturating_sub(open.handed.len());
+            self.sizes.insert(claim_of(&open.unit), size);
             let mut outcome = JobEnd::Done;
             if open.is_returned {
                 outcome = JobEnd::Returned;
@@ -249,5 +285,64 @@ impl Claims {
             job.offset = job.offset - first + gathered.offset;
         }
         gathered.file
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::super::message::ClaimedJob;
+    use super::super::super::payload;
+    use super::*;
+
+    /// A worker that has claimed a block with this many jobs, and the jobs.
+    fn with_block(jobs: u64) -> (Claims, VecDeque<Task>) {
+        let unit = Unit {
+            job: 1,
+            last_job: jobs,
+            block: 7,
+            attempt: 1,
+            fence: 1,
+            repeats: false,
+            has_key: false,
+            has_parts: false,
+            bytes: 0,
+        };
+        let job = |id| ClaimedJob {
+            id,
+            offset: 0,
+            length: 0,
+            is_whole: true,
+        };
+        let jobs = (1..=jobs).map(job).collect();
+        let mut claims = Claims::default();
+        claims.take_in(vec![Claimed { unit, jobs }], payload::file().unwrap());
+        let tasks = std::mem::take(&mut claims.buffer);
+        (claims, tasks)
+    }
+
+    #[test]
+    fn each_job_of_a_block_counts_once_until_its_end_is_recorded() {
+        let (mut claims, mut tasks) = with_block(40);
+        for task in tasks.drain(..20) {
+            let failed = JobEnd::Retry(Duration::ZERO, "exit 1".to_owned());
+            claims.note_outcome(&task, failed);
+        }
+        // They are sent ahead, but for the block's first one.
+        let ahead = MOST_OTHERS - 1;
+        assert_eq!(claims.unrecorded_jobs(), ahead);
+        claims.handed = std::mem::take(&mut claims.ended);
+        // Another claimer gets them, too.
+        claims.repeat();
+        assert_eq!(claims.unrecorded_jobs(), ahead);
+        for task in tasks {
+            claims.note_outcome(&task, JobEnd::Done);
+        }
+        assert_eq!(claims.unrecorded_jobs(), 40);
+        claims.handed = std::mem::take(&mut claims.ended);
+        assert_eq!(claims.unrecorded_jobs(), 40);
+        claims.note_recorded();
+        assert!(!claims.has_unrecorded() && claims.sizes.is_empty());
     }
 }

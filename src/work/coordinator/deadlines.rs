@@ -70,7 +70,7 @@ impl Coordinator<'_> {
     pub(super) fn end_limit(&self) -> Duration {
         let connect_timeout = self.spec.connection.connect_timeout;
         match self.turns.claimer {
-            _ if self.claims.unrecorded() > 0 => connect_timeout,
+            _ if self.claims.has_unrecorded() => connect_timeout,
             // It may be claiming jobs that nobody else knows of.
             ClaimerState::TakingTurn(false) => connect_timeout,
             ClaimerState::TakingTurn(true) => self.ending.wait_limit,
@@ -93,11 +93,12 @@ impl Coordinator<'_> {
             return;
         }
         let since = *self.ending.step_since.get_or_insert_with(Moment::now);
-        let (limit, unrecorded) = (self.end_limit(), self.claims.unrecorded());
+        let limit = self.end_limit();
         if !is_over(Some(since + limit)) {
             return;
         }
-        if unrecorded > 0 && !self.runner.shutdown.has_failed() {
+        if self.claims.has_unrecorded() && !self.runner.shutdown.has_failed() {
+            let unrecorded = self.claims.unrecorded_jobs();
             let have = if unrecorded == 1 { "has" } else { "have" };
             let jobs = counted(unrecorded, "job");
             let (limit, because) = (shown(limit), self.because());

@@ -128,7 +128,7 @@ impl Plan for Coordinator<'_> {
             FromClaimer::Left(left) => self.progress.left = Some(left),
             FromClaimer::Gone(claims) => self.drop_claims(&claims),
             FromClaimer::TurnEnded { nothing_due } => {
-                self.claims.handed.clear();
+                self.claims.note_recorded();
                 self.runner.peer.restarts.on_success();
                 self.turns.claimer = ClaimerState::Ready;
                 self.turns.nothing_due = nothing_due;
@@ -165,7 +165,7 @@ impl Plan for Coordinator<'_> {
     fn on_peer_gone(&mut self, end: &str) {
         let is_leaving = self.turns.claimer == ClaimerState::Deregistering
             || self.runner.shutdown.has_begun() && self.registered.is_none();
-        let is_expected = is_leaving && self.claims.unrecorded() == 0;
+        let is_expected = is_leaving && !self.claims.has_unrecorded();
         // What it has not committed is undone at once.
         self.runner.peer.session = None;
         if self.runner.shutdown.has_failed() || is_expected {
