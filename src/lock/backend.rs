@@ -43,11 +43,11 @@ pub trait Backend {
     /// policy. `until`: when to stop waiting for an answer at the latest.
     fn try_reacquire(&mut self, take: bool, until: Option<Moment>) -> Reattempt;
 
-    /// The killer, if the lock was lost because of one.
-    fn find_kill(&mut self) -> Option<Client>;
+    /// The killer, if the lock was lost because of one. `until`: when to stop waiting for an answer at the latest.
+    fn find_kill(&mut self, until: Option<Moment>) -> Option<Client>;
 
-    /// Tells the killer that the command has ended. `false`: the answer did not arrive.
-    fn ack_kill(&mut self) -> bool;
+    /// Tells the killer that the command has ended. `false`: the answer did not arrive. `until`: as in [`Backend::find_kill`].
+    fn ack_kill(&mut self, until: Option<Moment>) -> bool;
 
     /// Runs the statements of others, and releases the lock, in one step if possible. `also` makes the statements anew for each attempt,
     /// as they may contain an elapsed time. If a server refuses them, they are retried for as long as `patience`, and the lock is held

@@ -247,7 +247,8 @@ impl<'a> Duty<'a> for Keeper<'a> {
             self.look_again = Some((Moment::now() + pause, pause));
         } else {
             self.look_again = None;
-            self.lock.ack_kill(&mut self.supervisor);
+            let until = self.last_answer_or_next();
+            self.lock.ack_kill(until, &mut self.supervisor);
             self.lock.let_go();
         }
     }
@@ -269,7 +270,9 @@ impl<'a> Duty<'a> for Keeper<'a> {
     }
 
     fn return_all(&mut self) {
-        self.lock.ack_kill(&mut self.supervisor);
+        // Nobody ends this process if it takes long.
+        let until = Some(self.next_answer());
+        self.lock.ack_kill(until, &mut self.supervisor);
         self.lock.release_for_the_dead();
     }
 }
@@ -522,13 +525,19 @@ impl Keeper<'_> {
         Some(until).filter(|until| *until > Moment::now())
     }
 
-    /// As [`Keeper::last_answer`], for an attempt on a new session. While there is a command, each such attempt has a limit: also where a
-    /// resolver hangs, this process must go on to the next server, kill the command, and see that it has ended. A server that takes longer
-    /// than half a TTL to log in could hardly renew a lock; of several servers each has its part of that.
+    /// As [`Keeper::last_answer`], for an attempt on a new session. While there is a command, or one that nobody has reaped, each such
+    /// attempt has a limit: also where a resolver hangs, this process must go on to the next server, kill the command, see that it has
+    /// ended, and tell its killer so.
     fn last_answer_or_next(&self) -> Option<Moment> {
         let has_command = self.supervisor.board.has(|_| true);
-        let next = || Moment::now() + self.lock.ttl() / 2;
+        let next = || self.next_answer();
         self.last_answer().or_else(|| has_command.then(next))
+    }
+
+    /// Until when a server may answer a new session at the latest. One that takes longer than half a TTL to log in could hardly renew a
+    /// lock.
+    fn next_answer(&self) -> Moment {
+        Moment::now() + self.lock.ttl() / 2
     }
 
     /// When to look next whether the command must be killed; `None`: it need not be by the clock.

@@ -1010,6 +1010,52 @@ fn a_holder_that_somebody_ends_and_whose_resolver_hangs_goes_on_to_the_next_serv
     }
 }
 
+each_lock! {
+    fn who_ends_a_holder_hears_of_the_commands_end_from_the_next_server_while_a_resolver_hangs(server) {
+        // For a dblock that is dead the keeper asks on the lost session first, and of a durable lock it then tries that server last.
+        let both = [Signal::SIGSTOP, Signal::SIGKILL];
+        let signals = if server.durable { &both[..1] } else { &both[..] };
+        for &signal in signals {
+            let (name, proxy) = (unique("resolver-tells"), Proxy::to(server));
+            let mut disk = Unkillable::new();
+            // Two ways to one server.
+            let hosts = format!("db.example:{},127.0.0.1:{}", proxy.port, server.port);
+            let run = Dblock::run_at(&format!("mysql://dblock@{hosts}/"), &name);
+            let run = run.args(server.durable.then_some("--durable"));
+            let run = run.args(["--ttl", "60", "--kill-after", "0.5"]).without_terminal();
+            let (run, hosts) = with_hosts(run, "127.0.0.1 db.example\n");
+            let hosts = hosts.into_temp_path();
+            let mut run = run.sh(&format!("echo shell $$; read x <{}", quoted(&disk.file()))).spawn();
+            let command = run.wait_pid("shell");
+            let keeper = run.keeper(Some(command));
+            disk.eventually_opened();
+            let mut killing = Dblock::at(server, "kill").args([&*name, "--wait", "forever"]).spawn();
+            let ending = format!("{name}#end0");
+            eventually("its end is announced", SOON, || server.holder(&ending).is_some());
+            eventually_unkillable(command);
+            // The first that its keeper sees is that its session is lost, and that the command is gone.
+            let stopped = Frozen::new(keeper);
+            run.signal(signal);
+            eventually("it is stopped, or dead", SOON, || is_stopped(run.pid()) || !runs(run.pid()));
+            let hangs = Hangs::new(&hosts);
+            proxy.cut();
+            drop(disk);
+            eventually_gone(command, SOON);
+            drop(stopped);
+            eventually("the name is being resolved", SOON, || hangs.is_waited_for());
+            // The system lets it hang for 45 s.
+            killing.wait_within(SOON).expect_code(0).expect_silence();
+            drop(hangs);
+            if signal == Signal::SIGSTOP {
+                run.signal(Signal::SIGCONT);
+                run.wait_within(SOON).expect_code(74);
+            } else {
+                run.wait_within(SOON).expect_signal(Signal::SIGKILL);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_holder_whose_account_is_refused_for_a_moment_has_its_lock_again() {
     let server = Server::shared(Kind::MariaDb);

@@ -424,14 +424,15 @@ impl Backend for NamedLock {
         }
     }
 
-    fn find_kill(&mut self) -> Option<Client> {
-        match self.try_reacquire(false, None) {
+    fn find_kill(&mut self, until: Option<Moment>) -> Option<Client> {
+        match self.try_reacquire(false, until) {
             Reattempt::Killed(killer) => Some(killer),
             _ => None,
         }
     }
 
-    fn ack_kill(&mut self) -> bool {
+    /// On the session on which the killer was found, which has a limit of its own.
+    fn ack_kill(&mut self, _until: Option<Moment>) -> bool {
         let Some((mut session, killer)) = self.killed.take() else {
             return false;
         };

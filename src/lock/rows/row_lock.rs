@@ -109,7 +109,8 @@ pub(super) struct OfToken {
 /// The renewal that is under way, or the latest one.
 #[derive(Default)]
 pub(super) struct CurrentRenewal {
-    /// When to stop waiting for its answer at the latest; `None`: none is under way, or it has no such limit.
+    /// When to stop waiting for its answer at the latest, or for that to the acknowledgement of a kill; `None`: none is under way, or it
+    /// has no such limit.
     pub until: Option<Moment>,
     /// Whether it was refused on a new session, which was dropped.
     is_refused: bool,
@@ -215,6 +216,21 @@ impl RowLock {
         let most = self.longest_limit();
         session.answer_each_within(move || most.min(Lease::time_until(until)));
         Ok(())
+    }
+
+    /// Does this until then at the latest, also on a new session; `None`: however long it takes.
+    fn within<T>(&mut self, until: Option<Moment>, act: impl FnOnce(&mut Self) -> T) -> T {
+        let set = |lock: &mut Self, limit: Option<Moment>| {
+            lock.renewal.until = limit;
+            // If this fails, the session has ended, and its next statement fails.
+            if let (true, Some(session)) = (until.is_some(), &lock.session) {
+                let _ = lock.limit_answers(session);
+            }
+        };
+        set(self, until);
+        let done = act(self);
+        set(self, None);
+        done
     }
 
     pub(super) fn next_write_id(&mut self) -> u64 {
@@ -381,17 +397,7 @@ impl Backend for RowLock {
     }
 
     fn renew(&mut self, until: Option<Moment>) -> Renewal {
-        self.renewal.until = until;
-        let set = |lock: &Self| {
-            // If this fails, the session has ended, and its next statement fails.
-            if let (true, Some(session)) = (until.is_some(), &lock.session) {
-                let _ = lock.limit_answers(session);
-            }
-        };
-        set(self);
-        let renewed = self.renew_row();
-        self.renewal.until = None;
-        set(self);
+        let renewed = self.within(until, Self::renew_row);
         self.renewal.is_refused = self.session.is_none() && matches!(renewed, Err(Fault::Final(_)));
         match renewed {
             Ok(renewal) => renewal,
@@ -420,13 +426,14 @@ impl Backend for RowLock {
         Reattempt::Refused(Refusal::Failed(Failure::new(Reason::LockLost, line)))
     }
 
-    fn find_kill(&mut self) -> Option<Client> {
+    fn find_kill(&mut self, _until: Option<Moment>) -> Option<Client> {
         None
     }
 
     /// The release of the row acknowledges the kill. The rest is done when the supervisor, which is stopped, continues.
-    fn ack_kill(&mut self) -> bool {
-        if self.release_row(&[]).is_ok() {
+    fn ack_kill(&mut self, until: Option<Moment>) -> bool {
+        let released = self.within(until, |lock| lock.release_row(&[]));
+        if released.is_ok() {
             self.hold.may_be_released = true;
             self.session = None;
         }

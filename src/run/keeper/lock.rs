@@ -322,25 +322,25 @@ impl<'a> Lock<'a> {
         self.keep_at = Moment::now() + pause;
     }
 
-    /// The command is gone: acknowledges the kill.
-    pub fn ack_kill(&mut self, supervisor: &mut Supervisor) {
+    /// The command is gone: acknowledges the kill. `until`: when to stop waiting for a server at the latest.
+    pub fn ack_kill(&mut self, until: Option<Moment>, supervisor: &mut Supervisor) {
         for _ in 0..2 {
             if self.state != HoldState::Killed {
                 return;
             }
             // Only once: this must not acknowledge the kill of the slot's next holder.
             self.state = HoldState::Abandoned;
-            if self.backend.ack_kill() {
+            if self.backend.ack_kill(until) {
                 return;
             }
             // This session is lost by now: acknowledge on another one, if the killer still waits.
-            self.find_kill(supervisor);
+            self.find_kill(until, supervisor);
         }
     }
 
-    /// Looks whether the lock was lost to a killer, which waits for the command's end.
-    fn find_kill(&mut self, supervisor: &mut Supervisor) {
-        if let Some(killer) = self.backend.find_kill() {
+    /// Looks whether the lock was lost to a killer, which waits for the command's end. `until`: as in [`Lock::ack_kill`].
+    fn find_kill(&mut self, until: Option<Moment>, supervisor: &mut Supervisor) {
+        if let Some(killer) = self.backend.find_kill(until) {
             self.be_killed(killer, supervisor);
         }
     }
@@ -403,11 +403,11 @@ impl<'a> Lock<'a> {
             }
             Err(cause) => cause,
         };
-        // A killer may have ended the session, and may wait for this end.
+        // A killer may have ended the session, and may wait for this end. The supervisor ends this process where that takes too long.
         if matches!(self.state, HoldState::Held(_) | HoldState::Lost) {
-            self.find_kill(supervisor);
+            self.find_kill(None, supervisor);
         }
-        self.ack_kill(supervisor);
+        self.ack_kill(None, supervisor);
         let last = cause.map_or(FromKeeper::Released, |cause| FromKeeper::Lost(cut(&cause)));
         self.keep_output(last, supervisor)
     }
