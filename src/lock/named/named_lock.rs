@@ -379,12 +379,8 @@ impl Backend for NamedLock {
     }
 
     fn try_reacquire(&mut self, take: bool, until: Option<Moment>) -> Reattempt {
-        if take {
-            // What an older session announces would be in the way of a new one on the same server.
-            self.killed = None;
-        }
         let (grant, request) = (self.grant, &mut self.request);
-        let connector = &self.connector;
+        let (connector, killed) = (&self.connector, &mut self.killed);
         let retake = |session: &mut Session| {
             match until {
                 // It is asked several things, one after the other.
@@ -395,6 +391,11 @@ impl Backend for NamedLock {
                 None => session.answer_within(connector.attempt_limit())?,
             }
             if take {
+                // What an older session announces would be in the way of a new one on the same server. But on one that takes no writes
+                // nothing is acquired, and the killer may still wait for the command's end where that is announced.
+                if killed.is_some() && (request.accepts_read_only() || !is_read_only(session)?) {
+                    *killed = None;
+                }
                 return request.retake(grant, false, until, session).map(Some);
             }
             let killer = request.find_killer(grant, until, session)?;
@@ -425,6 +426,10 @@ impl Backend for NamedLock {
     }
 
     fn find_kill(&mut self, until: Option<Moment>) -> Option<Client> {
+        // No server that takes writes was found since.
+        if let Some((_, killer)) = &self.killed {
+            return Some(killer.clone());
+        }
         match self.try_reacquire(false, until) {
             Reattempt::Killed(killer) => Some(killer),
             _ => None,
