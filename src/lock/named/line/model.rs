@@ -33,6 +33,8 @@ enum Tries {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Caller {
     doing: Doing,
+    /// The lock that it asks for. Those of all are in one line.
+    lock: u32,
     listens: bool,
     is_notified: bool,
     tries: Tries,
@@ -44,6 +46,7 @@ impl Caller {
     fn new(doing: Doing) -> Self {
         Self {
             doing,
+            lock: 0,
             listens: false,
             is_notified: false,
             tries: Tries::Not,
@@ -56,6 +59,7 @@ impl Caller {
 #[derive(Clone, Hash)]
 struct World {
     callers: Vec<Caller>,
+    /// Of each lock.
     slots: u32,
     /// How many numbers a caller tries at once, and the largest number.
     at_once: u32,
@@ -106,6 +110,14 @@ impl World {
         Self { strays, ..self }
     }
 
+    /// Every second caller asks for another lock, and the keys of both lines are equal by chance.
+    fn with_another_lock(mut self) -> Self {
+        for caller in self.callers.iter_mut().skip(1).step_by(2) {
+            caller.lock = 1;
+        }
+        self
+    }
+
     fn with_numbers(self, at_once: u32, largest: u32) -> Self {
         Self {
             at_once,
@@ -121,8 +133,20 @@ impl World {
         numbers
     }
 
-    fn free_slot(&self) -> Option<u32> {
-        (0..self.slots).find(|slot| self.callers.iter().all(|caller| caller.slot != Some(*slot)))
+    /// Of the lock that this caller asks for. No slot of one lock has the number of one of another.
+    fn free_slot(&self, at: usize) -> Option<u32> {
+        let first = self.callers[at].lock * self.slots;
+        let mut slots = first..first + self.slots;
+        slots.find(|slot| self.callers.iter().all(|caller| caller.slot != Some(*slot)))
+    }
+
+    /// Whether nobody does anything by itself: all who have not gone hold a slot, or are idle without a notification.
+    fn is_quiet(&self) -> bool {
+        self.callers.iter().all(|caller| match caller.doing {
+            Doing::Holds | Doing::Gone => true,
+            Doing::Waits(_, Ask::Idle { .. }) => !caller.is_notified,
+            _ => false,
+        })
     }
 
     fn wake_head(&mut self) {
@@ -160,7 +184,7 @@ impl World {
                 Answer::Number(number)
             }
             Ask::TrySlots => {
-                let slot = self.free_slot();
+                let slot = self.free_slot(at);
                 let caller = &mut self.callers[at];
                 match caller.tries {
                     Tries::Not => panic!("it tries, is not the head, and was not notified"),
@@ -219,7 +243,7 @@ impl World {
             }
             Doing::Passes { has_looked: false } => Doing::Gone,
             Doing::Passes { has_looked: true } => {
-                self.callers[at].slot = self.free_slot();
+                self.callers[at].slot = self.free_slot(at);
                 self.callers[at].slot.map_or(Doing::Gone, |_| Doing::Holds)
             }
             Doing::Frees => {
@@ -297,6 +321,14 @@ impl Model for World {
         slots.sort_unstable();
         slots.dedup();
         assert_eq!(slots.len(), number, "two hold one slot");
+        // Not even until a holder of another lock in this line frees that.
+        if self.only_notified && self.is_quiet() {
+            let in_line = |at: &usize| self.callers[*at].number.is_some();
+            let line = (0..self.callers.len()).filter(in_line);
+            let head = line.min_by_key(|at| self.callers[*at].number);
+            let is_free = head.is_some_and(|head| self.free_slot(head).is_some());
+            assert!(!is_free, "the head waits, and a slot of its lock is free");
+        }
     }
 
     fn settles_by(&self, event: Event) -> bool {
@@ -355,6 +387,24 @@ fn whoever_is_notified_without_being_the_head_tries_once_and_goes_back_to_its_pl
         let states = explore_to_rest(world);
         println!(
             "{waiting} waiting, {passing} passing, {slots} slots, {deaths} deaths, {strays} strays: {states} states"
+        );
+    }
+}
+
+#[test]
+fn of_two_locks_in_one_line_none_keeps_a_caller_of_the_other_waiting_for_ever() {
+    for (waiting, passing, slots, deaths, lates) in [
+        (2, 0, 1, 0, 0),
+        (3, 0, 1, 0, 0),
+        (3, 0, 2, 0, 0),
+        (2, 1, 1, 0, 0),
+        (3, 0, 1, 0, 1),
+        (3, 0, 1, 1, 0),
+    ] {
+        let world = World::new(waiting, passing, slots, deaths, lates).with_another_lock();
+        let states = explore_to_rest(world);
+        println!(
+            "{waiting} waiting, {passing} passing, {slots} slots, {deaths} deaths, {lates} late: {states} states"
         );
     }
 }
