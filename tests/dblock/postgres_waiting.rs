@@ -579,6 +579,61 @@ fn many_that_come_at_once_need_one_statement_each_for_their_numbers() {
     }
 }
 
+/// Two names whose lines have one key: the first 32 bits of the SHA-256 of `line-21960#wait` and of `line-65378#wait` are the same.
+const IN_ONE_LINE: [&str; 2] = ["line-21960", "line-65378"];
+
+#[test]
+fn two_locks_in_one_line_exclude_nobody_but_their_own_callers_and_lose_none() {
+    const CALLERS: usize = 6;
+    let server = &Server::private(Kind::Postgres);
+    let records = [Records::new(), Records::new()];
+    // Both at once.
+    let holders = IN_ONE_LINE.map(|name| holder(server, name, 1));
+    let waiting: Vec<_> = (0..CALLERS)
+        .map(|id| {
+            let of = id % 2;
+            let dblock = Dblock::run(server, IN_ONE_LINE[of]).args(["--wait", "5m"]);
+            dblock.command(records[of].command(id)).spawn()
+        })
+        .collect();
+    for name in IN_ONE_LINE {
+        eventually("all of them are in its line", SOON, || {
+            server.waiters(name).len() == CALLERS
+        });
+    }
+    for mut holder in holders {
+        drop(holder.take_stdin());
+        holder.wait().expect_code(0).expect_silence();
+    }
+    for mut dblock in waiting {
+        dblock.wait_within(SOON).expect_code(0).expect_silence();
+    }
+    for records in records {
+        let intervals = records.assert_no_overlap().intervals();
+        assert_eq!(intervals.len(), CALLERS / 2, "{intervals:?}");
+    }
+}
+
+#[test]
+fn who_is_behind_another_locks_caller_in_one_line_has_its_turn_when_that_is_gone() {
+    let server = &Server::private(Kind::Postgres);
+    let [one, other] = IN_ONE_LINE;
+    // In place of a caller, which would not keep its place on a machine that stands still.
+    let mut ahead = server.postgres();
+    let line = format!("({} >> 32)::bit(32)::int", key(&format!("{one}#wait")));
+    ahead.run(&format!("SELECT pg_advisory_lock({line}, (1 << 21) | 1)"));
+    let run = || Dblock::run(server, other);
+    let skipped = run().sh("echo ran").output();
+    skipped.expect_code(75).expect_stdout("");
+    let mut waiting = run().args(["--wait", "5m"]).sh("echo ran").spawn();
+    eventually("it waits", SOON, || server.waiters(other).len() == 2);
+    assert_eq!(server.holder(other), None, "its lock is free");
+    assert_eq!(waiting.stdout(), "");
+    ahead.run("SELECT pg_advisory_unlock_all()");
+    let ended = waiting.wait_within(SOON);
+    ended.expect_code(0).expect_stdout("ran\n").expect_silence();
+}
+
 #[test]
 fn where_all_numbers_are_used_up_callers_ask_now_and_then_and_have_their_turn() {
     const LARGEST: u32 = (1 << 21) - 1;
