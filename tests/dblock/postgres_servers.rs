@@ -618,6 +618,70 @@ fn a_server_on_which_a_lock_would_not_exclude_is_refused() {
     }
 }
 
+/// The extensions that make a server one of several nodes, each with a setting that its library has.
+const NODES: [[&str; 2]; 4] = [
+    ["citus", "citus.shard_count"],
+    ["spock", "spock.conflict_resolution"],
+    ["bdr", "bdr.ddl_locking"],
+    ["pgactive", "pgactive.skip_ddl_replication"],
+];
+
+/// From now on new sessions see this extension and this setting, as on a node that has them: a setting without a library takes any value.
+fn make_node(admin: &mut Postgres, [extension, setting]: [&str; 2]) {
+    admin.run(&format!("ALTER DATABASE {DATABASE} RESET ALL"));
+    admin.run(&format!("ALTER DATABASE {DATABASE} SET {setting} = '1'"));
+    admin.run(&format!("UPDATE pg_extension SET extname = '{extension}'"));
+}
+
+#[test]
+fn a_node_of_several_is_refused_whichever_extension_makes_it_one_unless_that_is_allowed() {
+    let server = &Server::private(Kind::Postgres);
+    let mut admin = server.postgres();
+    for node in NODES {
+        make_node(&mut admin, node);
+        refused(&server.url(), &["is one of several nodes"]);
+        let run = Dblock::run(server, &unique("node")).arg("--allow-unfit-server");
+        run.sh("echo ran")
+            .output()
+            .expect_code(0)
+            .expect_stdout("ran\n")
+            .expect_one_line("locking there anyway");
+    }
+}
+
+#[test]
+fn no_durable_lock_is_held_on_a_node_of_several() {
+    let [node, other] = [(); 2].map(|()| Server::private(Kind::Postgres));
+    node.make_tables();
+    other.make_tables();
+    let mut admin = node.postgres();
+    let why = "a row that one of them grants, another one grants, too";
+    let [citus, merging @ ..] = NODES;
+    // What several have written is merged: the next server of the URL has the lock.
+    for one in merging {
+        make_node(&mut admin, one);
+        let name = unique("merged");
+        let run = Dblock::run_at(&both(&node, &other), &name).args(["--durable", "-v"]);
+        let mut run = run.stdin(Stdio::piped()).sh("echo held; cat").spawn();
+        run.wait_line("held", SOON);
+        assert!(node.owner(&name, 0).is_none() && other.owner(&name, 0).is_some());
+        drop(run.take_stdin());
+        run.wait().expect_code(0).expect_said([why]);
+    }
+    let alone = Dblock::run(&node, &unique("merged")).args(["--durable", "--connect-timeout", "4"]);
+    let output = alone.sh("echo ran").output();
+    output.expect_stdout("").expect_one_line(why);
+    assert!([Some(69), Some(78)].contains(&output.code), "{output:#?}");
+
+    make_node(&mut admin, citus);
+    let run = Dblock::run(&node, &unique("citus")).arg("--durable");
+    run.sh("echo ran")
+        .output()
+        .expect_code(78)
+        .expect_stdout("")
+        .expect_one_line("is one of several nodes");
+}
+
 #[test]
 fn a_server_that_is_older_than_14_is_not_even_asked() {
     for version in ["13.22", "13.0.0", "9.6.24", "8.0.2", "11.2-YB-2.20.1.0-b0"] {
