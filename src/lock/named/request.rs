@@ -61,6 +61,8 @@ pub struct Request {
     pub timeline: LatestTimeline,
     /// Whether an earlier session may hold the run id lock.
     pub(super) may_have_ghost: bool,
+    /// What was warned of. A caller that loses its session again and again while it waits says it once.
+    warned: Vec<String>,
     pub(super) verbosity: Verbosity,
 }
 
@@ -109,6 +111,7 @@ impl Request {
             has_waited: false,
             waking: None,
             may_have_ghost: false,
+            warned: Vec::new(),
             verbosity,
         }
     }
@@ -362,24 +365,31 @@ impl Request {
             Some(why) if self.wants_fit() => return Err(self.unfit(session, *why)),
             Some(why) => {
                 let line = format!("{session} {why}; locking there anyway");
-                session.tell(Level::Warning, &line);
+                self.warn_once(line, session);
             }
             None => {
                 if is_read_only {
                     let why = why_read_only(session);
                     let line = format!("{session} {why}; locking there anyway");
-                    session.tell(Level::Warning, &line);
+                    self.warn_once(line, session);
                 }
                 if idle_limit < self.ttl {
                     let [short, asked] = [idle_limit, self.ttl].map(shown);
                     let line = format!(
                         "{session} keeps a session for {short} without a statement, not for {asked}: that is the TTL there"
                     );
-                    session.tell(Level::Warning, &line);
+                    self.warn_once(line, session);
                 }
             }
         }
         Ok(fitness)
+    }
+
+    fn warn_once(&mut self, line: String, session: &Session) {
+        if !self.warned.contains(&line) {
+            session.tell(Level::Warning, &line);
+            self.warned.push(line);
+        }
     }
 
     /// Tells the caller that others hold the lock, and then asks who they are, if that is `wanted`. The server may be slow to say that, or
