@@ -108,6 +108,34 @@ fn a_standby_is_passed_over_and_after_its_promotion_it_is_the_one() {
 }
 
 #[test]
+fn a_standby_is_locked_on_with_a_warning_where_that_is_allowed_and_who_waits_there_has_its_turn() {
+    let primary = Server::private(Kind::Postgres);
+    let standby = standby_of(&primary);
+    let name = unique("standby");
+    let run = || {
+        let run = Dblock::run(&standby, &name).arg("--allow-unfit-server");
+        run.args(["--connect-timeout", "20"])
+    };
+    let first = run().stdin(Stdio::piped()).sh("echo held; read x; exit 3");
+    let mut first = first.spawn();
+    first.wait_line("held", SOON);
+    assert!(standby.holder(&name).is_some());
+    let late = run().args(["--wait", "0.5"]).sh("echo ran").output();
+    late.expect_code(75).expect_stdout("");
+    let mut waiting = run().args(["-v", "--wait", "5m"]).sh("echo ran").spawn();
+    // A standby takes no LISTEN: so it asks on one session after another.
+    eventually("it has asked twice", SOON, || {
+        waiting.stderr().matches("cannot execute LISTEN").count() > 1
+    });
+    drop(first.take_stdin());
+    let why = "as a replica is; name the server that takes writes; locking there anyway";
+    first.wait().expect_code(3).expect_one_line(why);
+    let ended = waiting.wait_within(SOON);
+    ended.expect_code(0).expect_stdout("ran\n");
+    assert_eq!(ended.stderr.matches(why).count(), 1, "{ended:#?}");
+}
+
+#[test]
 fn a_cron_daemon_goes_on_with_the_promoted_standby_and_not_with_the_primary_of_before() {
     let primary = Server::private(Kind::Postgres);
     let standby = standby_of(&primary);
