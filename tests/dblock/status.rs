@@ -334,6 +334,31 @@ fn on_postgres_those_that_wait_in_a_statement_come_before_those_in_line() {
 }
 
 #[test]
+fn on_postgres_a_holder_with_the_longest_names_still_says_all_of_itself() {
+    let server = Server::shared(Kind::Postgres);
+    let folder = tempfile::tempdir().unwrap();
+    // A lock's name of up to 200 bytes, each of which takes three in the comment: whole beside a short program, cut beside a long one.
+    for letters in [1, 100] {
+        let start = unique("long");
+        let name = format!("{start}{}", "é".repeat((200 - start.len()) / 2));
+        let program = folder.path().join("ü".repeat(letters));
+        std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
+        let command = [program.to_str().unwrap(), "600"];
+        let dblock = Dblock::run(server, &name).command(command).spawn();
+        let seen = || lock(&status(server, "dblock", &[&name]), &name)["holders"][0].clone();
+        eventually("it is seen", SOON, || seen()["pid"] == dblock.pid());
+        let holder = seen();
+        assert_eq!(holder["host"], host(), "{holder:#}");
+        assert_eq!(holder["program"], "ü".repeat(letters.min(24)), "{holder:#}");
+        // Only the comment says these.
+        assert!(
+            holder["user"].is_string() && holder["since"].is_string(),
+            "{holder:#}"
+        );
+    }
+}
+
+#[test]
 fn the_holder_of_a_lock_is_told_where_mariadb_keeps_attributes() {
     the_holder(Server::with_performance_schema());
 }

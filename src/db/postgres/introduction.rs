@@ -10,7 +10,8 @@ use crate::db::peer::{Claims, PROGRAM};
 /// What ends a comment or a value, or begins another one.
 const SPECIAL: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'*').add(b'=').add(b';');
 
-/// The attributes in a comment, in this order: the server shows the first 1,023 bytes of a statement.
+/// The attributes in a comment, in this order: the server shows the first 1,023 bytes of a statement. The longest comment has less than 900
+/// of them, though each byte that is not ASCII takes three: all values together have a limit.
 const IN_COMMENT: [&str; 10] = [
     "host", "pid", "command", "started", "waits", "slots", "ttl", "os_user", "lock", "key",
 ];
