@@ -1,5 +1,5 @@
-//! Locks on PostgreSQL: what a run and a hand-over cost beside a C program with libpq, what those that wait cost the server, and
-//! whether VACUUM and CREATE INDEX CONCURRENTLY go on beside them.
+//! Locks on PostgreSQL: what a run and a hand-over cost beside a C program with libpq, what those that wait and idle holders cost the
+//! server, and whether VACUUM and CREATE INDEX CONCURRENTLY go on beside them.
 
 use std::collections::BTreeMap;
 use std::thread::sleep;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::Result;
 use super::hand_over::{Bench, Queue};
-use super::holder::on_processor;
+use super::holder::{Holders, on_processor};
 use super::processes::children;
 use super::setup::{ACCOUNT, Printed, Server, Setup, Transport};
 use super::table::{Row, Table, Unit};
@@ -26,6 +26,9 @@ const HAND_OVERS: f64 = 3.0;
 const STATEMENTS: f64 = 15.0;
 const PROCESSOR: f64 = 0.01;
 
+/// Most statements a second of a hundred idle holders.
+const RENEWALS: f64 = 2.0;
+
 /// Rows that VACUUM has to remove; as many others stay.
 const DEAD_ROWS: u32 = 10_000;
 
@@ -41,6 +44,7 @@ pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
     let dblock = hand_overs(setup, of_many, setup.sizes.postgres.waiting_of_many, table)?;
     table.add(dblock);
     waiters(setup, server, table)?;
+    holders(setup, server, table)?;
     upkeep(setup, server, table)
 }
 
@@ -136,6 +140,23 @@ fn waiters(setup: &Setup, server: &Server, table: &mut Table) -> Result<()> {
     let what = "the server's share of a processor without them";
     table.add(Row::one(PART, what, Unit::Share, idle.processor));
     let what = "and with them";
+    table.add(Row::one(PART, what, Unit::Share, load.processor).at_most(PROCESSOR));
+    Ok(())
+}
+
+/// What holders whose commands run, each under a lock of its own, ask of the server.
+fn holders(setup: &Setup, server: &Server, table: &mut Table) -> Result<()> {
+    let (count, seconds) = setup.sizes.postgres.holders;
+    let ttl = setup.sizes.durable_ttl.map(|ttl| ["--ttl", ttl]);
+    let holders = Holders::start(setup, server, count, ttl.as_slice().as_flattened())?;
+    let load = Load::of(server, seconds)?;
+    holders.end()?;
+    if load.statements <= 0.0 {
+        return Err("no lock was renewed".into());
+    }
+    let what = format!("statements a second of {count} idle holders");
+    table.add(Row::one(PART, what, Unit::Count, load.statements).at_most(RENEWALS));
+    let what = format!("the server's share of a processor with {count} idle holders");
     table.add(Row::one(PART, what, Unit::Share, load.processor).at_most(PROCESSOR));
     Ok(())
 }

@@ -44,7 +44,7 @@ pub struct Sizes {
     pub thunder: (usize, usize),
     /// Holders of durable locks at the same time, and seconds in which their renewals are counted.
     pub durable: (usize, u64),
-    /// Their TTL, if it is not the default.
+    /// The TTL of holders whose renewals are counted, if it is not the default.
     pub durable_ttl: Option<&'static str>,
     /// Restarts of each server under durable locks.
     pub restarts: usize,
@@ -67,6 +67,8 @@ pub struct OfPostgres {
     pub waiting_of_many: (usize, usize),
     /// Callers that wait while statements are counted, and for how many seconds.
     pub idle: (usize, u64),
+    /// Holders while statements are counted, and for how many seconds: each renews once a minute.
+    pub holders: (usize, u64),
     /// Callers that wait while a table is vacuumed and indexed, and rounds.
     pub upkeep: (usize, usize),
 }
@@ -76,6 +78,7 @@ impl OfPostgres {
         waiting: [(10, 12), (100, 3)],
         waiting_of_many: (1000, 1),
         idle: (100, 30),
+        holders: (100, 60),
         upkeep: (30, 10),
     };
 
@@ -83,6 +86,7 @@ impl OfPostgres {
         waiting: [(3, 1), (5, 1)],
         waiting_of_many: (8, 1),
         idle: (10, 2),
+        holders: (8, 2),
         upkeep: (3, 1),
     };
 }
