@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::change::transact;
-use super::queues::{Properties, find_queue};
+use super::queues::{Properties, Queue, find_queue};
 use super::wake::wake_one;
 use crate::base::text::shown;
 use crate::db::sql::NOW;
@@ -50,7 +50,7 @@ pub fn create(
     );
     // Look first: a failed insert would use up a number.
     if let Some(found) = session.run(&find_queue(tables, name))? {
-        return Ok(compare(properties, &found.properties()));
+        return Ok(compare(properties, &found));
     }
     match session.run(&command("queue create", insert)) {
         Ok(()) => return Ok(Created::New),
@@ -58,12 +58,13 @@ pub fn create(
         Err(fault) => return Err(fault),
     }
     match session.run(&find_queue(tables, name))? {
-        Some(found) => Ok(compare(properties, &found.properties())),
+        Some(found) => Ok(compare(properties, &found)),
         None => Ok(Created::Deleting),
     }
 }
 
-fn compare(wanted: &Properties, found: &Properties) -> Created {
+/// How a queue that is there differs from the one that is wanted.
+fn compare(wanted: &Properties, found: &Queue) -> Created {
     let span = |span: Duration| shown(span).to_string();
     let all = [
         (

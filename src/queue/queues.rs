@@ -72,20 +72,6 @@ pub struct Queue {
     pub keep: Duration,
 }
 
-impl Queue {
-    /// What it was created with.
-    pub fn properties(&self) -> Properties {
-        Properties {
-            claim: self.claim,
-            shards: self.shards,
-            max_attempts: self.max_attempts,
-            retry_delay: self.retry_delay,
-            ttl: self.ttl,
-            keep: self.keep,
-        }
-    }
-}
-
 /// Whether the queue is being deleted.
 pub(super) fn ask_is_deleting(tables: &Tables, name: &str) -> Ask<'static, bool> {
     let sql = format!(
