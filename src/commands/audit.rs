@@ -6,7 +6,6 @@ use super::output::print_answer;
 use super::question::Question;
 use super::table::{Table, to_the_second};
 use crate::base::exit::Ending;
-use crate::base::text::moment;
 use crate::history::{RecordedDeed, list_deeds};
 use crate::settings;
 use crate::settings::cli::CommandLine;
@@ -36,7 +35,7 @@ pub fn audit(command_line: CommandLine) -> anyhow::Result<Ending> {
         common.json,
         || AuditJson {
             server: &server,
-            actions: deeds.iter().map(deed_json).collect(),
+            actions: &deeds,
         },
         || as_table(&deeds),
     )?;
@@ -51,7 +50,7 @@ fn as_table(deeds: &[RecordedDeed]) -> String {
     let mut table = Table::new(&titles, &["DETAIL", "BY"]);
     for deed in deeds {
         table.row([
-            Some(to_the_second(deed.at)),
+            Some(to_the_second(deed.at.0)),
             Some(deed.action.clone()),
             Some(deed.object.clone()),
             deed.detail.clone(),
@@ -66,27 +65,5 @@ fn as_table(deeds: &[RecordedDeed]) -> String {
 #[derive(Serialize)]
 struct AuditJson<'a> {
     server: &'a str,
-    actions: Vec<DeedJson<'a>>,
-}
-
-/// Something that somebody did, for programs.
-#[derive(Serialize)]
-struct DeedJson<'a> {
-    at: String,
-    action: &'a str,
-    object: &'a str,
-    detail: Option<&'a str>,
-    by: Option<&'a str>,
-    via: Option<&'a str>,
-}
-
-fn deed_json(deed: &RecordedDeed) -> DeedJson<'_> {
-    DeedJson {
-        at: moment(deed.at),
-        action: &deed.action,
-        object: &deed.object,
-        detail: deed.detail.as_deref(),
-        by: deed.by.as_deref(),
-        via: deed.via.as_deref(),
-    }
+    actions: &'a [RecordedDeed],
 }

@@ -2,7 +2,6 @@
 //! nothing is written there.
 
 use std::env;
-use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +9,7 @@ use super::entry::PAGE;
 use super::kept::{BATCH, delete_rows};
 use super::prune::ask_keep;
 use crate::base::log::Level;
+use crate::base::text::ServerTime;
 use crate::base::user::local_user;
 use crate::db::sql::time;
 use crate::db::{Ask, Fault, Kind, Session, ask, ask_values, command, named};
@@ -150,11 +150,10 @@ pub fn prune_deeds(tables: &Tables, session: &mut Session, added: usize) -> Resu
     Ok(())
 }
 
-/// What somebody did, as it is recorded.
+/// What somebody did, as it is recorded, also for programs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedDeed {
-    /// When, by the server's clock.
-    pub at: SystemTime,
+    pub at: ServerTime,
     /// As in [`Deed`].
     pub action: String,
     pub object: String,
@@ -206,7 +205,7 @@ fn ask_deeds(
         rows.all(|row| {
             let text = |column| AUDIT.text(column, row);
             let deed = RecordedDeed {
-                at: time(row.get("at_us")?),
+                at: ServerTime(time(row.get("at_us")?)),
                 action: text("action")?.unwrap_or_default(),
                 object: text("object")?.unwrap_or_default(),
                 detail: text("detail")?,
