@@ -5,10 +5,8 @@ use std::time::Duration;
 use super::ask::{Ask, LIST, ask, ask_value, command};
 use super::fault::{Fault, READ_ONLY, READ_ONLY_BY_DEFAULT};
 use super::peer::Client;
-use super::postgres;
 use super::postgres_sql;
 use super::session::Session;
-use super::sql::now_micros;
 use super::target::Kind;
 use super::wire::Code;
 use crate::base::clock::Moment;
@@ -87,10 +85,7 @@ pub fn ask_session_info(kind: Kind) -> Ask<'static, SessionInfo> {
 
 /// Asks for the server's time, in microseconds since 1970.
 pub fn ask_time(kind: Kind) -> Ask<'static, i64> {
-    let now = match kind {
-        Kind::MySql => now_micros(),
-        Kind::Postgres => postgres::sql::micros(postgres::sql::NOW),
-    };
+    let now = kind.micros(kind.now());
     ask("now", format!("SELECT {now}"), |rows| {
         Ok(rows.value()?.unwrap_or_default())
     })

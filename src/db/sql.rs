@@ -7,9 +7,6 @@ use std::time::{Duration, SystemTime};
 /// The start of 1970.
 const EPOCH: &str = "TIMESTAMP'1970-01-01 00:00:00'";
 
-/// A server's interval is a signed number, and its dates begin with the year 0.
-const LONGEST: Duration = Duration::from_secs(1000 * 365 * 24 * 3600);
-
 /// The server's time.
 pub const NOW: &str = "UTC_TIMESTAMP(6)";
 
@@ -90,19 +87,9 @@ pub fn moment(micros: i64) -> String {
     format!("{EPOCH} + INTERVAL {micros} MICROSECOND")
 }
 
-/// As [`moment`]; `None`: NULL.
-pub fn optional_moment(micros: Option<i64>) -> String {
-    micros.map_or_else(null, moment)
-}
-
 /// The microseconds from the start of 1970 to a moment.
 pub fn micros(moment: &str) -> String {
     format!("TIMESTAMPDIFF(MICROSECOND, {EPOCH}, {moment})")
-}
-
-/// The server's time, in microseconds since the start of 1970.
-pub fn now_micros() -> String {
-    micros(NOW)
 }
 
 /// The microseconds since a moment.
@@ -113,12 +100,6 @@ pub fn micros_since(moment: &str) -> String {
 /// The microseconds until a moment.
 pub fn micros_until(moment: &str) -> String {
     format!("TIMESTAMPDIFF(MICROSECOND, {NOW}, {moment})")
-}
-
-/// The moment this long before now, by the server's clock.
-pub fn ago(span: Duration) -> String {
-    let micros = span.min(LONGEST).as_micros();
-    format!("{NOW} - INTERVAL {micros} MICROSECOND")
 }
 
 /// The moment this long after now, by the server's clock.

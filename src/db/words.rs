@@ -7,6 +7,9 @@ use std::time::Duration;
 use super::target::Kind;
 use super::{postgres_sql, sql};
 
+/// Of MySQL an interval is a signed number, and dates begin with the year 0; those of PostgreSQL end with the year 294276.
+const LONGEST: Duration = Duration::from_secs(1000 * 365 * 24 * 3600);
+
 impl Kind {
     /// The server's time.
     pub fn now(self) -> &'static str {
@@ -65,10 +68,11 @@ impl Kind {
 
     /// As [`Kind::moment`]; `None`: NULL.
     pub fn optional_moment(self, micros: Option<i64>) -> String {
-        match self {
-            Self::MySql => sql::optional_moment(micros),
-            Self::Postgres => postgres_sql::optional_moment(micros),
-        }
+        let null = match self {
+            Self::MySql => "NULL",
+            Self::Postgres => "NULL::timestamptz",
+        };
+        micros.map_or_else(|| null.to_owned(), |micros| self.moment(micros))
     }
 
     /// The microseconds from the start of 1970 to a moment.
@@ -89,9 +93,10 @@ impl Kind {
 
     /// The moment this long before now, by the server's clock.
     pub fn ago(self, span: Duration) -> String {
+        let (now, micros) = (self.now(), span.min(LONGEST).as_micros());
         match self {
-            Self::MySql => sql::ago(span),
-            Self::Postgres => postgres_sql::ago(span),
+            Self::MySql => format!("{now} - INTERVAL {micros} MICROSECOND"),
+            Self::Postgres => format!("({now} - ({micros}) * interval '1 microsecond')"),
         }
     }
 
@@ -99,7 +104,10 @@ impl Kind {
     pub fn after(self, span: Duration) -> String {
         match self {
             Self::MySql => sql::after(span),
-            Self::Postgres => postgres_sql::after(span),
+            Self::Postgres => {
+                let (now, micros) = (self.now(), span.min(LONGEST).as_micros());
+                format!("({now} + ({micros}) * interval '1 microsecond')")
+            }
         }
     }
 

@@ -21,9 +21,6 @@ pub const TIMELINE: &str = "(SELECT system_identifier FROM pg_control_system()) 
 /// rights of dblock's. Its answer is nobody's.
 pub const TRUSTED: &str = "SET LOCAL search_path = pg_catalog; ";
 
-/// The server's dates end with the year 294276.
-const LONGEST: Duration = Duration::from_secs(1000 * 365 * 24 * 3600);
-
 /// The longest idle timeout: the server counts it in milliseconds, up to 2^31 - 1 of them. The lock of a token lasts up to 30 days, but
 /// needs no session.
 pub const LONGEST_IDLE: Duration = Duration::from_secs(24 * 24 * 3600);
@@ -82,12 +79,7 @@ pub fn quoted_identifier(name: &str) -> String {
 
 /// The moment this many microseconds after the start of 1970.
 pub fn moment(micros: i64) -> String {
-    format!("(timestamptz 'epoch' + {})", microseconds(micros))
-}
-
-/// As [`moment`]; `None`: NULL, as a moment.
-pub fn optional_moment(micros: Option<i64>) -> String {
-    micros.map_or_else(|| "NULL::timestamptz".to_owned(), moment)
+    format!("(timestamptz 'epoch' + ({micros}) * interval '1 microsecond')")
 }
 
 /// The microseconds from the start of 1970 to a moment.
@@ -100,18 +92,6 @@ pub fn micros_between(from: &str, to: &str) -> String {
     format!("(extract(epoch FROM {to} - {from}) * 1000000)::bigint")
 }
 
-/// The moment this long before now, by the server's clock.
-pub fn ago(span: Duration) -> String {
-    let micros = span.min(LONGEST).as_micros();
-    format!("({NOW} - {})", microseconds(micros))
-}
-
-/// The moment this long after now, by the server's clock.
-pub fn after(span: Duration) -> String {
-    let micros = span.min(LONGEST).as_micros();
-    format!("({NOW} + {})", microseconds(micros))
-}
-
 /// The moment this many seconds before now. The number may be an SQL expression, here and below.
 pub fn seconds_ago(seconds: impl Display) -> String {
     format!("({NOW} - ({seconds}) * interval '1 second')")
@@ -120,10 +100,6 @@ pub fn seconds_ago(seconds: impl Display) -> String {
 /// The moment this many seconds after now.
 pub fn after_seconds(seconds: impl Display) -> String {
     format!("({NOW} + ({seconds}) * interval '1 second')")
-}
-
-fn microseconds(micros: impl Display) -> String {
-    format!("({micros}) * interval '1 microsecond'")
 }
 
 #[cfg(test)]

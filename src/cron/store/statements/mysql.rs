@@ -9,10 +9,7 @@ use crate::cron::store::entry::{
     CLOCK, DAEMON, DaemonFacts, Definition, FORGOTTEN_AFTER, JOB, Look, NewJob, Publish, TICK,
     UNRECORDED, settled_until,
 };
-use crate::db::sql::{
-    NOW, after_seconds, is_read_only, moment, now_micros, optional_moment, seconds_ago,
-    text_literal,
-};
+use crate::db::sql::{NOW, after_seconds, is_read_only, micros, moment, seconds_ago, text_literal};
 
 /// SQL for: the daemon `d` of the tick `t` is gone, or has been silent for the tick's TTL. A living daemon renews its lease every few
 /// seconds, so a renewal far ahead of now is that of a daemon that fell silent while the server's clock was ahead.
@@ -116,7 +113,7 @@ impl CronText for MySqlCron {
         let now = select(
             CLOCK,
             &[
-                ("now", now_micros()),
+                ("now", micros(NOW)),
                 ("is_registered", own_rows),
                 ("is_read_only", is_read_only()),
             ],
@@ -151,7 +148,7 @@ impl CronText for MySqlCron {
             [&job.name, &job.schedule, &job.zone, &job.hash].map(|text| text_literal(text));
         let (host, next, jitter) = (
             text_literal(publish.host),
-            optional_moment(*next),
+            self.words().optional_moment(*next),
             job.jitter,
         );
         let is_same = format!("schedule = {schedule} AND zone = {zone}");

@@ -12,9 +12,7 @@ use crate::cron::store::entry::{
     CLOCK, DAEMON, DaemonFacts, Definition, FORGOTTEN_AFTER, JOB, Look, NewJob, Publish, TICK,
     UNRECORDED, settled_until,
 };
-use crate::db::postgres_sql::{
-    ASKED, NOW, micros, moment, optional_moment, seconds_ago, text_literal,
-};
+use crate::db::postgres_sql::{ASKED, NOW, micros, moment, seconds_ago, text_literal};
 
 /// The condition that the daemon `d` of the tick `t` is not gone, and not silent: as for MySQL.
 fn is_alive(now: &str) -> String {
@@ -214,7 +212,7 @@ impl CronText for PostgresCron {
              {changed}, {next_at}, {others}, seen_at = excluded.seen_at",
             self.0.jobs,
             job.jitter,
-            optional_moment(*next),
+            self.words().optional_moment(*next),
         )
     }
 
