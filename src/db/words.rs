@@ -87,7 +87,7 @@ impl Kind {
     pub fn micros_between(self, from: &str, to: &str) -> String {
         match self {
             Self::MySql => format!("TIMESTAMPDIFF(MICROSECOND, {from}, {to})"),
-            Self::Postgres => postgres_sql::micros_between(from, to),
+            Self::Postgres => format!("(extract(epoch FROM {to} - {from}) * 1000000)::bigint"),
         }
     }
 

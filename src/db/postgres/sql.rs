@@ -87,11 +87,6 @@ pub fn micros(moment: &str) -> String {
     format!("(extract(epoch FROM {moment}) * 1000000)::bigint")
 }
 
-/// The microseconds from one moment to another.
-pub fn micros_between(from: &str, to: &str) -> String {
-    format!("(extract(epoch FROM {to} - {from}) * 1000000)::bigint")
-}
-
 /// The moment this many seconds before now. The number may be an SQL expression, here and below.
 pub fn seconds_ago(seconds: impl Display) -> String {
     format!("({NOW} - ({seconds}) * interval '1 second')")

@@ -2,8 +2,7 @@
 //! same row decides by what that has left, as the session has READ COMMITTED.
 
 use super::Terms;
-use crate::db::postgres_sql::{self, micros_between};
-use crate::db::{Kind, sql};
+use crate::db::Kind;
 use crate::lock::HolderKind;
 use crate::lock::rows::change::Change;
 use crate::schema::{OLDER_FENCE, Tables};
@@ -15,28 +14,19 @@ use crate::schema::{OLDER_FENCE, Tables};
 /// wait, too: SYSDATE is the time when the row is read, unless the server was started with `--sysdate-is-now`. On PostgreSQL the time is
 /// read once: an expression that may change from row to row would keep the server from finding the run by its key.
 pub fn rows(tables: &Tables, more: &str, condition: &str) -> String {
-    let (now, time) = match tables.kind() {
-        Kind::MySql => (Kind::MySql.now(), String::new()),
-        Kind::Postgres => {
-            let now = postgres_sql::NOW;
-            ("t.now", format!("(SELECT {now} AS now) t CROSS JOIN "))
-        }
+    let kind = tables.kind();
+    let (now, time) = match kind {
+        Kind::MySql => (kind.now(), String::new()),
+        Kind::Postgres => (
+            "t.now",
+            format!("(SELECT {} AS now) t CROSS JOIN ", kind.now()),
+        ),
     };
-    let [expires_in, age, held_for] = match tables.kind() {
-        Kind::MySql => [
-            sql::micros_until("l.expires_at"),
-            sql::micros_since("l.renewed_at")
-                + " + GREATEST(0, TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)))",
-            sql::micros_since("l.acquired_at"),
-        ],
-        Kind::Postgres => [
-            micros_between(now, "l.expires_at"),
-            micros_between("l.renewed_at", now),
-            micros_between("l.acquired_at", now),
-        ],
-    };
+    let expires_in = kind.micros_between(now, "l.expires_at");
+    let [age, held_for] = ["l.renewed_at", "l.acquired_at"].map(|at| kind.micros_between(at, now));
+    let wait = kind.only_mysql(" + GREATEST(0, TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)))");
     format!(
-        "SELECT l.slot, l.fence, l.owner, l.write_id, {expires_in} AS expires_in, {age} AS age, {held_for} AS held_for, \
+        "SELECT l.slot, l.fence, l.owner, l.write_id, {expires_in} AS expires_in, {age}{wait} AS age, {held_for} AS held_for, \
          l.kill_requested_by, r.host, r.pid, r.program, r.connection, r.user, l.ttl_seconds, l.owner_name, l.kind, \
          CASE WHEN l.command_until > {now} THEN l.command_run END AS command_run{more} FROM {time}{} l LEFT JOIN {} r \
          ON r.run = CASE WHEN l.command_until > {now} THEN l.command_run ELSE l.owner END WHERE {condition}",
