@@ -110,27 +110,27 @@ impl Tables {
 
     /// The durable locks.
     pub fn locks(&self) -> String {
-        self.named(LOCKS.name)
+        self.of(&LOCKS)
     }
 
     /// The history.
     pub fn runs(&self) -> String {
-        self.named(RUNS.name)
+        self.of(&RUNS)
     }
 
     /// The last success of each name.
     pub fn successes(&self) -> String {
-        self.named(SUCCESSES.name)
+        self.of(&SUCCESSES)
     }
 
     /// The version, and what all hosts have in common.
     pub fn meta(&self) -> String {
-        self.named(META.name)
+        self.of(&META)
     }
 
     /// A table's name, for a statement.
     pub fn of(&self, table: &Table) -> String {
-        self.named(table.name)
+        format!("{}.{}", self.quoted_name(), table.name)
     }
 
     /// The name of the database, or on PostgreSQL of the schema.
@@ -140,10 +140,7 @@ impl Tables {
 
     /// Where they are, for a message: `database dblock`.
     pub fn place(&self) -> String {
-        match self.kind {
-            Kind::MySql => format!("database {}", self.name),
-            Kind::Postgres => format!("schema {}", self.name),
-        }
+        format!("{} {}", self.word(), self.name)
     }
 
     /// The option that names the [place](Tables::place).
@@ -162,12 +159,8 @@ impl Tables {
         }
     }
 
-    fn named(&self, table: &str) -> String {
-        format!("{}.{table}", self.quoted_name())
-    }
-
     /// What the place of the tables is.
-    fn word(&self) -> &'static str {
+    pub fn word(&self) -> &'static str {
         match self.kind {
             Kind::MySql => "database",
             Kind::Postgres => "schema",

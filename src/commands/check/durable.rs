@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::finding::{Finding, SLOW};
 use crate::base::exit::Reason;
-use crate::db::{Fault, Kind, SessionInfo};
+use crate::db::{Fault, SessionInfo};
 use crate::lock::rows::TablesFound;
 use crate::schema::{Tables, VERSION};
 
@@ -82,11 +82,7 @@ pub fn tables(
             unusable(&format!("the server does not read them: error {code}"))
         }
     };
-    let place = match tables.kind() {
-        Kind::MySql => "database",
-        Kind::Postgres => "schema",
-    };
-    found.with(place, tables.name())
+    found.with(tables.word(), tables.name())
 }
 
 /// How long it takes to acquire a durable lock.
