@@ -51,7 +51,10 @@ pub fn pause(name: &str, tables: &Tables, session: &mut Session) -> Result<(), F
         if job.is_paused {
             return Ok(());
         }
-        session.run(&command("cron pause", text(tables).pause(name)))?;
+        session.run(&command(
+            "cron pause",
+            text(tables).change_once("paused_at", name),
+        ))?;
         Deed::to(name, "cron pause", None).record_with(tables, session)
     })
 }
@@ -74,7 +77,10 @@ pub struct Runners {
 pub fn trigger(name: &str, tables: &Tables, session: &mut Session) -> Result<Runners, Fault> {
     in_transaction("trigger", session, |session| {
         let (now, job) = find_job(name, tables, session)?;
-        session.run(&command("cron trigger", text(tables).trigger(name)))?;
+        session.run(&command(
+            "cron trigger",
+            text(tables).change_once("triggered_at", name),
+        ))?;
         if job.triggered.is_none() {
             Deed::to(name, "cron trigger", None).record_with(tables, session)?;
         }

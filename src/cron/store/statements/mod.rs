@@ -554,17 +554,7 @@ pub trait CronText {
         )
     }
 
-    /// Pauses a job, unless it is paused.
-    fn pause(&self, name: &str) -> String {
-        self.change_once("paused_at", name)
-    }
-
-    /// Triggers a job, unless it is triggered.
-    fn trigger(&self, name: &str) -> String {
-        self.change_once("triggered_at", name)
-    }
-
-    /// Sets this column of a job to now, unless it is set.
+    /// Sets this column of a job to now, unless it is set: pauses the job, or triggers it.
     fn change_once(&self, column: &str, name: &str) -> String {
         format!(
             "UPDATE {} SET {column} = COALESCE({column}, {now}), changed_at = {now} WHERE name = {}",
