@@ -58,6 +58,15 @@ pub trait Backend {
     /// that releases the lock.
     fn release_for_the_dead(&mut self, also: &[String]);
 
+    /// Writes on a new session, after the release. Each server is tried once.
+    ///
+    /// # Errors
+    /// It is not written, or nobody knows.
+    fn write_anew(
+        &mut self,
+        write: &dyn Fn(&mut Session) -> Result<(), Fault>,
+    ) -> Result<(), Fault>;
+
     /// The session on which the lock is held, or on which others were found to hold it, if it is still open.
     fn session(&mut self) -> Option<&mut Session>;
 

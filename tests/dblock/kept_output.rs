@@ -127,6 +127,28 @@ all_servers! {
         proxy.thaw();
     }
 
+    fn the_output_of_a_run_that_ends_while_the_server_is_away_is_kept_with_its_end(shared) {
+        let server = Server::private_that_keeps(shared.kind);
+        let tables = Tables::new(&server);
+        let (name, folder) = (unique("away"), tempfile::tempdir().unwrap());
+        let go = folder.path().join("go");
+        let script = format!("echo before; while ! [ -e {} ]; do sleep 0.1; done; echo after; exit 3", quoted(&go));
+        let run = keeping(&tables, &name).env("DBLOCK_CONNECT_TIMEOUT", "30s").arg("-v");
+        let mut run = run.sh(&script).spawn();
+        run.wait_line("before", SOON);
+        server.kill();
+        run.wait_stderr("was lost while the command runs", SOON);
+        std::fs::write(go, "").unwrap();
+        run.wait_stderr("the command ended with 3", SOON);
+        server.start();
+        let ended = run.wait();
+        ended.expect_code(3).expect_stdout("before\nafter\n");
+        assert!(!ended.stderr.contains("the output"), "{ended:#?}");
+        let record = run_of(&tables, &name);
+        assert_eq!(record["exit_code"], 3, "{record:#}");
+        assert_eq!(kept(&tables, &name), (b"before\nafter\n".to_vec(), String::new()));
+    }
+
     fn without_rights_on_the_outputs_all_else_goes_on(server) {
         let tables = Tables::new(server);
         // As after an upgrade: who may use the older tables may not use this one.

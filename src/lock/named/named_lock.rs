@@ -191,10 +191,17 @@ impl NamedLock {
         }
     }
 
-    /// Runs the statements of others on a new session, on a server that takes writes. Some accounts may write to a replica, but nobody
-    /// reads those records.
+    /// Runs the statements of others on a new session.
     fn carry_out_anew(&self, also: &dyn Fn() -> Vec<String>) -> Result<(), Fault> {
-        let carried_out = self.connector.connect(|session| {
+        self.write_on_new_session(&|session: &mut Session| carry_out_all(also, session))
+    }
+
+    /// Writes on a new session, on a server that takes writes. Some accounts may write to a replica, but nobody reads those records.
+    fn write_on_new_session(
+        &self,
+        write: &dyn Fn(&mut Session) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let written = self.connector.connect(|session| {
             let limit = self.answer_limit.unwrap_or_default();
             session.answer_within(limit)?;
             schema::prepare(session)?;
@@ -202,9 +209,9 @@ impl NamedLock {
                 return Err(Fault::ReadOnly(why_read_only(session).to_owned()));
             }
             follow(self.request.timeline, session)?;
-            carry_out_all(also, session)
+            write(session)
         });
-        carried_out.map(drop)
+        written.map(drop)
     }
 
     fn tell_unrecorded(&self, fault: &Fault) {
@@ -478,6 +485,14 @@ impl Backend for NamedLock {
         if session.kind() == Kind::Postgres && session.answer_within(DEAD_LIMIT).is_ok() {
             let _ = self.request.release(self.grant.slot, session);
         }
+    }
+
+    fn write_anew(
+        &mut self,
+        write: &dyn Fn(&mut Session) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        self.session = None;
+        self.write_on_new_session(write)
     }
 
     fn session(&mut self) -> Option<&mut Session> {

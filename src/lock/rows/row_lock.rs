@@ -506,6 +506,17 @@ impl Backend for RowLock {
         }
     }
 
+    fn write_anew(
+        &mut self,
+        write: &dyn Fn(&mut Session) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        self.session = None;
+        let mut session = self.reach()?;
+        let written = write(&mut session);
+        self.session = Some(session);
+        written
+    }
+
     fn drop_held(&mut self) {
         self.session = None;
     }

@@ -10,7 +10,7 @@ use super::recorder::Recorder;
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
-use crate::db::{Client, Fault};
+use crate::db::{Client, Fault, Session};
 use crate::history::{KeptOutput, OutputPart, RunEnd, SKIP_LIMIT};
 use crate::isolated::link::cut;
 use crate::keeper::Parent;
@@ -101,15 +101,20 @@ impl<'a> Lock<'a> {
     /// Keeps the command's output, if there is some to keep. Returns the keeper's last message: that, after the one that would be the last
     /// otherwise. The lock is not held any more, so nobody waits for the server but this run.
     fn keep_output(&mut self, last: FromKeeper, supervisor: &mut Supervisor) -> FromKeeper {
-        let Some(output) = self.output.take() else {
+        let (Some(output), Some(recorder)) = (self.output.take(), &self.recorder) else {
             return last;
         };
         supervisor.say(last);
-        let kept = match (&self.recorder, self.backend.session()) {
-            (Some(recorder), Some(session)) => recorder.keep_output(&output, session),
-            _ => Err("the session is gone".to_owned()),
+        let keep = |session: &mut Session| recorder.keep_output(&output, session);
+        let mut kept = match self.backend.session() {
+            Some(session) => keep(session),
+            None => Err(Fault::Gone("the session is gone".to_owned())),
         };
-        FromKeeper::OutputKept(kept.err().map(|why| cut(&why)))
+        // Where the session was lost while the command ran, the end of the run was recorded on another one.
+        if matches!(kept, Err(Fault::Gone(_) | Fault::ReadOnly(_))) {
+            kept = self.backend.write_anew(&keep);
+        }
+        FromKeeper::OutputKept(kept.err().map(|why| cut(&why.to_string())))
     }
 
     /// By when the command must be gone; `None`: it may run on.

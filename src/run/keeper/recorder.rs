@@ -72,17 +72,16 @@ impl<'a> Recorder<'a> {
     /// Keeps the output of the run, whose end is recorded.
     ///
     /// # Errors
-    /// Why it is not kept, as a line.
-    pub fn keep_output(&self, output: &KeptOutput, session: &mut Session) -> Result<(), String> {
+    /// It is not kept.
+    pub fn keep_output(&self, output: &KeptOutput, session: &mut Session) -> Result<(), Fault> {
         let tables = &self.journal.tables;
         if !tables.has_outputs() {
             // A keeper that replaces another one may not know yet.
-            let checked = tables.check_outputs(session);
-            checked.map_err(|fault| fault.to_string())?;
+            tables.check_outputs(session)?;
         }
         let statement = output.of_run(tables, self.run());
         let kept = session.run(&Ask::written(statement));
-        kept.map_err(|fault| tables.explain(fault).to_string())
+        kept.map_err(|fault| tables.explain(fault))
     }
 
     /// Records that a script has lost its lock to this run, or together with its command.
