@@ -39,8 +39,8 @@ const HAND_OVER_LIMIT: Duration = Duration::from_secs(2);
 enum FromSecond {
     /// It sees that the lock is held, and requests it; with its connection id.
     Asking(u64),
-    /// It does not see that the lock is held.
-    Stranger,
+    /// It does not see that the lock is held on the server that the user named so.
+    Stranger(String),
     /// The lock was granted at this moment.
     Granted(Moment),
     /// Its session has ended.
@@ -290,11 +290,14 @@ impl Examiner<'_> {
     fn hand_over(&mut self, link: &Link) -> Result<Result<(Duration, bool), NotSeen>, Fault> {
         let begun = Moment::now();
         let (probe, session) = (self.survey.probe, &mut self.session);
+        // If none takes writes, both sessions were to accept one that does not.
+        let first = (!self.read_only).then(|| session.target().to_owned());
+        let why = |next| not_seen(next, first.as_deref());
         let id = match next(link, Some(begun + self.connection.connect_timeout)) {
             Arrival::Message(FromSecond::Asking(id)) => id,
             other => {
                 probe.release(session)?;
-                return Ok(Err(not_seen(other)));
+                return Ok(Err(why(other)));
             }
         };
         // Wait until its statement has arrived.
@@ -303,7 +306,7 @@ impl Examiner<'_> {
         probe.release(session)?;
         let span = match next(link, Some(released + HAND_OVER_LIMIT)) {
             Arrival::Message(FromSecond::Granted(granted)) => granted.since(released),
-            other => return Ok(Err(not_seen(other))),
+            other => return Ok(Err(why(other))),
         };
         let killed = end_session(session, id, &probe.name().on_server())?
             && matches!(
@@ -317,10 +320,15 @@ impl Examiner<'_> {
     }
 }
 
-/// The meaning of an unexpected message from the second session.
-fn not_seen(next: Arrival<FromSecond>) -> NotSeen {
+/// The meaning of an unexpected message from the second session. `first`: the server of the first one, if that takes writes.
+fn not_seen(next: Arrival<FromSecond>, first: Option<&str>) -> NotSeen {
     match next {
-        Arrival::Message(FromSecond::Stranger) => NotSeen::Stranger,
+        Arrival::Message(FromSecond::Stranger(second))
+            if first.is_some_and(|first| first != second) =>
+        {
+            NotSeen::OtherServer(second)
+        }
+        Arrival::Message(FromSecond::Stranger(_)) => NotSeen::Stranger,
         Arrival::Message(FromSecond::Failed(failure)) => NotSeen::Failed(failure.line),
         _ => NotSeen::Failed("a second session got no answer in time".to_owned()),
     }
@@ -346,7 +354,7 @@ fn wait_in_line(
         let _ = link.send(&message);
     };
     if opening.has_slot() {
-        send(FromSecond::Stranger);
+        send(FromSecond::Stranger(cut(session.target())));
         return Ok(());
     }
     send(FromSecond::Asking(opening.connection_id()));

@@ -252,6 +252,12 @@ pub enum NotSeen {
         "gives a lock to two sessions at once: something in between leads them to different servers; name the server itself"
     )]
     Stranger,
+    /// The second session is with this server, which the user named, too, and which does not know the first one's lock.
+    #[error(
+        "gives a lock to two sessions at once: {0}, which is named, too, takes writes as well, and the two do not know each other's \
+         locks; leave one of them out"
+    )]
+    OtherServer(String),
     /// There was no second session, or it did not answer.
     #[error("{0}; locks were not tried between two sessions")]
     Failed(String),
@@ -260,12 +266,17 @@ pub enum NotSeen {
 /// Reports why the test with two sessions failed.
 pub fn no_second_session(why: &NotSeen, durable: bool) -> Finding {
     match why {
-        // One address may lead to several nodes of a cluster.
-        NotSeen::Stranger if durable => Finding::ok("second_session", "does not see the lock")
-            .warning(&format!("it {why}, or run --durable, which excludes here")),
-        NotSeen::Stranger => Finding::ok("second_session", "does not see the lock").unfit(why),
         NotSeen::Failed(_) => {
             Finding::ok("second_session", "did not come about").warning(&why.to_string())
+        }
+        NotSeen::Stranger | NotSeen::OtherServer(_) => {
+            let found = Finding::ok("second_session", "does not see the lock");
+            // One address may lead to several nodes of a cluster.
+            if durable {
+                found.warning(&format!("it {why}, or run --durable, which excludes here"))
+            } else {
+                found.unfit(why)
+            }
         }
     }
 }

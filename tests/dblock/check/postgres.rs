@@ -1,10 +1,10 @@
 //! What `dblock check` finds on PostgreSQL alone: the database, connections, `fsync`, standbys, snapshots, and sessions that wait in a
 //! statement.
 
-use super::{expect_state, finding, json};
+use super::{UNFIT, expect_state, finding, json};
 use crate::harness::postgres::{DATABASE, Postgres, key};
 use crate::harness::{ADMIN, Kind, PASSWORD, SOON, Server, eventually, unique};
-use crate::postgres_servers::standby_of;
+use crate::postgres_servers::{both, standby_of};
 
 /// The value of a finding on this server, which is fit.
 #[track_caller]
@@ -135,6 +135,29 @@ fn a_standby_is_counted_and_that_no_commit_waits_for_it_is_noted() {
     eventually("commits wait for it", SOON, || {
         value(&primary, "standbys") == "1, some synchronous"
     });
+}
+
+#[test]
+fn the_primary_from_before_a_fail_over_is_named_beside_the_new_one() {
+    let primary = Server::private(Kind::Postgres);
+    let standby = standby_of(&primary);
+    primary.stop_immediately();
+    let mut admin = standby.postgres();
+    assert!(admin.is("pg_promote()"));
+    // From here on the server says that there was a fail-over.
+    admin.run("CHECKPOINT");
+    primary.start();
+    let found = json(&both(&primary, &standby), UNFIT);
+    expect_state(&found, "second_session", "unfit");
+    let advice = finding(&found, "second_session")["advice"].as_str();
+    let second = format!(
+        "127.0.0.1:{}, which is named, too, takes writes as well",
+        standby.port
+    );
+    assert!(
+        advice.is_some_and(|said| said.contains(&second)),
+        "{found:#}"
+    );
 }
 
 #[test]
