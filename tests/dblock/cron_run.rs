@@ -330,6 +330,8 @@ all_servers! {
         let jobs = crontab.does("list", &["--json"]).json();
         assert_eq!(jobs["jobs"][0]["next"], serde_json::Value::Null, "{jobs:#}");
         crontab.does_to("resume", "job");
+        let again = crontab.tables.at("cron").arg("resume").arg(crontab.name("job")).output();
+        again.expect_code(0).expect_silence().expect_stdout(&format!("{} is not paused\n", crontab.name("job")));
         let skips: Vec<String> = crontab.rows("SELECT message FROM dblock_runs WHERE outcome = 'skipped'");
         assert!(skips.len() == 1 && skips[0].contains("job: paused; 11 ticks, "), "{skips:?}");
         assert_eq!(crontab.count("dblock_cron_jobs WHERE paused_at IS NULL AND next_at > UTC_TIMESTAMP(6)"), 1);

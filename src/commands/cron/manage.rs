@@ -40,6 +40,10 @@ pub fn resume(command_line: CommandLine) -> anyhow::Result<Ending> {
     let skipped = question("dblock cron resume", true, &common).ask_one(|asker| {
         asker.act(|tables, session| cron::resume(&name, &facts, &id, tables, session))
     })?;
+    let Some(skipped) = skipped else {
+        print_done(common.log, format_args!("{name} is not paused"));
+        return Ok(Ending::Code(0));
+    };
     let ticks = match &*skipped.to_string() {
         "1" => "1 tick was skipped".to_owned(),
         many => format!("{many} ticks were skipped"),

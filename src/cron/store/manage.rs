@@ -130,7 +130,7 @@ fn find_job(name: &str, tables: &Tables, session: &mut Session) -> Result<(i64, 
 }
 
 /// Resumes a job. The ticks since its pause are skipped, with one row in the history, which gets this process's facts and this id. Returns
-/// the number of skipped ticks.
+/// the number of skipped ticks; `None`: the job is not paused.
 ///
 /// # Errors
 /// As [`pause`].
@@ -140,11 +140,11 @@ pub fn resume(
     id: &str,
     tables: &Tables,
     session: &mut Session,
-) -> Result<Count, Fault> {
+) -> Result<Option<Count>, Fault> {
     in_transaction("resume", session, |session| {
         let (now, job) = find_job(name, tables, session)?;
         if !job.is_paused {
-            return Ok(Count::NONE);
+            return Ok(None);
         }
         let wrong = |why: String| {
             Fault::Final(Failure::new(
@@ -160,7 +160,7 @@ pub fn resume(
         session.run(&command("cron resume", text.resume(name, next, last)))?;
         Deed::to(name, "cron resume", None).record_with(tables, session)?;
         let Some((first, last)) = due else {
-            return Ok(Count::NONE);
+            return Ok(Some(Count::NONE));
         };
         let count = Count::of(&schedule, (first, last));
         let shown = |tick| {
@@ -176,6 +176,6 @@ pub fn resume(
             message: format!("{name}: paused; {what} skipped"),
         };
         session.run(&command("cron resume", text.record_skip(&skipped)))?;
-        Ok(count)
+        Ok(Some(count))
     })
 }
