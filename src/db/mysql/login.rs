@@ -11,13 +11,16 @@ use super::fault::{is_about_the_account, of_connecting};
 use super::wire::MySqlWire;
 use crate::base::exit::{Failure, Reason};
 use crate::db::address::Address;
-use crate::db::fault::Fault;
+use crate::db::fault::{Fault, NO_ANSWER};
 use crate::db::target::Target;
 use crate::db::tls;
 use crate::db::wire::{LogIn, LoginLimit, Wire};
 
 /// The server's error for a wrong password, or an unknown account.
 const WRONG_PASSWORD: u16 = 1045;
+
+/// Where a PostgreSQL listens.
+const POSTGRES_PORT: u16 = 5432;
 
 impl LogIn for Account {
     fn log_in(
@@ -39,7 +42,8 @@ impl LogIn for Account {
             }
             Address::Socket(path) => options.socket(Some(path.display().to_string())),
         };
-        let (conn, agreed) = self.open(target, (address, server), &options, limit, tell)?;
+        let opened = self.open(target, (address, server), &options, limit, tell);
+        let (conn, agreed) = opened.map_err(|fault| perhaps_postgres(fault, target))?;
         Ok(Box::new(MySqlWire {
             conn,
             server: server.to_owned(),
@@ -155,5 +159,32 @@ impl Account {
             native_tls::prepare_tls(config, name);
             SslOpts::default()
         }))
+    }
+}
+
+/// Adds to silence at the port of PostgreSQL what may be the reason: that waits for its client to speak first, where MySQL greets.
+fn perhaps_postgres(fault: Fault, target: &Target) -> Fault {
+    match (fault, target) {
+        (Fault::Gone(cause), Target::Tcp(_, POSTGRES_PORT)) if cause == NO_ANSWER => {
+            let line = format!("{cause}; if it is a PostgreSQL, name it with --url postgres://");
+            Fault::Gone(line)
+        }
+        (fault, _) => fault,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_where_a_postgresql_listens_names_the_url_for_one() {
+        let said = |cause: &str, port: u16| {
+            let target = Target::Tcp("db1".to_owned(), port);
+            perhaps_postgres(Fault::Gone(cause.to_owned()), &target).to_string()
+        };
+        assert!(said(NO_ANSWER, 5432).ends_with("name it with --url postgres://"));
+        assert_eq!(said(NO_ANSWER, 3306), NO_ANSWER);
+        assert_eq!(said("Connection refused", 5432), "Connection refused");
     }
 }
