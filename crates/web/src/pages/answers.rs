@@ -57,6 +57,11 @@ impl<'a> Answer<'a> {
         }
     }
 
+    /// Whether there are no tables for it.
+    fn lacks_tables(&self) -> bool {
+        self.is_told() && self.error.is_some_and(|line| !line.contains(CANNOT_BE))
+    }
+
     /// When it came, if it is no answer of now. None also where it failed since, which is said.
     fn old(&self, oldest: i64, now: Timestamp) -> Option<Timestamp> {
         let is_old = |at: &Timestamp| now.duration_since(*at).as_secs() > oldest;
@@ -72,10 +77,18 @@ pub fn is_whole(seen: &Seen, now: Timestamp) -> bool {
     !seen.lacks_failures && Answer::all(seen).iter().all(is_known)
 }
 
+/// Whether there are no tables, as where only named locks are used: that is no fault, and nothing is known of jobs and runs.
+pub fn lacks_tables(seen: &Seen) -> bool {
+    Answer::all(seen).iter().any(Answer::lacks_tables)
+}
+
+/// What dblock says of what a server cannot have, with tables or without.
+const CANNOT_BE: &str = "not yet on PostgreSQL";
+
 /// What dblock says where there is nothing to be known.
 pub const NOTHING_THERE: [&str; 3] = [
     "has no tables of dblock's",
-    "not yet on PostgreSQL",
+    CANNOT_BE,
     "tables need one with ENCODING 'UTF8'",
 ];
 

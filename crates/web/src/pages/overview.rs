@@ -59,6 +59,9 @@ pub fn page(view: &View, seen: &Seen, asked: &Asked) -> Markup {
     page.around(view, &contents)
 }
 
+/// Something is not known, which may be wrong.
+const IN_WHAT_IS_KNOWN: &str = "Nothing is wrong in what is known";
+
 /// What a person wants to know first, and how well that is; now by this host's clock.
 fn headline(seen: &Seen, troubles: usize, now: Timestamp) -> (String, Kind) {
     let (words, kind) = if answers::is_away(seen) {
@@ -69,9 +72,8 @@ fn headline(seen: &Seen, troubles: usize, now: Timestamp) -> (String, Kind) {
         ("Nothing is known yet", Kind::Doubtful)
     } else {
         match troubles {
-            0 if !answers::is_whole(seen, now) => {
-                ("Nothing is wrong in what is known", Kind::Doubtful)
-            }
+            0 if !answers::is_whole(seen, now) => (IN_WHAT_IS_KNOWN, Kind::Doubtful),
+            0 if answers::lacks_tables(seen) => (IN_WHAT_IS_KNOWN, Kind::Skipped),
             0 => ("Nothing is wrong", Kind::Good),
             1 => ("Something is wrong", Kind::Failed),
             more => return (format!("{more} things are wrong"), Kind::Failed),
@@ -108,6 +110,7 @@ fn jobs(seen: &Seen, asked: &Asked, now: Timestamp) -> Markup {
     let mut all: Vec<(&str, Option<&Job>)> = of_crontab.chain(others).collect();
     all.sort_by_key(|(name, _)| *name);
     let count = all.len();
+    let is_known = seen.cron.value.is_some();
     let wanted = asked.find.to_lowercase();
     all.retain(|(name, _)| name.to_lowercase().contains(&wanted));
     let found = all.len();
@@ -120,7 +123,7 @@ fn jobs(seen: &Seen, asked: &Asked, now: Timestamp) -> Markup {
     html! {
         section #jobs aria-labelledby="jobs-title" {
             div.bar {
-                h2 #jobs-title { "Jobs " span.count { (count) } }
+                h2 #jobs-title { "Jobs " @if is_known { span.count { (count) } } }
                 form role="search" action="/" {
                     label for="filter" { "Find a job" }
                     input #filter type="search" name="find" value=(asked.find);
@@ -128,7 +131,11 @@ fn jobs(seen: &Seen, asked: &Asked, now: Timestamp) -> Markup {
                 }
             }
             @if all.is_empty() {
-                p.note { @if count == 0 { "There are none: " code { "dblock cron run" } " brings those of a crontab." } @else { "No job has this in its name." } }
+                p.note {
+                    @if count > 0 { "No job has this in its name." }
+                    @else if is_known { "There are none: " code { "dblock cron run" } " brings those of a crontab." }
+                    @else { "The crontab is not known." }
+                }
             } @else {
                 table.jobs {
                     caption.unseen { "Jobs, with their last 50 runs; the latest at the right" }

@@ -587,19 +587,16 @@ fn what_is_not_known_is_not_said_to_be_right() {
         let text = headline(change);
         assert!(text.contains(in_what_is_known), "{text}");
     }
-    // What is not there is known to be well.
+    // What cannot be there is known to be well.
     let text = headline(|seen| {
-        fn lacks<T>(value: Option<T>) -> Part<T> {
-            let line = "the database \"dblock\" of db has no tables of dblock's; create them with dblock init";
-            Part {
-                value,
-                error: Some(line.to_owned()),
-                ..Part::default()
-            }
-        }
-        (seen.cron, seen.queues, seen.runs) = (lacks(None), lacks(None), lacks(Some([].into())));
+        let line = "dblock queue works on MySQL and MariaDB, and not yet on PostgreSQL";
+        seen.queues = Part {
+            error: Some(line.to_owned()),
+            ..Part::default()
+        };
     });
     assert!(text.contains("✓ Nothing is wrong"), "{text}");
+    assert!(!text.contains("in what is known"), "{text}");
     let text = headline(|seen| {
         *seen = Seen::default();
         seen.locks.error = Some("the server refuses the account".to_owned());
@@ -607,6 +604,61 @@ fn what_is_not_known_is_not_said_to_be_right() {
     assert!(text.contains("✗ The server cannot be asked"), "{text}");
     assert!(
         text.contains("No answer: locks. the server refuses"),
+        "{text}"
+    );
+}
+
+#[test]
+fn without_tables_or_an_answer_nothing_is_said_of_jobs() {
+    fn lacks<T>(value: Option<T>, line: &str) -> Part<T> {
+        Part {
+            value,
+            error: Some(line.to_owned()),
+            ..Part::default()
+        }
+    }
+    let none_there = "There are none: dblock cron run";
+    let lines = [
+        "the database \"dblock\" of db has no tables of dblock's; create them with dblock init",
+        "the encoding of the database on db is LATIN1; dblock's tables need one with ENCODING 'UTF8'",
+    ];
+    for line in lines {
+        let mut seen = well();
+        seen.cron = lacks(None, line);
+        seen.queues = lacks(None, line);
+        seen.runs = lacks(Some([].into()), line);
+        let html = overview_of(&seen);
+        let text = text(&html);
+        // A choice, and no fault: the sign is neither green nor a warning.
+        let words = "Nothing is wrong in what is known";
+        assert!(text.contains(&format!("– {words}")), "{text}");
+        assert!(
+            html.contains(&format!("<title>{words} – dblock</title>")),
+            "{html}"
+        );
+        assert!(text.contains("Not shown: crontab, queues, runs"), "{text}");
+        assert!(text.contains("The crontab is not known."), "{text}");
+        assert!(
+            !text.contains(none_there) && !text.contains("Jobs 0"),
+            "{text}"
+        );
+    }
+    let mut refused = Seen::default();
+    refused.locks.error = Some("the server refuses the account".to_owned());
+    for seen in [refused, Seen::default()] {
+        let text = text(&overview_of(&seen));
+        assert!(text.contains("The crontab is not known."), "{text}");
+        assert!(
+            !text.contains(none_there) && !text.contains("Jobs 0"),
+            "{text}"
+        );
+    }
+    let mut empty = well();
+    empty.cron.value.as_mut().unwrap().jobs.clear();
+    empty.runs = known([].into());
+    let text = text(&overview_of(&empty));
+    assert!(
+        text.contains(none_there) && text.contains("Jobs 0"),
         "{text}"
     );
 }
