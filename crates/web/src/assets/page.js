@@ -6,7 +6,9 @@
   const stale = document.getElementById("stale");
   const pause = Number(main.dataset.refresh) * 1000;
   let timer;
+  let late;
   let since = new Date();
+  let problem = "";
   let failures = 0;
   let asked = 0;
 
@@ -60,12 +62,22 @@
     while (at) drop();
   };
 
-  const say = (words) => {
+  // In minutes: a screen reader says each change.
+  const say = () => {
+    const minutes = Math.floor((new Date() - since) / 60000);
+    const age = minutes < 1 ? "less than a minute" : `${minutes} min`;
+    const words = problem && `Not refreshed for ${age}: dblock web does not answer (${problem}). What is shown is old.`;
     if (stale.textContent !== words) stale.textContent = words;
   };
 
   const refresh = async () => {
     const own = (asked += 1);
+    clearTimeout(late);
+    // It is waited for: a slow server's answer may still come.
+    late = setTimeout(() => {
+      problem ||= "nothing within 12 s";
+      say();
+    }, 12000);
     try {
       const answer = await fetch(location.pathname + location.search, {
         headers: { "x-dblock-main": "1" },
@@ -88,14 +100,14 @@
       if (isFocused && document.activeElement === document.body) main.focus({ preventScroll: true });
       since = new Date();
       failures = 0;
-      say("");
+      problem = "";
     } catch (error) {
       if (own !== asked) return;
       failures += 1;
-      const minutes = Math.floor((new Date() - since) / 60000);
-      const age = minutes < 1 ? "less than a minute" : `${minutes} min`;
-      say(`Not refreshed for ${age}: dblock web does not answer (${error.message}). What is shown is old.`);
+      problem = error.message;
     }
+    clearTimeout(late);
+    say();
     wait();
   };
 
@@ -118,5 +130,7 @@
     filter.select();
   });
 
+  // What is old gets older also while nothing answers.
+  setInterval(say, 5000);
   wait();
 })();

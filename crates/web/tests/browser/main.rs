@@ -369,6 +369,36 @@ fn an_answer_that_comes_after_a_later_one_is_not_shown() {
 }
 
 #[test]
+fn a_page_that_gets_no_answer_says_so_soon_and_for_how_long_and_waits_for_a_slow_one() {
+    let (_fleet, web) = a_fleet();
+    let browser = a_browser(&web);
+    // As dblock web while it is stopped, or behind an ssh -L that hangs: nothing comes, and no error.
+    let stale = "document.getElementById('stale').textContent";
+    let slow = browser.run_until_done(&format!(
+        "window.real = window.fetch; window.fetch = () => new Promise(() => {{}}); \
+         document.dispatchEvent(new Event('visibilitychange')); \
+         setTimeout(() => done({stale}), 8000);"
+    ));
+    assert_eq!(slow, "", "an answer of a slow server may still come");
+    browser.until(
+        "a line that says so",
+        &format!("return /^Not refreshed for .*: dblock web does not answer/.test({stale})"),
+    );
+    browser.run(
+        "const real = Date; \
+         window.Date = class extends real { constructor(...all) { if (all.length) super(...all); else super(real.now() + 125000); } }",
+    );
+    browser.until(
+        "its age",
+        &format!("return /^Not refreshed for [2-9] min: /.test({stale})"),
+    );
+    let answers_again =
+        "window.fetch = window.real; document.dispatchEvent(new Event('visibilitychange'))";
+    browser.run(answers_again);
+    browser.until("an answer", &format!("return {stale} === ''"));
+}
+
+#[test]
 fn a_page_of_what_is_gone_says_so_and_comes_back_with_it() {
     let fleet = Fleet::new();
     let there = r#"{"server":"db1","cursor":null,"runs":[{"run":"01a2","name":"x","requested":"2026-11-26T12:00:00.000Z","outcome":"running"}]}"#;
