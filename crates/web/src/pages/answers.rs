@@ -113,12 +113,11 @@ pub fn problems(seen: &Seen, now: Timestamp) -> Markup {
         @for alike in failed.chunk_by(|one, next| one.error == next.error) {
             p.alert {
                 (sign(Kind::Failed)) " "
-                @match alike.iter().filter_map(|one| one.at).min() {
-                    Some(last) => {
-                        strong { "No answer since " (words::relative(last, now)) ": " (about(alike)) "." }
-                        " What is shown is the state of " (words::exact(seen.server_now(last))) ". "
-                    },
-                    None => { strong { "No answer: " (about(alike)) "." } " " },
+                strong { "No answer: " (about(alike)) "." } " "
+                @let known = alike.iter().filter_map(|one| one.at).collect::<Vec<_>>();
+                @if let Some(oldest) = known.iter().min() {
+                    @if known.len() > 1 { "What is shown are the last answers, the oldest of " } @else { "What is shown is the last answer, of " }
+                    (words::time(seen.server_now(*oldest), seen.server_now(now))) ". "
                 }
                 code { (alike[0].error.unwrap_or_default()) }
             }

@@ -837,8 +837,15 @@ fn a_server_that_is_away_is_said_with_the_age_of_what_is_shown() {
     let html = overview::page(&later, &seen, &overview::Asked::default()).into_string();
     let text = text(&html);
     assert!(text.contains("The server does not answer"));
-    assert!(text.contains("No answer since 3 min ago: locks, crontab, queues, runs. What is shown is the state of 2026-11-26 14:57:42."), "{text}");
+    // When the outage began nobody knows: nothing is asked while nobody looks.
+    assert!(!text.contains("since 3 min ago"), "{text}");
+    assert!(text.contains("No answer: locks, crontab, queues, runs. What is shown are the last answers, the oldest of 2026-11-26 14:57:42 3 min ago. "), "{text}");
     assert_eq!(html.matches(line).count(), 1, "once");
+    let mut seen = real().seen;
+    seen.queues.error = Some("the answer is too long".to_owned());
+    let html = overview::page(&later, &seen, &overview::Asked::default()).into_string();
+    let text = self::text(&html);
+    assert!(text.contains("No answer: queues. What is shown is the last answer, of 2026-11-26 14:57:42 3 min ago. "), "{text}");
     // Where this account may not read the tables there are locks all the same.
     let seen = Seen {
         locks: real().seen.locks,
