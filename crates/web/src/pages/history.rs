@@ -13,17 +13,18 @@ use crate::fleet::{Part, Seen, data};
 /// A result that is any of those that are failures: the option `--failed`.
 pub const ANY_FAILURE: &str = "any_failure";
 
-/// What `--result` knows.
-const RESULTS: [&str; 9] = [
-    "ran",
-    "failed",
-    "timed_out",
-    "lost",
-    "skipped",
-    "interrupted",
-    "released",
-    "running",
-    "unknown",
+/// What `--result` knows, and what it is called here. Elsewhere on the page a run that failed may have exited with 1, and of those the history
+/// says `ran`.
+const RESULTS: [(&str, &str); 9] = [
+    ("ran", "ran, whatever the exit code"),
+    ("failed", "could not be run, or another error"),
+    ("timed_out", "timed out"),
+    ("lost", "lost"),
+    ("skipped", "skipped"),
+    ("interrupted", "interrupted"),
+    ("released", "released"),
+    ("running", "running"),
+    ("unknown", "unknown"),
 ];
 
 /// What the URL asks for: the options of `dblock history`. Empty: not given.
@@ -115,8 +116,8 @@ fn form(asked: &Asked) -> Markup {
                 label for="result" { "Result" }
                 select #result name="result" {
                     option value="" { "any" }
-                    option value=(ANY_FAILURE) selected[asked.result == ANY_FAILURE] { "any failure" }
-                    @for word in RESULTS { option value=(word) selected[word == asked.result] { (word.replace('_', " ")) } }
+                    option value=(ANY_FAILURE) selected[asked.result == ANY_FAILURE] { "any failure, also by its exit code" }
+                    @for (word, label) in RESULTS { option value=(word) selected[word == asked.result] { (label) } }
                 }
             }
             @for one in others { (field(one)) }

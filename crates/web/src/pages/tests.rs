@@ -198,6 +198,26 @@ fn filters_that_find_nothing_or_are_refused_lead_back_to_all_runs() {
 }
 
 #[test]
+fn the_first_filter_of_results_is_any_failure_and_none_is_called_failed_alone() {
+    let html = history_of(&view(), &real().history);
+    let (_, select) = html.split_once("<select").expect("the results");
+    let select = select.split("</select>").next().unwrap();
+    let options: Vec<&str> = select.split("<option value=\"").skip(1).collect();
+    assert_eq!(options[0], "\">any</option>");
+    assert!(options[1].starts_with("any_failure\">any failure, also by its exit code<"));
+    for option in [
+        "ran\">ran, whatever the exit code<",
+        "failed\">could not be run, or another error<",
+    ] {
+        assert!(
+            options.iter().any(|one| one.starts_with(option)),
+            "{option}: {select}"
+        );
+    }
+    assert!(!select.contains(">failed<"), "{select}");
+}
+
+#[test]
 fn every_page_is_a_whole_document() {
     for (what, html) in pages(&view(), &real()) {
         assert!(
