@@ -50,7 +50,7 @@ const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "show-data",
-        help: "Also show what jobs and commands write and are given: payloads, keys, errors and output",
+        help: "Also show the keys and errors of a queue's jobs, and the errors and output of runs",
         ..OF_THE_PAGE
     },
     Setting {

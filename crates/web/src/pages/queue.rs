@@ -7,6 +7,7 @@ use maud::{Markup, html};
 
 use super::layout::{Found, Here, Page, button, hidden, message, scrolling, sign, switch};
 use super::{View, answers, links, words};
+use crate::base::text::argument_for_shell;
 use crate::charts::depth::{self, depth};
 use crate::fleet::data::{DeadJob, Kind, Queue, QueueList};
 use crate::fleet::{Part, Seen};
@@ -167,7 +168,17 @@ fn dead_jobs(view: &View, queue: &Queue, dead: &Part<QueueList>, now: Timestamp)
             @if !view.show_data { p.note { (hidden("Errors and keys")) } }
             @if jobs.len() as u64 != queue.dead && !jobs.is_empty() { p.note { "The latest " (jobs.len()) " of them:" } }
             @for group in groups.iter().filter(|group| !group.is_empty()) { (group_of(view, queue, group, now)) }
+            (commands(&queue.name))
         }
+    }
+}
+
+/// What a page does not have of a job.
+fn commands(queue: &str) -> Markup {
+    let show = format!("dblock queue show {} JOB", argument_for_shell(queue));
+    let output = argument_for_shell(&format!("{queue}#JOB"));
+    html! {
+        p.note { "What a job was given, with its payload: " code { (show) } ". What it wrote: " code { "dblock output " (output) } "." }
     }
 }
 

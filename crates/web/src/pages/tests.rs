@@ -1003,6 +1003,37 @@ fn a_queue_says_what_is_done_and_what_fails_a_minute() {
 }
 
 #[test]
+fn a_queue_names_the_commands_that_show_the_payload_and_the_output_of_a_dead_job() {
+    let fleet = real();
+    for (name, show, output) in [
+        (
+            "mails",
+            "dblock queue show mails JOB",
+            "dblock output 'mails#JOB'",
+        ),
+        (
+            "-x y",
+            "dblock queue show -- '-x y' JOB",
+            "dblock output -- '-x y#JOB'",
+        ),
+    ] {
+        let mut seen = fleet.seen.clone();
+        let queues = &mut seen.queues.value.as_mut().unwrap().queues;
+        let has_dead = queues.iter_mut().find(|queue| queue.dead > 0);
+        has_dead.unwrap().name = name.into();
+        for show_data in [true, false] {
+            let view = View {
+                show_data,
+                ..view()
+            };
+            let html = either(queue::page(&view, &seen, name, &fleet.dead)).into_string();
+            let text = text(&html);
+            assert!(text.contains(show) && text.contains(output), "{text}");
+        }
+    }
+}
+
+#[test]
 fn a_queue_has_its_workers_what_they_run_and_when_they_were_last_there() {
     let fleet = real();
     let html = either(queue::page(&view(), &fleet.seen, "mails", &fleet.dead)).into_string();
