@@ -137,7 +137,7 @@ fn pattern(error: &str) -> String {
     pattern
 }
 
-/// Jobs whose errors are alike, those of which there are most first.
+/// Jobs whose errors are alike, those of which there are most first. In each the latest stays first.
 fn groups(jobs: &[DeadJob]) -> Vec<Vec<&DeadJob>> {
     let mut groups: HashMap<String, Vec<&DeadJob>> = HashMap::new();
     for job in jobs {
@@ -186,7 +186,13 @@ fn group_of(view: &View, queue: &Queue, group: &[&DeadJob], now: Timestamp) -> M
     let error = group[0].last_error.as_deref().filter(|_| view.show_data);
     html! {
         div.group {
-            h3 { (sign(Kind::Failed)) " " (words::counted(group.len(), "job")) @if view.show_data { ": " (error.unwrap_or("no error was recorded")) } }
+            h3 {
+                (sign(Kind::Failed)) " " (words::counted(group.len(), "job"))
+                @match error {
+                    Some(error) => { @if group.len() > 1 { ", the latest" } ": " (error) },
+                    None => @if view.show_data { ": no error was recorded" },
+                }
+            }
             ul.plain {
                 @for job in group.iter().take(NAMED) {
                     li {

@@ -358,10 +358,14 @@ fn without_show_data_no_output_error_or_key_is_shown() {
     let mails =
         |view: &View| either(queue::page(view, &fleet.seen, "mails", &fleet.dead)).into_string();
     assert!(mails(&view).contains("hidden: start with <code>--show-data</code>"));
-    assert!(
-        mails(&self::view()).contains("3 jobs: exit 1: smtp: 550 no such user"),
-        "those that are most, first"
-    );
+    // Those that are most, first. Their errors may differ in digits, and one of them is shown.
+    let words = [
+        "3 jobs, the latest: exit 1: smtp: 550",
+        "1 job: exit 1: smtp: timeout",
+    ];
+    let text = text(&mails(&self::view()));
+    let at = words.map(|words| text.find(words));
+    assert!(at[0].is_some() && at[0] < at[1], "{text}");
 }
 
 #[test]
