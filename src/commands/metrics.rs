@@ -143,10 +143,19 @@ fn gather(metrics: &Metrics, asker: &mut Asker<Item>) -> Result<(), Fault> {
         version: version.unwrap_or(&info.version).to_owned(),
         now,
     }));
-    let report = &mut |found| answers.send(Item::Lock(found));
+    let mut unseen = Vec::new();
+    let report = &mut |found: CensusItem| {
+        if let CensusItem::Unseen(line) = &found {
+            unseen.push(line.clone());
+        }
+        answers.send(Item::Lock(found));
+    };
     let omitted = take_census(Vec::new(), metrics.limit, tables, inspector, report)?;
     answers.send(Item::Omitted(Thing::Lock, omitted));
     let session = &mut inspector.session;
+    for line in unseen {
+        session.tell(Level::Info, &format!("not visible: {line}"));
+    }
     let checked = tables.check(session);
     if !has(checked, session)? {
         return Ok(());

@@ -262,6 +262,8 @@ both_servers! {
         assert_eq!(value(&found, "tables_usable", &json!({})), Some(0.0));
         let told = tables.at("metrics").arg("-v").output().stderr;
         assert!(told.contains("left out: "), "{told}");
+        let told = tables.at("metrics").user(&server.account()).arg("-v").output().stderr;
+        assert!(told.contains("not visible: addresses and waiters of other accounts: GRANT PROCESS ON *.* TO "), "{told}");
     }
 }
 
