@@ -39,7 +39,8 @@ const SETTINGS: &[Setting] = &[
 const HELP: &str = "\
 The format is OpenMetrics, and also Prometheus' own text format. All times are by the server's clock. What the server lacks is
 left out: the crontab and the queues need dblock's tables (dblock init). SELECT on them is enough. Of a queue's jobs in each state
-no more than 10000 are counted. If no server answers, FILE says dblock_up 0 and nothing else, and stdout gets nothing.
+no more than 10000 are counted. If no server answers, FILE says dblock_up 0 and nothing else but dblock_build_info, and stdout
+gets nothing.
 
 Exit codes: 0; 69 no server in time; 77 the account was refused; 78 bad configuration; 64 bad usage; 70 internal error; 71 the
 system refused, or FILE cannot be written.";
