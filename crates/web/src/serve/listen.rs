@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, UnixListener};
 use super::refused;
 use super::write_timeout::Stream;
 use crate::base::exit::Failure;
-use crate::options::Listen;
+use crate::options::{Listen, Options};
 
 /// What is listened on.
 #[derive(Debug)]
@@ -46,12 +46,21 @@ impl Listener {
         Ok(Self::Tcp(listener, address))
     }
 
-    /// Where it is opened.
-    pub fn url(&self, has_tls: bool) -> String {
-        let scheme = if has_tls { "https" } else { "http" };
-        match self {
-            Self::Tcp(_, address) => format!("{scheme}://{address}/"),
-            Self::Unix(_, socket) => format!("unix:{}", socket.path.display()),
+    /// Where it is opened: by the first of its names, if others reach it by that.
+    pub fn url(&self, options: &Options) -> String {
+        let scheme = if options.tls.is_some() {
+            "https"
+        } else {
+            "http"
+        };
+        match (self, options.host_names.first()) {
+            // The proxy has a port of its own.
+            (_, Some(name)) if options.behind_proxy => format!("https://{name}/"),
+            (Self::Tcp(_, address), Some(name)) if !address.ip().is_loopback() => {
+                format!("{scheme}://{name}:{}/", address.port())
+            }
+            (Self::Tcp(_, address), _) => format!("{scheme}://{address}/"),
+            (Self::Unix(_, socket), _) => format!("unix:{}", socket.path.display()),
         }
     }
 

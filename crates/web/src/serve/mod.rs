@@ -68,11 +68,7 @@ async fn serve(options: &Options) -> Result<(), Failure> {
         router: routes::router(options, fleet.clone(), access.clone()),
         connections: Connections::default(),
     };
-    let first = format!(
-        "{}{}",
-        listener.url(options.tls.is_some()),
-        access.first_query()
-    );
+    let first = format!("{}{}", listener.url(options), access.first_query());
     announce(&first)?;
     tokio::select! {
         () = fleet.poll() => {}

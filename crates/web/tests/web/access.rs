@@ -410,18 +410,9 @@ fn a_new_password_is_read_at_sighup_and_ends_what_was_let_in() {
 #[test]
 fn a_proxy_that_does_the_tls_makes_the_cookie_secure_and_its_log_says_who_came() {
     let fleet = Fleet::new();
-    let web = fleet.serve(&[
-        "--behind-proxy",
-        "--host-name",
-        "fleet.example",
-        "--password-file",
-        &password(&fleet),
-    ]);
-    let headers = [
-        ("Host", "fleet.example"),
-        ("Origin", "https://fleet.example"),
-        FORM,
-    ];
+    let web = fleet.serve(&["--behind-proxy", "--password-file", &password(&fleet)]);
+    let origin = format!("https://{}", web.address());
+    let headers = [("Origin", &*origin), FORM];
     // Where a client of the proxy is, its log says: a header that names it is not believed.
     let claims = [&headers[..], &[("X-Forwarded-For", "192.0.2.1")]].concat();
     web.send("POST", "/login", &claims, "password=wrong")

@@ -208,6 +208,32 @@ fn tls_serves_the_page_and_what_speaks_none_is_closed() {
 }
 
 #[test]
+fn the_url_that_is_printed_has_the_first_name_where_others_open_it() {
+    let fleet = Fleet::new();
+    let [certificate, key] = certificate(&fleet, "page");
+    let password = private(&fleet.path("password"), "secret\n");
+    let names = ["--host-name", "Fleet.example,other.example"];
+    let url = |args: &[&str]| {
+        let args = [&["--password-file", &*password], args].concat();
+        fleet.start(&args).url.clone()
+    };
+    let tls = ["--tls-cert", &*certificate, "--tls-key", &*key];
+    let all = [&["--listen", "0.0.0.0:0"], &names[..], &tls].concat();
+    let own = url(&all);
+    let port = own
+        .strip_prefix("https://fleet.example:")
+        .and_then(|rest| rest.strip_suffix('/'));
+    let port = port.and_then(|port| port.parse::<u16>().ok());
+    assert!(port.is_some_and(|port| port > 0), "{own}");
+    let local = ["--listen", "127.0.0.1:0"];
+    let own = url(&[&local[..], &names].concat());
+    assert!(own.starts_with("http://127.0.0.1:"), "{own}");
+    // The proxy's port is not this one's.
+    let proxied = [&local[..], &["--behind-proxy"], &names].concat();
+    assert_eq!(url(&proxied), "https://fleet.example/");
+}
+
+#[test]
 fn a_key_that_others_can_read_is_not_used() {
     let fleet = Fleet::new();
     let [certificate, key] = certificate(&fleet, "page");
