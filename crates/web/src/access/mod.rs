@@ -87,6 +87,8 @@ pub struct Access {
     attempts: Attempts,
     /// Whether the cookie is for TLS alone.
     is_secure: bool,
+    /// By which a browser opens the page.
+    schemes: &'static [&'static str],
     /// Whether all come by way of a proxy: no header of theirs says where they are.
     is_behind_proxy: bool,
 }
@@ -123,7 +125,8 @@ impl Access {
             hosts: Hosts::new(&options.host_names),
             gate: Mutex::new(gate),
             attempts: Attempts::default(),
-            is_secure: options.tls.is_some() || options.behind_proxy,
+            is_secure: is_secure(options),
+            schemes: schemes(options),
             is_behind_proxy: options.behind_proxy,
         })
     }
@@ -214,6 +217,20 @@ impl Access {
         let cookie = HeaderValue::try_from(cookie).expect("letters and digits");
         response.headers_mut().insert(header::SET_COOKIE, cookie);
         response
+    }
+}
+
+/// Whether browsers have TLS on the way to this server, or to the proxy in front of it.
+fn is_secure(options: &Options) -> bool {
+    options.tls.is_some() || options.behind_proxy
+}
+
+/// Those by which browsers open the page. In front of a socket is an `ssh -L`, or a proxy, which may do TLS.
+fn schemes(options: &Options) -> &'static [&'static str] {
+    match &options.listen {
+        _ if is_secure(options) => &["https"],
+        Listen::Unix(_) => &["http", "https"],
+        Listen::Tcp(_) => &["http"],
     }
 }
 
@@ -317,7 +334,7 @@ impl Guard {
         if let Err(words) = self.access.hosts.check(headers) {
             return Some(self.message(StatusCode::FORBIDDEN, "Not under this name", &words));
         }
-        if request.method() == Method::POST && !origin::is_own(headers, self.access.is_secure) {
+        if request.method() == Method::POST && !origin::is_own(headers, self.access.schemes) {
             let words = "This was not sent by a page of this server.";
             return Some(self.message(StatusCode::FORBIDDEN, "Not from here", words));
         }

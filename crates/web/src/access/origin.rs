@@ -2,8 +2,9 @@
 
 use axum::http::{HeaderMap, header};
 
-/// Whether it says so, and nothing else. `is_secure`: browsers have TLS on the way to this server, or to the proxy in front of it.
-pub fn is_own(headers: &HeaderMap, is_secure: bool) -> bool {
+/// Whether it says so, and nothing else. The schemes are those by which browsers reach this server, or the proxy in front of it: a page of
+/// another scheme is another server's, also on this host.
+pub fn is_own(headers: &HeaderMap, schemes: &[&str]) -> bool {
     let site = headers.get("sec-fetch-site");
     if site.is_some_and(|site| site != "same-origin") {
         return false;
@@ -11,13 +12,11 @@ pub fn is_own(headers: &HeaderMap, is_secure: bool) -> bool {
     match headers.get(header::ORIGIN) {
         Some(origin) => {
             let origin = origin.to_str().unwrap_or_default();
-            let in_clear = origin.strip_prefix("http://").filter(|_| !is_secure);
-            // A proxy may do the TLS, also one that this server does not know of.
-            let place = origin.strip_prefix("https://").or(in_clear);
+            let (scheme, place) = origin.split_once("://").unwrap_or_default();
             let host = headers
                 .get(header::HOST)
                 .and_then(|host| host.to_str().ok());
-            place.is_some_and(|place| host.is_some_and(|host| place.eq_ignore_ascii_case(host)))
+            schemes.contains(&scheme) && host.is_some_and(|host| place.eq_ignore_ascii_case(host))
         }
         None => site.is_some(),
     }
@@ -50,29 +49,31 @@ mod tests {
 
     #[test]
     fn a_form_of_this_server_is_taken_and_no_other() {
-        let is_own_if = |is_secure, all: &[(&'static str, &'static str)]| {
+        let is_own_by = |schemes: &[&str], all: &[(&'static str, &'static str)]| {
             let own = [("host", "h:8080")];
             let all = own
                 .iter()
                 .chain(all)
                 .map(|&(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value)));
-            is_own(&all.collect(), is_secure)
+            is_own(&all.collect(), schemes)
         };
-        let check = |all: &[_]| is_own_if(false, all);
+        let check = |all: &[_]| is_own_by(&["http"], all);
         assert!(check(&[("origin", "http://h:8080")]));
         let secure = [
             ("origin", "https://H:8080"),
             ("sec-fetch-site", "same-origin"),
         ];
-        assert!(is_own_if(true, &secure));
-        assert!(check(&secure));
-        // Whoever is in between can be the server's name without TLS.
-        assert!(!is_own_if(true, &[("origin", "http://h:8080")]));
+        assert!(is_own_by(&["https"], &secure));
+        assert!(is_own_by(&["http", "https"], &secure));
+        // It has no page of the other scheme. Whoever is in between can be the server's name without TLS.
+        assert!(!check(&secure));
+        assert!(!is_own_by(&["https"], &[("origin", "http://h:8080")]));
         assert!(check(&[("sec-fetch-site", "same-origin")]));
         for wrong in [
             &[][..],
             &[("origin", "null")],
             &[("origin", "http://h")],
+            &[("origin", "h:8080")],
             &[("origin", "http://evil"), ("sec-fetch-site", "same-origin")],
             &[
                 ("origin", "http://h:8080"),

@@ -177,6 +177,7 @@ fn a_form_that_another_server_sends_is_refused() {
     let fleet = Fleet::new();
     let web = fleet.serve(&["--allow-actions"]).enter();
     let own = format!("http://{}", web.address());
+    let secure = format!("https://{}", web.address());
     let send = |headers: &[(&str, &str)]| {
         let headers = [headers, &[FORM]].concat();
         web.send("POST", "/actions/pause", &headers, "job=report")
@@ -186,6 +187,7 @@ fn a_form_that_another_server_sends_is_refused() {
         &[][..],
         &[("Origin", "null")],
         &[("Origin", "http://evil.example")],
+        &[("Origin", &*secure), ("Sec-Fetch-Site", "same-origin")],
         &[("Origin", &*own), ("Sec-Fetch-Site", "cross-site")],
         &[("Sec-Fetch-Site", "same-site")],
         &[("Sec-Fetch-Site", "none")],

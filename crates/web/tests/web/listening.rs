@@ -39,6 +39,25 @@ fn a_socket_is_this_users_alone_and_goes_at_the_end() {
 }
 
 #[test]
+fn whatever_has_the_socket_may_do_tls() {
+    let fleet = Fleet::new();
+    let socket = fleet.path("web.sock");
+    let listen = format!("unix:{}", socket.display());
+    let _web = fleet.start(&["--listen", &listen, "--allow-actions"]);
+    for (scheme, status) in [("http", 200), ("https", 200), ("ftp", 403)] {
+        let form = "job=report";
+        let request = format!(
+            "POST /actions/pause HTTP/1.1\r\nHost: localhost\r\nOrigin: {scheme}://localhost\r\nConnection: close\r\n\
+             Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{form}",
+            form.len()
+        );
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        Response::of(&read_all(&mut stream)).expect(status);
+    }
+}
+
+#[test]
 fn a_dead_socket_is_replaced_and_a_living_one_is_not() {
     let fleet = Fleet::new();
     let socket = fleet.path("web.sock");
