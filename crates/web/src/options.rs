@@ -63,7 +63,8 @@ impl Options {
         let host_names = given.text("host-name")?.to_lowercase();
         // As a browser sends it, without the port.
         let is_of_name = |c: char| c.is_alphanumeric() || "-_.:[],".contains(c);
-        if !host_names.chars().all(is_of_name) {
+        let is_empty = given.has("host-name") && host_names.trim_matches(',').is_empty();
+        if is_empty || !host_names.chars().all(is_of_name) {
             return Err(usage(format!("{host_names:?} is not the name of a host")));
         }
         let mut options = Self {

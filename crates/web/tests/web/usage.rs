@@ -56,6 +56,7 @@ fn what_does_not_go_together_is_refused() {
         (&["--refresh", "soon"], "duration"),
         (&["--listenn", "x"], "--listen"),
         (&["--host-name", "a b"], "not the name of a host"),
+        (&["--host-name", ""], "\"\" is not the name of a host"),
         // What may be a password is not repeated.
         (&["mysql://user:secret@db"], "see dblock web --help"),
     ] {
