@@ -58,7 +58,8 @@ fn refused(path: &Path, why: &str) -> Failure {
 fn in_pem(error: &pem::Error) -> String {
     match error {
         pem::Error::Io(error) => in_words(error),
-        pem::Error::NoItemsFound => "there is nothing of that kind in it".to_owned(),
+        // A file of certificates is read as a list, which is empty then.
+        pem::Error::NoItemsFound => "there is no private key in it".to_owned(),
         other => format!("{other:?}"),
     }
 }

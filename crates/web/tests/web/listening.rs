@@ -279,6 +279,18 @@ fn a_key_that_others_can_read_is_not_used() {
 }
 
 #[test]
+fn a_file_without_a_key_is_said_to_have_none() {
+    let fleet = Fleet::new();
+    let [certificate, _] = certificate(&fleet, "page");
+    let none = private(&fleet.path("none"), "no key\n");
+    let args = ["--tls-cert", &*certificate, "--tls-key", &*none];
+    let refused = output(&mut fleet.command(&args));
+    let said = String::from_utf8_lossy(&refused.stderr);
+    let line = format!("dblock: cannot use {none}: there is no private key in it\n");
+    assert_eq!((refused.status.code(), &*said), (Some(78), &*line));
+}
+
+#[test]
 fn a_new_certificate_is_read_at_sighup_and_a_bad_one_is_not_taken() {
     let fleet = Fleet::new();
     let [certificate_file, key_file] = certificate(&fleet, "page");
