@@ -207,6 +207,10 @@ impl Dblock {
                     .code()
                     .and_then(|code| u8::try_from(code).ok());
                 let line = last_line(&output.stderr).unwrap_or_else(|| shown(output.status));
+                let line = match output.status.code() {
+                    Some(USAGE) => about_handed_on(&line),
+                    _ => line,
+                };
                 Err(Failure::new(code.map_or(Reason::Internal, reason_of), line))
             }
         }
@@ -338,6 +342,12 @@ impl Warnings {
         }
         new
     }
+}
+
+/// The line about options that are handed on. dblock's own names the command that found it out, which nobody has typed.
+fn about_handed_on(line: &str) -> String {
+    let why = line.split("; see dblock").next().unwrap_or_default();
+    format!("the options of each dblock that it runs: {why}; see dblock web --help")
 }
 
 /// The reason that has this exit code.

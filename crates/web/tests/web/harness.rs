@@ -26,6 +26,7 @@ const DBLOCK: &str = r#"#!/bin/sh
 folder=$(dirname "$0")
 printf '%s\n' "$(printf '%s\037' "VIA=$DBLOCK_VIA" "$@")" >>"$folder/calls"
 if [ -e "$folder/warn" ]; then cat "$folder/warn" >&2; fi
+if [ "$1" = config ] && [ -e "$folder/misused" ]; then cat "$folder/misused" >&2; exit 64; fi
 if [ "$1" = config ]; then if [ -e "$folder/unfit" ]; then cat "$folder/unfit" >&2; exit 78; fi; exit 0; fi
 hang() { while [ -e "$0" ]; do sleep 0.1; done; exit 1; }
 if [ -e "$folder/hang" ]; then echo $$ >>"$folder/hanging"; hang; fi

@@ -87,6 +87,18 @@ fn what_cannot_be_used_is_refused_before_anybody_looks() {
 }
 
 #[test]
+fn options_behind_two_dashes_that_no_dblock_takes_are_said_to_be_those() {
+    let fleet = Fleet::new();
+    let why = "the argument '--json' cannot be used multiple times";
+    fleet.write(
+        "misused",
+        &format!("dblock: {why}; see dblock config --help\n"),
+    );
+    let line = format!("the options of each dblock that it runs: {why}; see dblock web");
+    refused(&fleet, &["--", "--json"], 64, &line);
+}
+
+#[test]
 fn whoever_starts_it_may_ignore_the_ends_of_children() {
     let fleet = Fleet::new();
     let mut command = fleet.command(&["--listen", "127.0.0.1:0"]);
