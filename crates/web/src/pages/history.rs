@@ -13,8 +13,8 @@ use crate::fleet::{Part, Seen, data};
 /// A result that is any of those that are failures: the option `--failed`.
 pub const ANY_FAILURE: &str = "any_failure";
 
-/// What `--result` knows, and what it is called here. Elsewhere on the page a run that failed may have exited with 1, and of those the history
-/// says `ran`.
+/// What `--result` knows, and what it is called here. Elsewhere on the page a run that failed may have exited with 1, and of those the
+/// history says `ran`.
 const RESULTS: [(&str, &str); 9] = [
     ("ran", "ran, whatever the exit code"),
     ("failed", "could not be run, or another error"),
