@@ -316,6 +316,32 @@ all_servers! {
         dblock.wait_stderr("reacquired after", SOON);
     }
 
+    fn what_a_session_announced_that_the_server_has_not_missed_is_announced_anew_once_that_ends(server) {
+        let (name, proxy) = (unique("older"), Proxy::to(server));
+        let run = Dblock::run_at(&proxy.url(), &name).without_terminal().args(["--kill-after", "60"]);
+        let mut dblock = run.sh("trap '' TERM; echo shell $$; exec sleep 600").spawn();
+        let command = dblock.wait_pid("shell");
+        let killing = kill(server, &name).args(["--wait", "forever"]).spawn();
+        let ending = format!("{name}#end0");
+        eventually("its end is announced", SOON, || server.holder(&ending).is_some());
+        let older = server.holder(&ending);
+        proxy.abandon();
+        let announces = |packet: &Packet| packet.sent().is_some_and(|sent| sent.contains("dblock announce termination"));
+        eventually("it is announced on another session", SOON, || {
+            let packets = proxy.packets().into_iter().filter(announces);
+            let sessions: Vec<_> = packets.map(|packet| packet.connection).collect();
+            sessions.len() > 1 && sessions.iter().skip(1).all(|session| proxy.is_answered(*session))
+        });
+        assert_eq!(server.holder(&ending), older, "the server has not missed the first one");
+        server.watcher().end_session(older.unwrap());
+        // Its next renewal would be due after a minute.
+        eventually("it is announced anew", SOON, || server.holder(&ending).is_some_and(|id| Some(id) != older));
+        assert!(runs(command));
+        send(command, Signal::SIGKILL);
+        killing.wait().expect_code(0);
+        dblock.wait_within(SOON).expect_code(74);
+    }
+
     fn of_a_command_whose_keeper_dies_while_it_ends_nobody_says_that_it_has_ended(server) {
         let name = unique("keeper");
         let run = Dblock::run(server, &name).without_terminal().args(["-k", "60"]).stdin(Stdio::piped());
@@ -663,7 +689,8 @@ both_servers! {
 
 #[test]
 fn a_marker_on_another_server_is_for_another_session() {
-    let [first, second] = [Kind::MariaDb, Kind::MySql].map(Server::shared);
+    // Where others end sessions, that number may be of one of theirs.
+    let (first, second) = (Server::shared(Kind::MariaDb), Server::private(Kind::MySql));
     let (name, proxy) = (unique("another"), Proxy::to(first));
     let _holder = first.hold(&name);
     let url = format!(

@@ -4,7 +4,7 @@ use std::thread::sleep;
 
 use super::releasing::{Answer, Ask, Releasing};
 use super::request::{PAUSE, Request};
-use super::statements::{ask_owners, wake};
+use super::statements::{keep_lock, wake};
 use crate::db::server_facts::is_read_only;
 use crate::db::{Fault, Kind, Session, no_answer};
 
@@ -29,18 +29,19 @@ impl Request {
         }
     }
 
-    /// The same of a holder that is killed: whether somebody announces that it ends its command, on a server that takes writes.
+    /// The same of a holder that is killed: whether this session announces that it ends its command, on a server that takes writes. It does
+    /// so anew once an older session of the holder, which the server still had, does not any more.
     ///
     /// # Errors
     /// As [`Request::renew`].
     pub fn renew_announcement(&self, slot: u32, session: &mut Session) -> Result<bool, Fault> {
         let ending = self.name.termination_on_server(slot);
-        let owners = session.run(&ask_owners(session.kind(), &[ending]))?;
+        let announces = session.run(&keep_lock(session.kind(), "renew announcement", &ending))?;
         if self.wants_fit() {
             let is_read_only = is_read_only(session)?;
             self.check_writes(is_read_only, session)?;
         }
-        Ok(owners[0].is_some())
+        Ok(announces == Some(true))
     }
 
     /// Releases a slot, and wakes the head of the queue if there is one. `false`: this session no longer held the slot.

@@ -351,7 +351,8 @@ impl Backend for NamedLock {
         let announced = self.request.renew_announcement(self.grant.slot, session);
         let cause = match announced {
             Ok(true) => return Renewal::Confirmed(sent),
-            Ok(false) => NOT_HELD.to_owned(),
+            // An older session still does. That may end at any moment.
+            Ok(false) => return Renewal::Unanswered(NOT_HELD.to_owned()),
             // As in a renewal: the end of the session would let others have the slot.
             Err(fault) if session.survives(&fault) => {
                 return Renewal::Unanswered(fault.to_string());
@@ -387,7 +388,7 @@ impl Backend for NamedLock {
 
     fn try_reacquire(&mut self, take: bool, until: Option<Moment>) -> Reattempt {
         let (grant, request) = (self.grant, &mut self.request);
-        let (connector, killed) = (&self.connector, &mut self.killed);
+        let (connector, announcing) = (&self.connector, &mut self.killed);
         let retake = |session: &mut Session| {
             match until {
                 // It is asked several things, one after the other.
@@ -400,8 +401,9 @@ impl Backend for NamedLock {
             if take {
                 // What an older session announces would be in the way of a new one on the same server. But on one that takes no writes
                 // nothing is acquired, and the killer may still wait for the command's end where that is announced.
-                if killed.is_some() && (request.accepts_read_only() || !is_read_only(session)?) {
-                    *killed = None;
+                if announcing.is_some() && (request.accepts_read_only() || !is_read_only(session)?)
+                {
+                    *announcing = None;
                 }
                 return request.retake(grant, false, until, session).map(Some);
             }

@@ -299,7 +299,14 @@ impl<'a> Lock<'a> {
     pub fn be_killed(&mut self, killer: Client, supervisor: &mut Supervisor) {
         self.leave();
         self.state = HoldState::Killed;
-        self.keep_at = Moment::now() + Lease::interval(self.ttl());
+        // An older session may be in the way of what the new one announces.
+        let announces = !self.backend.outlives_session();
+        let pause = if announces {
+            Duration::ZERO
+        } else {
+            Lease::interval(self.ttl())
+        };
+        self.keep_at = Moment::now() + pause;
         supervisor.say(FromKeeper::Killed(Box::new(killer)));
     }
 
@@ -317,6 +324,7 @@ impl<'a> Lock<'a> {
                     // is announced again only if that killer is found.
                     if let Reattempt::Killed(killer) = self.backend.try_reacquire(false, until) {
                         self.be_killed(killer, supervisor);
+                        return;
                     }
                     interval
                 }

@@ -132,6 +132,19 @@ pub fn take_lock(kind: Kind, named: &str, lock: &str) -> Ask<'static, Option<boo
     ask_value(named, format!("SELECT {}", taking(kind, lock)))
 }
 
+/// As [`take_lock`], unless this session has the lock. Whether it has it now.
+pub fn keep_lock(kind: Kind, named: &str, lock: &str) -> Ask<'static, Option<bool>> {
+    let is_held = match kind {
+        Kind::MySql => mysql::is_held(&kind.literal(lock)),
+        Kind::Postgres => postgres::held(Key::of(lock)),
+    };
+    let take = taking(kind, lock);
+    ask_value(
+        named,
+        format!("SELECT CASE WHEN {is_held} THEN 1 ELSE {take} END"),
+    )
+}
+
 /// As [`take_lock`].
 pub fn take_lock_now(kind: Kind, lock: &str) -> Ask<'static, Option<bool>> {
     take_lock(kind, "acquire lock", lock)

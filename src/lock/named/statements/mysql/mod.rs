@@ -380,7 +380,7 @@ impl Statements for MySqlStatements {
 }
 
 /// 1 if this session holds it, else 0.
-fn is_held(name: &str) -> String {
+pub fn is_held(name: &str) -> String {
     format!("IFNULL(IS_USED_LOCK({name}) = CONNECTION_ID(), 0)")
 }
 

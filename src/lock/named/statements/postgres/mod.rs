@@ -15,8 +15,8 @@ use crate::lock::named::releasing::Answer as ReleaseAnswer;
 use crate::lock::{Key, Name, kill_request_lock, session_marker_lock};
 use line::AT_ONCE;
 pub use line::Line;
-pub use plain::{ask_blocked, ask_owners, held_keys, kill_session, set_idle_timeout};
-use plain::{held, keep_session, own_locks, owner, select_own, unlock};
+pub use plain::{ask_blocked, ask_owners, held, held_keys, kill_session, set_idle_timeout};
+use plain::{keep_session, own_locks, owner, select_own, unlock};
 
 /// Two columns that say whether the server takes writes.
 const WRITES: &str = "pg_is_in_recovery()::int, current_setting('default_transaction_read_only')";
