@@ -586,7 +586,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand web" -l ssl-key -d 'A PEM 
 complete -c dblock -n "__fish_dblock_using_subcommand web" -l server-public-key-path -d 'A PEM file with the server\'s public key, which encrypts the password when there is no TLS. Without it dblock trusts the key that the server sends [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand web" -l connect-timeout -d 'How long to try to reach a server. It covers resolving names, trying hosts and logging in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand web" -l allow-actions -d 'Let those who look also pause, resume, trigger, retry, cancel and kill. Without it nothing can be changed'
-complete -c dblock -n "__fish_dblock_using_subcommand web" -l show-data -d 'Also show what jobs and commands write and are given: payloads, keys, errors and output'
+complete -c dblock -n "__fish_dblock_using_subcommand web" -l show-data -d 'Also show the keys and errors of a queue\'s jobs, and the errors and output of runs'
 complete -c dblock -n "__fish_dblock_using_subcommand web" -l behind-proxy -d 'A proxy in front of it does the TLS. Needs --password-file'
 complete -c dblock -n "__fish_dblock_using_subcommand web" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand web" -s h -l help -d 'Print help'
