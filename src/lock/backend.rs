@@ -43,6 +43,11 @@ pub trait Backend {
     /// policy. `until`: when to stop waiting for an answer at the latest.
     fn try_reacquire(&mut self, take: bool, until: Option<Moment>) -> Reattempt;
 
+    /// The killer that was found before, if the session is still there on which it waits for the command's end.
+    fn known_killer(&self) -> Option<Client> {
+        None
+    }
+
     /// The killer, if the lock was lost because of one. `until`: when to stop waiting for an answer at the latest.
     fn find_kill(&mut self, until: Option<Moment>) -> Option<Client>;
 

@@ -394,6 +394,7 @@ impl Keeper<'_> {
         let lock = &mut self.lock;
         let is_wanted = lock.spec.on_lost == OnLockLost::Reacquire && !is_gone;
         let take = self.command_has_ended || is_wanted;
+        lock.keep_killer(until);
         let attempt = lock.backend.try_reacquire(take, until);
         let mut pause = lock.backend.pause().min(LONGEST_PAUSE);
         match attempt {

@@ -69,6 +69,8 @@ pub struct LockHistory {
     lost: Option<Moment>,
     /// Whether somebody kills the holder, which has not reacquired it since.
     is_killed: bool,
+    /// Whether anybody killed it at all.
+    was_killed: bool,
     /// Why the lock is lost, or may be; `None`: it is not lost.
     loss: Option<String>,
 }
@@ -237,7 +239,7 @@ impl RunRecord {
         let lock = &mut self.lock;
         lock.loss = match (kind, lock.loss.take()) {
             // Whoever is killed ends all the same.
-            (LockEventKind::Reacquired, loss) => loss.filter(|_| lock.is_killed),
+            (LockEventKind::Reacquired, loss) => loss.filter(|_| lock.was_killed),
             (LockEventKind::Killed, _) => Some(format!("ended {detail}")),
             (LockEventKind::Abandoned, Some(cause)) if !is_durable => {
                 Some(format!("{cause}; {detail}"))
@@ -257,13 +259,13 @@ impl RunRecord {
     /// on the next one: that is no other event.
     pub fn add(&mut self, kind: LockEventKind, detail: &str) {
         self.note_loss(kind, detail);
-        let was_killed = self.lock.is_killed;
+        let is_known = self.lock.is_killed;
         match kind {
-            LockEventKind::Killed => self.lock.is_killed = true,
+            LockEventKind::Killed => (self.lock.is_killed, self.lock.was_killed) = (true, true),
             LockEventKind::Reacquired => self.lock.is_killed = false,
             LockEventKind::Lost | LockEventKind::Abandoned => {}
         }
-        if was_killed && kind == LockEventKind::Killed {
+        if is_known && kind == LockEventKind::Killed {
             return;
         }
         if self.lock.events.len() == MOST_EVENTS {
@@ -286,8 +288,10 @@ mod tests {
     fn a_run_was_ended_by_its_killer_also_if_its_lock_is_reacquired_meanwhile() {
         let mut record = RunRecord::begin();
         record.add(LockEventKind::Killed, "by a@b");
-        record.lose("the server is read-only");
-        record.add(LockEventKind::Reacquired, "after 1s");
+        for _ in 0..2 {
+            record.lose("the server is read-only");
+            record.add(LockEventKind::Reacquired, "after 1s");
+        }
         assert_eq!(record.lock.loss.as_deref(), Some("ended by a@b"));
     }
 

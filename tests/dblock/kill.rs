@@ -735,12 +735,12 @@ fn one_that_says_that_its_command_is_ending_is_waited_for_for_longer_than_its_ti
     dblock.wait_within(SOON).expect_code(74);
 }
 
-#[test]
-fn the_end_of_a_command_is_heard_of_also_on_the_only_server_once_that_is_read_only() {
+/// The end of a command is heard of also on the only server once that is read-only.
+fn is_heard_of_on_a_read_only_server(is_stopped: bool) {
     let server = &Server::private(Kind::MariaDb);
     let (name, mut disk) = (unique("read-only"), Unkillable::new());
     let script = format!("echo shell $$; read x <{}", quoted(&disk.file()));
-    let options = ["--ttl", "8", "--kill-after", "0.5", "-v"];
+    let options = ["--ttl", "30", "--kill-after", "0.5", "-v"];
     let run = Dblock::run(server, &name).without_terminal().args(options);
     let mut dblock = run.sh(&script).spawn();
     let command = dblock.wait_pid("shell");
@@ -748,15 +748,28 @@ fn the_end_of_a_command_is_heard_of_also_on_the_only_server_once_that_is_read_on
     let mut killing = kill(server, &name).args(["--wait", "forever"]).spawn();
     eventually_unkillable(command);
     server.set_read_only(true);
-    // It asks every two seconds whether its server takes writes, and looks for one that does.
+    // It asks every eight seconds whether its server takes writes, and looks for one that does.
     dblock.wait_stderr("is read-only", SOON);
     assert!(runs(command));
+    let stopped = is_stopped.then(|| Frozen::new(dblock.pid()));
     drop(disk);
     let told = killing.wait_within(SOON);
     told.expect_code(0);
     expect_told(&told, &["its command has ended", "now it is free"]);
+    drop(stopped);
     dblock.wait_within(SOON).expect_code(74);
     server.set_read_only(false);
+}
+
+#[test]
+fn the_end_of_a_command_is_heard_of_also_on_the_only_server_once_that_is_read_only() {
+    is_heard_of_on_a_read_only_server(false);
+}
+
+#[test]
+fn the_end_of_a_stopped_dblocks_command_is_heard_of_also_on_the_only_server_once_that_is_read_only()
+{
+    is_heard_of_on_a_read_only_server(true);
 }
 
 #[test]

@@ -222,6 +222,7 @@ impl NamedLock {
     fn hold(&mut self, session: Session, grant: Grant) {
         self.grant = grant;
         self.session = Some(session);
+        self.killed = None;
     }
 }
 
@@ -434,11 +435,12 @@ impl Backend for NamedLock {
         }
     }
 
+    fn known_killer(&self) -> Option<Client> {
+        let (_, killer) = self.killed.as_ref()?;
+        Some(killer.clone())
+    }
+
     fn find_kill(&mut self, until: Option<Moment>) -> Option<Client> {
-        // No server that takes writes was found since.
-        if let Some((_, killer)) = &self.killed {
-            return Some(killer.clone());
-        }
         match self.try_reacquire(false, until) {
             Reattempt::Killed(killer) => Some(killer),
             _ => None,

@@ -23,6 +23,9 @@ use crate::schema;
 /// The pause after an attempt to keep others out that got no answer.
 const PAUSE_IF_UNANSWERED: Duration = Duration::from_secs(1);
 
+/// How soon a killed holder looks whether its own session keeps others out.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+
 /// The process that runs the command.
 type Supervisor<'a> = Parent<'a, FromKeeper, ToKeeper>;
 
@@ -299,12 +302,12 @@ impl<'a> Lock<'a> {
     pub fn be_killed(&mut self, killer: Client, supervisor: &mut Supervisor) {
         self.leave();
         self.state = HoldState::Killed;
+        let interval = Lease::interval(self.ttl());
         // An older session may be in the way of what the new one announces.
-        let announces = !self.backend.outlives_session();
-        let pause = if announces {
-            Duration::ZERO
+        let pause = if self.backend.outlives_session() {
+            interval
         } else {
-            Lease::interval(self.ttl())
+            FIRST_PAUSE.min(interval)
         };
         self.keep_at = Moment::now() + pause;
         supervisor.say(FromKeeper::Killed(Box::new(killer)));
@@ -335,8 +338,23 @@ impl<'a> Lock<'a> {
         self.keep_at = Moment::now() + pause;
     }
 
+    /// Keeps the session on which a killer waits for the command's end while no server is found that takes writes. `until`: when to stop
+    /// waiting for an answer at the latest.
+    pub fn keep_killer(&mut self, until: Option<Moment>) {
+        if self.backend.known_killer().is_some() && self.keep_at <= Moment::now() {
+            self.backend.renew_killed(until);
+            self.keep_at = Moment::now() + Lease::interval(self.ttl());
+        }
+    }
+
     /// The command is gone: acknowledges the kill. `until`: when to stop waiting for a server at the latest.
     pub fn ack_kill(&mut self, until: Option<Moment>, supervisor: &mut Supervisor) {
+        // No server that takes writes was found since it was killed.
+        if matches!(self.state, HoldState::Lost | HoldState::Abandoned)
+            && let Some(killer) = self.backend.known_killer()
+        {
+            self.be_killed(killer, supervisor);
+        }
         for _ in 0..2 {
             if self.state != HoldState::Killed {
                 return;
@@ -417,7 +435,9 @@ impl<'a> Lock<'a> {
             Err(cause) => cause,
         };
         // A killer may have ended the session, and may wait for this end. The supervisor ends this process where that takes too long.
-        if matches!(self.state, HoldState::Held(_) | HoldState::Lost) {
+        if matches!(self.state, HoldState::Held(_) | HoldState::Lost)
+            && self.backend.known_killer().is_none()
+        {
             self.find_kill(None, supervisor);
         }
         self.ack_kill(None, supervisor);
