@@ -312,7 +312,7 @@ all_servers! {
     fn who_is_stopped_by_the_terminal_for_longer_than_the_time_to_live_gives_the_lock_away(server) {
         let mut admin = server.watcher();
         let mut shell = Shell::start(server);
-        shell.dblock("--ttl 6 --kill-after 0.5 sh -c 'echo shell $$; while :; do sleep 0.1; done'");
+        shell.dblock("--ttl 6 --kill-after 0.2 sh -c 'echo shell $$; while :; do sleep 0.1; done'");
         shell.wait_pid("shell");
         let name = shell.name.clone();
         // It is kept for as long as it is not stopped.
@@ -471,7 +471,7 @@ each_lock! {
         copy_program("/bin/true", &program);
         let hangs = Hangs::new(&program);
         let name = unique("unstarted");
-        let run = Dblock::run(server, &name).without_terminal().args(["--ttl", "6"]);
+        let run = Dblock::run(server, &name).without_terminal().args(["--ttl", "6", "--kill-after", "0.2"]);
         let mut run = run.command([&program]).spawn();
         eventually("it holds the lock", SOON, || server.holder(&name).is_some());
         let held = server.holder(&name);
@@ -490,7 +490,7 @@ each_lock! {
         let mut shell = Shell::start(server);
         let durable = if server.durable { "--durable" } else { "" };
         let command = "sh -c 'trap \"\" TSTP; trap \"exit 5\" USR1; echo shell $$; while :; do sleep 0.1; done'";
-        shell.dblock(&format!("{durable} --ttl 6 {command}"));
+        shell.dblock(&format!("{durable} --ttl 6 --kill-after 0.2 {command}"));
         let command = shell.wait_pid("shell");
         let held = server.holder(&shell.name);
         shell.enter(SUSPEND);

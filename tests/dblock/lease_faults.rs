@@ -431,7 +431,7 @@ all_servers! {
     fn a_stopped_dblock_whose_lock_is_lost_again_and_again_has_it_again_each_time(server on mysql) {
         let name = unique("many-losses");
         let run = Dblock::run(server, &name).args(["--ttl", "6"]);
-        let mut run = holder(run, TELLS_ITS_END).spawn();
+        let mut run = holder_with_grace(run, "0.2", TELLS_ITS_END).spawn();
         let command = run.wait_pid("shell");
         run.signal(Signal::SIGSTOP);
         eventually("it is stopped", SOON, || is_stopped(run.pid()));
