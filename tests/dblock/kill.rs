@@ -137,12 +137,7 @@ all_servers! {
             Kind::MariaDb | Kind::MySql => Client::MySql(server.connect(&account, PASSWORD).expect("it may connect")),
         };
         let killing = kill(server, &name).args(["--wait", "5", "--connect-timeout", "5"]).spawn();
-        let mut killer = None;
-        eventually("it has begun", SOON, || {
-            killer = server.holder(&format!("{name}#kill0"));
-            killer.is_some()
-        });
-        let report = format!("#gone{}", killer.expect("it is known"));
+        let report = format!("#gone{}", server.eventually_held(&format!("{name}#kill0")));
         assert!(other.try_lock(&report), "nobody else reports");
         killing.wait().expect_code(75).expect_one_line("it did not answer within ");
         assert!(runs(command));
@@ -155,7 +150,7 @@ all_servers! {
         let command = dblock.wait_pid("shell");
         let told = kill(server, &name).args(["--wait", "0"]).output();
         told.expect_code(75).expect_one_line("nobody gets the slot before it has");
-        let announces = server.holder(&format!("{name}#end0")).expect("its end is announced");
+        let announces = server.eventually_held(&format!("{name}#end0"));
         server.watcher().end_session(announces);
         // Its next renewal would be due after a minute. Its killer has gone, so it holds the slot again.
         eventually("the slot is held", SOON, || server.holder(&name).is_some());
@@ -323,8 +318,7 @@ all_servers! {
         let command = dblock.wait_pid("shell");
         let killing = kill(server, &name).args(["--wait", "forever"]).spawn();
         let ending = format!("{name}#end0");
-        eventually("its end is announced", SOON, || server.holder(&ending).is_some());
-        let older = server.holder(&ending);
+        let older = server.eventually_held(&ending);
         proxy.abandon();
         let announces = |packet: &Packet| packet.sent().is_some_and(|sent| sent.contains("dblock announce termination"));
         eventually("it is announced on another session", SOON, || {
@@ -332,10 +326,10 @@ all_servers! {
             let sessions: Vec<_> = packets.map(|packet| packet.connection).collect();
             sessions.len() > 1 && sessions.iter().skip(1).all(|session| proxy.is_answered(*session))
         });
-        assert_eq!(server.holder(&ending), older, "the server has not missed the first one");
-        server.watcher().end_session(older.unwrap());
+        assert_eq!(server.holder(&ending), Some(older), "the server has not missed the first one");
+        server.watcher().end_session(older);
         // Its next renewal would be due after a minute.
-        eventually("it is announced anew", SOON, || server.holder(&ending).is_some_and(|id| Some(id) != older));
+        eventually("it is announced anew", SOON, || server.holder(&ending).is_some_and(|id| id != older));
         assert!(runs(command));
         send(command, Signal::SIGKILL);
         killing.wait().expect_code(0);

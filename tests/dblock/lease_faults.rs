@@ -987,10 +987,7 @@ fn a_holder_that_somebody_ends_and_whose_resolver_hangs_goes_on_to_the_next_serv
         let words = [&*name, "--wait", "forever"];
         let mut killing = Dblock::at(server, "kill").args(words).spawn();
         let ending = format!("{name}#end0");
-        eventually("its end is announced", SOON, || {
-            server.holder(&ending).is_some()
-        });
-        let before = server.holder(&ending);
+        let before = server.eventually_held(&ending);
         eventually_unkillable(command);
         eventually("there is no deadline any more", SOON, || {
             begun.elapsed() > Duration::from_secs(3)
@@ -1000,8 +997,7 @@ fn a_holder_that_somebody_ends_and_whose_resolver_hangs_goes_on_to_the_next_serv
         eventually("the name is being resolved", SOON, || hangs.is_waited_for());
         // The system lets it hang for 45 s, and the killer waits for 20 s for one that it does not hear of.
         eventually("its end is announced again", SOON, || {
-            let now = server.holder(&ending);
-            now.is_some() && now != before
+            server.holder(&ending).is_some_and(|id| id != before)
         });
         assert!(runs(command));
         drop((hangs, disk));

@@ -318,8 +318,7 @@ both_servers! {
         let command = dblock.wait_pid("shell");
         let killing = Dblock::at(server, "kill").args([&*name, "--wait", "forever"]).spawn();
         let ending = format!("{name}#end0");
-        eventually("its end is announced", SOON, || server.holder(&ending).is_some());
-        let before = server.holder(&ending).unwrap();
+        let before = server.eventually_held(&ending);
         server.admin().query_drop(format!("KILL {before}")).unwrap();
         eventually("it is announced again", SOON, || server.holder(&ending).is_some_and(|id| id != before));
         send(command, Signal::SIGKILL);

@@ -13,7 +13,7 @@ use mysql::{Conn, OptsBuilder};
 use super::namespace::Namespace;
 use super::postgres::{self, DATABASE, Postgres};
 use super::spares::Spares;
-use super::{ADMIN, Dblock, Frozen, PASSWORD, children_of, reused};
+use super::{ADMIN, Dblock, Frozen, PASSWORD, SOON, children_of, eventually, reused};
 
 /// Which server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -462,6 +462,17 @@ impl Server {
     /// The connection that holds the lock `name` (its name on the server).
     pub fn holder(&self, name: &str) -> Option<u64> {
         holder(&mut self.watcher(), name)
+    }
+
+    /// Waits until somebody holds the lock `name` (its name on the server); the connection.
+    #[track_caller]
+    pub fn eventually_held(&self, name: &str) -> u64 {
+        let mut connection = None;
+        eventually(&format!("{name} is held"), SOON, || {
+            connection = self.holder(name);
+            connection.is_some()
+        });
+        connection.expect("it was just seen")
     }
 
     /// The connections that wait for the lock `name` (its name on the server).
