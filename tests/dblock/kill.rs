@@ -209,7 +209,7 @@ all_servers! {
         first.wait_line("running", SOON);
         let mut waiting = Vec::new();
         for id in 1..=3 {
-            waiting.push(Dblock::run(server, &name).args(["--wait", "60"]).command(records.command(id)).spawn());
+            waiting.push(Dblock::run(server, &name).args(["-v", "--wait", "60"]).command(records.command(id)).spawn());
             eventually("it waits", SOON, || server.waiters(&name).len() == id);
         }
         let mut killing = kill(server, &name).spawn();
@@ -224,13 +224,21 @@ all_servers! {
         killing.expect_code(0).expect_took(Duration::from_secs(3), Duration::from_secs(3) + 4 * slack());
         assert!(tries > 0);
         first.wait().expect_code(74);
-        for run in waiting {
-            run.wait().expect_code(0);
+        // Who says nothing for seconds, as on a machine that stands still, loses its session, and with it its place.
+        let mut kept = vec![0];
+        for (id, run) in (1..).zip(waiting) {
+            let output = run.wait();
+            output.expect_code(0);
+            if !output.stderr.contains("lost the session with ") {
+                kept.push(id);
+            }
         }
-        records.assert_no_overlap();
+        let mut order = records.assert_no_overlap().order();
+        order.retain(|id| *id != 9);
+        assert_eq!((order.len(), order[0]), (4, 0), "{order:?}");
         // Those who waited had their turns, in their order.
-        let order: Vec<usize> = records.order().into_iter().filter(|id| *id != 9).collect();
-        assert_eq!(order, [0, 1, 2, 3]);
+        order.retain(|id| kept.contains(id));
+        assert_eq!(order, kept);
     }
 
     fn who_waits_for_a_slot_whose_holder_is_being_ended_waits_no_longer_than_asked(server) {
