@@ -10,8 +10,8 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::harness::pty::Shell;
 use crate::harness::{
-    Dblock, Output, PAIR, Running, SOON, Server, Watcher, all_servers, each_lock, eventually,
-    eventually_gone, runs, send, slack, unique,
+    Dblock, Frozen, Output, PAIR, Running, SOON, Server, Watcher, all_servers, each_lock,
+    eventually, eventually_gone, runs, send, slack, unique,
 };
 use crate::sigkill::out_of_reach;
 
@@ -32,12 +32,19 @@ fn limited(server: &Server, name: &str, limit: &str) -> Dblock {
         .args(["--timeout", limit])
 }
 
-/// What came of a run of [`STUBBORN`]. One that had not begun when its time was over, as on a machine that stands still, is made again.
+/// What came of a run whose command says this as it begins. One that had not begun when its time was over, as on a machine that stands
+/// still, is made again.
+#[track_caller]
+fn begun(word: &str, run: impl Fn() -> Dblock) -> Output {
+    let mut tries = (0..5).map(|_| run().output());
+    let begun = tries.find(|run| run.stdout.starts_with(word));
+    begun.expect("it begins in time")
+}
+
+/// What came of a run of [`STUBBORN`], likewise.
 #[track_caller]
 fn stubborn(dblock: impl Fn() -> Dblock) -> Output {
-    let run = |_| dblock().command(["perl", "-e", STUBBORN]).output();
-    let begun = (0..5).map(run).find(|run| run.stdout.starts_with("perl "));
-    begun.expect("it begins in time")
+    begun("perl ", || dblock().command(["perl", "-e", STUBBORN]))
 }
 
 /// A run of [`STUBBORN`], likewise, that was asked to end.
@@ -51,6 +58,82 @@ fn asked(dblock: impl Fn() -> Dblock) -> Running {
         run.is_running().then_some(run)
     };
     (0..5).find_map(run).expect("it begins in time")
+}
+
+/// All of a group are asked to end. `false`: they had not all begun in time.
+fn all_are_asked(server: &Server) -> bool {
+    let script =
+        "sleep 60 & echo child $!; sh -c 'sleep 60 & echo grandchild $!; wait; true' & wait; true";
+    let mut run = limited(server, &unique("group"), "3").sh(script).spawn();
+    eventually("all have begun, or it has ended", SOON, || {
+        run.stdout().contains("grandchild ") || !run.is_running()
+    });
+    if !run.stdout().contains("grandchild ") {
+        return false;
+    }
+    let children = [run.wait_pid("child"), run.wait_pid("grandchild")];
+    run.wait_within(SOON).expect_code(124);
+    let are_there = children.into_iter().any(runs);
+    assert!(!are_there, "all of the group are gone when dblock is");
+    true
+}
+
+/// A grandchild that does not heed SIGTERM is killed. `false`: it had not begun in time, or was not seen before it was killed.
+fn the_last_is_killed(server: &Server) -> bool {
+    let name = unique("last");
+    // The command itself ends at once. Its grandchild does not.
+    let deaf = "trap \"\" TERM; echo grandchild $$; while :; do sleep 0.1; done";
+    let script = format!("(sh -c '{deaf}' & wait) & echo shell $$; wait");
+    let run = limited(server, &name, "3").args(["-k", "4"]);
+    let mut run = run.sh(&script).spawn();
+    eventually("both have begun, or it has ended", SOON, || {
+        let said = run.stdout();
+        said.contains("shell ") && said.contains("grandchild ") || !run.is_running()
+    });
+    let said = run.stdout();
+    if !said.contains("shell ") || !said.contains("grandchild ") {
+        return false;
+    }
+    let (command, grandchild) = (run.wait_pid("shell"), run.wait_pid("grandchild"));
+    eventually_gone(command, SOON);
+    let is_held = server.holder(&name).is_some();
+    let is_seen = runs(grandchild) && run.is_running();
+    let (end, due) = (run.wait_within(SOON), Duration::from_secs(7));
+    // It has its time.
+    end.expect_code(137).expect_took(due, due + slack());
+    assert!(!runs(grandchild), "it was killed");
+    assert_eq!(server.holder(&name), None);
+    assert!(
+        is_held || !is_seen,
+        "the lock is held until the last has ended"
+    );
+    is_seen
+}
+
+/// A command is ended in time while the keeper is stopped. `false`: it had not begun in time, or the keeper was not stopped before that was
+/// over.
+fn is_ended_without_its_keeper(server: &Server) -> bool {
+    let name = unique("keeper");
+    let (limit, answer) = (Duration::from_secs(3), Duration::from_secs(4));
+    let run = limited(server, &name, "3").args(["--connect-timeout", "4"]);
+    let mut run = run.sh("echo shell $$; exec sleep 60").spawn();
+    eventually("it has begun, or has ended", SOON, || {
+        run.stdout().contains("shell ") || !run.is_running()
+    });
+    if !run.stdout().contains("shell ") {
+        return false;
+    }
+    let command = run.wait_pid("shell");
+    let keeper = run.children().into_iter().find(|&pid| pid != command);
+    let _stopped = keeper.and_then(Frozen::of);
+    if run.stderr().contains("has run for") {
+        return false;
+    }
+    let end = run.wait_within(SOON);
+    end.expect_code(124)
+        .expect_took(limit + answer, limit + answer + slack());
+    eventually("the lock is free", SOON, || server.holder(&name).is_none());
+    true
 }
 
 each_lock! {
@@ -98,7 +181,7 @@ each_lock! {
 
     fn a_command_that_answers_term_with_a_code_of_its_own_is_124(server) {
         let script = "trap 'echo asked; exit 3' TERM; echo ready; sleep 60 & wait";
-        let run = limited(server, &unique("own-code"), "3").sh(script).output();
+        let run = begun("ready\n", || limited(server, &unique("own-code"), "3").sh(script));
         run.expect_code(124).expect_stdout("ready\nasked\n").expect_one_line("has run for 3s");
     }
 
@@ -125,28 +208,11 @@ each_lock! {
     }
 
     fn the_whole_group_is_asked_to_end(server) {
-        let script = "sleep 60 & echo child $!; sh -c 'sleep 60 & echo grandchild $!; wait; true' & wait; true";
-        let mut run = limited(server, &unique("group"), "3").sh(script).spawn();
-        let children = [run.wait_pid("child"), run.wait_pid("grandchild")];
-        run.wait_within(SOON).expect_code(124);
-        assert!(!children.into_iter().any(runs), "all of the group are gone when dblock is");
+        assert!((0..5).any(|_| all_are_asked(server)), "they never began in time");
     }
 
     fn the_last_of_the_group_is_killed_before_the_lock_is_free(server) {
-        let name = unique("last");
-        // The command itself ends at once. Its grandchild does not.
-        let deaf = "trap \"\" TERM; echo grandchild $$; while :; do sleep 0.1; done";
-        let script = format!("(sh -c '{deaf}' & wait) & echo shell $$; wait");
-        let mut run = limited(server, &name, "3").args(["-k", "4"]).sh(&script).spawn();
-        let (command, grandchild) = (run.wait_pid("shell"), run.wait_pid("grandchild"));
-        eventually_gone(command, SOON);
-        assert!(runs(grandchild) && run.is_running(), "it has its time");
-        assert!(server.holder(&name).is_some(), "the lock is held until the last has ended");
-        let end = run.wait_within(SOON);
-        let due = Duration::from_secs(7);
-        end.expect_code(137).expect_took(due, due + slack());
-        assert!(!runs(grandchild), "it was killed");
-        assert_eq!(server.holder(&name), None);
+        assert!((0..5).any(|_| the_last_is_killed(server)), "it never began in time");
     }
 
     fn with_a_terminal_the_commands_process_alone_is_ended(server) {
@@ -197,7 +263,7 @@ each_lock! {
 
     fn the_keepers_death_does_not_spare_a_command_that_is_being_ended(server) {
         let name = unique("keeper");
-        let mut run = asked(|| limited(server, &name, "3").args(["--kill-after", "4"]));
+        let mut run = asked(|| limited(server, &name, "3").args(["--kill-after", "8"]));
         let command = run.wait_pid("perl");
         send(run.keeper(Some(command)), Signal::SIGKILL);
         let end = run.wait_within(SOON);
@@ -213,14 +279,7 @@ each_lock! {
     }
 
     fn a_stopped_keeper_does_not_stop_the_clock(server) {
-        let name = unique("keeper");
-        let run = limited(server, &name, "3").args(["--connect-timeout", "4"]);
-        let mut run = run.sh("echo shell $$; exec sleep 60").spawn();
-        let command = run.wait_pid("shell");
-        send(run.keeper(Some(command)), Signal::SIGSTOP);
-        let (limit, answer) = (Duration::from_secs(3), Duration::from_secs(4));
-        run.wait_within(SOON).expect_code(124).expect_took(limit + answer, limit + answer + slack());
-        eventually("the lock is free", SOON, || server.holder(&name).is_none());
+        assert!((0..5).any(|_| is_ended_without_its_keeper(server)), "it never began in time");
     }
 
     fn a_command_that_ignores_term_from_the_start_is_ended(server) {
@@ -236,38 +295,46 @@ each_lock! {
     fn a_command_that_may_not_be_signalled_is_waited_for_and_that_is_said(server) {
         let folder = tempfile::tempdir().unwrap();
         let options = ["-t", "3", "-k", "0.3"];
-        let run = out_of_reach(server, &unique("limit"), folder.path(), &options, "sleep 5; exit 3").output();
+        let script = "echo begun; sleep 5; exit 3";
+        let run = begun("begun\n", || out_of_reach(server, &unique("limit"), folder.path(), &options, script));
         run.expect_code(124).expect_took(Duration::from_secs(5), Duration::from_secs(7) + slack());
         run.expect_said(["cannot end the command"]);
     }
 
     fn the_codes_are_those_of_timeout(server) {
+        // Each says when it has begun.
         let scripts = [
-            ("exit 0", 0),
-            ("exit 7", 7),
-            ("exit 124", 124),
-            ("exec /no/such/program", 127),
-            ("kill -TERM $$", 143),
-            ("kill -KILL $$", 137),
-            ("exec sleep 60", 124),
-            ("kill -STOP $$; exec sleep 60", 124),
-            ("sleep 60; exit 5", 124),
-            ("trap 'exit 0' TERM; sleep 60 & wait", 124),
-            ("trap 'exit 9' TERM; sleep 60 & wait", 124),
-            ("trap 'kill -KILL $$' TERM; sleep 60 & wait", 137),
-            ("trap '' TERM; while :; do sleep 0.1; done", 137),
+            ("echo begun; exit 0", 0),
+            ("echo begun; exit 7", 7),
+            ("echo begun; exit 124", 124),
+            ("echo begun; exec /no/such/program", 127),
+            ("echo begun; kill -TERM $$", 143),
+            ("echo begun; kill -KILL $$", 137),
+            ("echo begun; exec sleep 60", 124),
+            ("echo begun; kill -STOP $$; exec sleep 60", 124),
+            ("echo begun; sleep 60; exit 5", 124),
+            ("trap 'exit 0' TERM; echo begun; sleep 60 & wait", 124),
+            ("trap 'exit 9' TERM; echo begun; sleep 60 & wait", 124),
+            ("trap 'kill -KILL $$' TERM; echo begun; sleep 60 & wait", 137),
+            ("trap '' TERM; echo begun; while :; do sleep 0.1; done", 137),
         ];
         // All at once: they do nothing but wait.
         thread::scope(|scope| {
             for (script, code) in scripts {
                 scope.spawn(move || {
-                    let mut timeout = Command::new("timeout")
-                        .args(["-k", "2", "3", "sh", "-c", script])
-                        .stderr(Stdio::null())
-                        .spawn()
-                        .expect("timeout(1) is there");
-                    let run = limited(server, &unique("timeout"), "3").args(["-k", "2"]).sh(script).output();
-                    let timeout = timeout.wait().expect("it is ours");
+                    let ends = |_| {
+                        let timeout = Command::new("timeout")
+                            .args(["-k", "2", "3", "sh", "-c", script])
+                            .stdout(Stdio::piped())
+                            .stderr(Stdio::null())
+                            .spawn()
+                            .expect("timeout(1) is there");
+                        let run = limited(server, &unique("timeout"), "3").args(["-k", "2"]).sh(script).output();
+                        let timeout = timeout.wait_with_output().expect("it is ours");
+                        let both_began = timeout.stdout == b"begun\n" && run.stdout == "begun\n";
+                        both_began.then_some((timeout.status, run))
+                    };
+                    let (timeout, run) = (0..5).find_map(ends).expect("both begin in time");
                     // As a shell sees it.
                     let [theirs, ours] = [timeout, run.status]
                         .map(|status| status.code().or_else(|| status.signal().map(|signal| 128 + signal)));
@@ -294,10 +361,10 @@ fn without_a_lock_the_limit_is_the_same() {
 // What happens to a named lock, which ends with its session.
 all_servers! {
     fn a_lost_session_does_not_stop_the_clock(server) {
-        let mut run = limited(server, &unique("lost"), "5").sh("echo on $DBLOCK_CONNECTION_ID; exec sleep 60").spawn();
+        let mut run = limited(server, &unique("lost"), "10").sh("echo on $DBLOCK_CONNECTION_ID; exec sleep 60").spawn();
         let id = run.wait_pid("on");
         server.watcher().end_session(id.try_into().unwrap());
         run.wait_stderr("was lost while the command runs", SOON);
-        run.wait_within(SOON).expect_code(124).expect_said(["has run for 5s"]);
+        run.wait_within(SOON).expect_code(124).expect_said(["has run for 10s"]);
     }
 }
