@@ -301,8 +301,8 @@ all_servers! {
     fn a_tick_whose_command_was_killed_is_another_s_however_long_its_daemon_hung_before(server on mysql) {
         let (crontab, proxy, daemon, command) = runs_through_a_proxy(server);
         let hung = Hung::new(daemon.pid());
-        // Its scheduler goes on renewing the lock, and not its row.
-        crontab.eventually_row("dblock_cron_daemons WHERE renewed_at < UTC_TIMESTAMP(6) - INTERVAL 3 SECOND");
+        // Its scheduler goes on renewing the lock every three seconds, and not its row.
+        crontab.eventually_row("dblock_cron_daemons WHERE renewed_at < UTC_TIMESTAMP(6) - INTERVAL 6 SECOND");
         assert!(runs(command), "{}", daemon.stderr());
         proxy.freeze();
         eventually("the command is ended", SOON, || !runs(command));
@@ -419,7 +419,7 @@ fn nobody_gets_a_lock(server: &Server) -> bool {
 
 /// A daemon that reaches its server by a proxy, and the command of a tick that it has started.
 fn runs_through_a_proxy(server: &Server) -> (Crontab<'_>, Proxy, Running, i32) {
-    let crontab = Crontab::new(server, &job("--ttl 6s --kill-after 1s", STAYS));
+    let crontab = Crontab::new(server, &job("--ttl 12s --kill-after 1s", STAYS));
     let proxy = Proxy::to(server);
     let daemon = crontab.start_through(&proxy, &["--grace", "0s"]);
     crontab.due("job");
