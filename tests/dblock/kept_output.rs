@@ -133,7 +133,7 @@ all_servers! {
         let (name, folder) = (unique("away"), tempfile::tempdir().unwrap());
         let go = folder.path().join("go");
         let script = format!("echo before; while ! [ -e {} ]; do sleep 0.1; done; echo after; exit 3", quoted(&go));
-        let run = keeping(&tables, &name).env("DBLOCK_CONNECT_TIMEOUT", "30s").arg("-v");
+        let run = keeping(&tables, &name).env("DBLOCK_CONNECT_TIMEOUT", "2m").arg("-v");
         let mut run = run.sh(&script).spawn();
         run.wait_line("before", SOON);
         server.kill();
@@ -141,7 +141,7 @@ all_servers! {
         std::fs::write(go, "").unwrap();
         run.wait_stderr("the command ended with 3", SOON);
         server.start();
-        let ended = run.wait();
+        let ended = run.wait_within(Duration::from_secs(120));
         ended.expect_code(3).expect_stdout("before\nafter\n");
         assert!(!ended.stderr.contains("the output"), "{ended:#?}");
         let record = run_of(&tables, &name);
