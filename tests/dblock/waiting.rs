@@ -193,10 +193,11 @@ all_locks! {
             // Half a second where nothing else runs: the server looks once a second whether a client is still there.
             let soon = (3 * slack()).saturating_sub(Duration::from_millis(2500));
             // Who is told that the lock is free, and dies, leaves the next one waiting until that looks by itself.
-            let is_gone = || server.kind != Kind::Postgres || waiters(&mut admin, &name) == [next];
+            let is_gone = || server.kind != Kind::Postgres || waiters(&mut admin, &name).len() == 1;
             assert!(in_time(soon, is_gone), "{signal}: it still waits");
             held.free();
-            let has_it = in_time(soon, || holder(&mut admin, &name) == Some(next));
+            // There it has another session by now if it stood still for seconds.
+            let has_it = in_time(soon, || holder(&mut admin, &name) == Some(next) || second.stdout() == "ran\n");
             assert!(has_it, "{signal}: its place in the queue is still taken");
             drop(second.take_stdin());
             second.wait().expect_code(0).expect_stdout("ran\n");
