@@ -328,7 +328,7 @@ fn no_command_outlives_a_daemon_that_was_killed_while_another_command_hangs_at_i
 fn a_command_that_waits_for_a_disk_for_ever_keeps_its_tick_for_longer_than_the_ttl() {
     let mut disk = Unkillable::new();
     let command = format!("echo $$ >>{{}}; read x <{}", quoted(&disk.file()));
-    let lines = job("--ttl 6s", &command);
+    let lines = job("--ttl 6s --kill-after 0.2", &command);
     let crontab = Crontab::new(Server::shared(Kind::MariaDb), &lines);
     let mut first = crontab.start(&[]);
     let scheduler = scheduler_of(first.pid()).unwrap();
@@ -705,7 +705,7 @@ fn over_where_it_is_stopped(
 /// A host dies, and another one records that and takes its tick. Whether the answer to that was lost; it tells of the death either way.
 fn a_death_is_told_without_an_answer(server: &'static Server) -> bool {
     let command = "echo $DBLOCK_ATTEMPT >>{}; test $DBLOCK_ATTEMPT = 2 || exec sleep 600";
-    let crontab = Crontab::new(server, &job("--ttl 6s", command));
+    let crontab = Crontab::new(server, &job("--ttl 6s --kill-after 0.2", command));
     let first = crontab.start(&[]);
     crontab.due("job");
     crontab.eventually_lines(1);

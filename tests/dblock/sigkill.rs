@@ -217,7 +217,7 @@ each_way! {
     fn a_command_that_waits_for_a_disk_for_ever_keeps_the_lock_for_longer_than_the_ttl(server) {
         let (name, mut disk) = (unique("disk"), Unkillable::new());
         let script = format!("echo shell $$; read x <{}", quoted(&disk.file()));
-        let mut run = Dblock::run(server, &name).without_terminal().args(["--ttl", "6"]).sh(&script).spawn();
+        let mut run = Dblock::run(server, &name).without_terminal().args(["--ttl", "6", "--kill-after", "0.2"]).sh(&script).spawn();
         let command = run.wait_pid("shell");
         disk.eventually_opened();
         run.signal(Signal::SIGKILL);
@@ -233,7 +233,7 @@ each_way! {
     fn a_command_that_waits_for_a_disk_keeps_the_lock_for_longer_than_the_ttl_when_somebody_ends_it(server) {
         let (name, mut disk) = (unique("stuck"), Unkillable::new());
         let script = format!("echo shell $$; read x <{}", quoted(&disk.file()));
-        let run = Dblock::run(server, &name).without_terminal().args(["--ttl", "6", "--kill-after", "0.5"]);
+        let run = Dblock::run(server, &name).without_terminal().args(["--ttl", "6", "--kill-after", "0.2"]);
         let mut run = run.sh(&script).spawn();
         let command = run.wait_pid("shell");
         disk.eventually_opened();
@@ -436,7 +436,8 @@ fn a_command_that_cannot_be_killed_keeps_the_lock_for_longer_than_the_ttl() {
         let name = unique("longer");
         let folder = tempfile::tempdir().unwrap();
         let script = "echo shell $$; exec sleep 60";
-        let run = out_of_reach(server, &name, folder.path(), &["--ttl", "6"], script);
+        let options = ["--ttl", "6", "--kill-after", "0.2"];
+        let run = out_of_reach(server, &name, folder.path(), &options, script);
         let mut run = run.spawn();
         let command = run.wait_pid("shell");
         run.signal(Signal::SIGKILL);
