@@ -684,7 +684,7 @@ fn a_success_is_recorded_or_said_to_be_lost_where_the_network_falls_silent_and_t
 fn is_recorded_or_said(silent_for: Duration, is_back: bool) {
     let server = Server::durable(Kind::MariaDb);
     let (name, proxy) = (unique("silent-dropped"), Proxy::to(server));
-    let mut begun = to_succeed(&proxy, &name, &["--ttl", "11"]);
+    let mut begun = to_succeed(&proxy, &name, &["--ttl", "11", "--kill-after", "0.5"]);
     let command = begun.wait_pid("began");
     proxy.freeze();
     within(silent_for, || !runs(command));
@@ -722,7 +722,8 @@ fn a_success_that_cannot_be_recorded_is_said_whatever_keeps_it_and_also_with_qui
         (&["--durable"], gone),
     ] {
         let (tables, name) = (Tables::new(server), unique("unrecorded"));
-        let run = tables.at("run").args(["-q", "--name", &name, "--ttl", "8"]);
+        let run = tables.at("run").args(["-q", "--name", &name]);
+        let run = run.args(["--ttl", "8", "--kill-after", "0.5"]);
         // Longer than it is tried for.
         let run = run
             .args(YEARLY)
