@@ -1126,7 +1126,7 @@ both_servers! {
         let mut shell = Shell::start(server);
         shell.enter(&format!("export DBLOCK_DATABASE={}", jobs.tables.database));
         let script = "trap \"\" TSTP; trap \"exit 0\" USR1; echo attempt $DBLOCK_ATTEMPT; echo shell $$; while :; do sleep 0.1; done";
-        shell.enter(&format!("dblock queue work q --drain -- sh -c '{script}'"));
+        shell.enter(&format!("dblock queue work q --drain --kill-after 0.2 -- sh -c '{script}'"));
         let command = shell.wait_pid("shell");
         let other = jobs.work(&[]).sh("echo never").spawn();
         jobs.eventually_idle(1);
@@ -1166,7 +1166,8 @@ both_servers! {
         let jobs = Jobs::new(server, &[]);
         jobs.put(&["stubborn"]);
         let script = "[ $(cat) = quick ] || { sh -c \"trap '' TERM; sleep 60\" & wait; }; for n in 1 2 3 4; do (sh -c 'sleep 0.05' &) ; done; echo ran";
-        let options = ["--timeout", "5", "--kill-after", "60", "-j", "2"];
+        // Each has time to begin.
+        let options = ["--timeout", "10", "--kill-after", "60", "-j", "2"];
         let worker = jobs.work(&options).under(["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]).sh(script).spawn();
         eventually("there is a worker", SOON, || !children_of(worker.pid()).is_empty());
         let one = children_of(worker.pid())[0];
