@@ -1120,7 +1120,7 @@ all_servers_with_tables! {
         // Its row is there.
         release(server, &token(acquire(server, &name))).output().expect_code(0);
         let _locker = lock_row(server, &name);
-        let acquiring = acquire(server, &name).spawn();
+        let acquiring = acquire(server, &name).args(["--connect-timeout", "60"]).spawn();
         eventually("it acquires the lock", SOON, || server.holder(&name).is_some());
         let _stopped = [acquiring.pid(), acquiring.children()[0]].map(Frozen::new);
         let killed = Dblock::at(server, "kill").arg(&name).args(["--wait", "1", "--connect-timeout", "5"]).output();
