@@ -608,8 +608,8 @@ fn sixty_go_in_order(server: &Server) -> bool {
     let intervals = records.intervals();
     // The proof of a grant gives up the place, so the next one's can only follow it: the order in which the network saw them is that of
     // the grants, whatever a busy machine makes of the starts.
-    let proves = "SELECT CASE WHEN IFNULL(IS_USED_LOCK";
-    let is_proof = |packet: &&Packet| packet.statements().is_some_and(|it| it.starts_with(proves));
+    let begin = "SELECT CASE WHEN IFNULL(IS_USED_LOCK";
+    let is_proof = |packet: &&Packet| packet.statements().is_some_and(|it| it.starts_with(begin));
     let packets = proxy.packets();
     let proofs = packets.iter().filter(is_proof);
     let mut order: Vec<usize> = proofs.map(|packet| packet.connection).collect();
