@@ -13,8 +13,8 @@ use tempfile::TempPath;
 use crate::harness::{
     Dblock, Frozen, Hangs, Hung, Kind, Output, PASSWORD, Packet, Proxy, Running, SOON, Server,
     Unkillable, Watcher, all_servers, children_of, each_lock, each_way, error, eventually,
-    eventually_gone, eventually_unkillable, framed, in_time, is_stopped, quoted, runs, send, slack,
-    unique, until_closed, within,
+    eventually_gone, eventually_unkillable, framed, in_time, is_stopped, polls, quoted, runs, send,
+    slack, unique, until_closed, within,
 };
 use crate::hostile::serve;
 use crate::pools::slot_on_server;
@@ -1029,7 +1029,10 @@ each_lock! {
             let ending = format!("{name}#end0");
             eventually("its end is announced", SOON, || server.holder(&ending).is_some());
             eventually_unkillable(command);
-            // The first that its keeper sees is that its session is lost, and that the command is gone.
+            let begun = Instant::now();
+            eventually("its keeper waits", SOON, || polls(keeper));
+            // The first that its keeper sees is that its session is lost, and that the command is gone, whose time is over. Before that it
+            // would open another session to keep others out, and tell of the end on that.
             let stopped = Frozen::new(keeper);
             run.signal(signal);
             eventually("it is stopped, or dead", SOON, || is_stopped(run.pid()) || !runs(run.pid()));
@@ -1037,6 +1040,7 @@ each_lock! {
             proxy.cut();
             drop(disk);
             eventually_gone(command, SOON);
+            eventually("its time is over", SOON, || begun.elapsed() > Duration::from_secs(1));
             drop(stopped);
             eventually("the name is being resolved", SOON, || hangs.is_waited_for());
             // The system lets it hang for 45 s.
