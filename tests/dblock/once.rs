@@ -508,7 +508,9 @@ fn a_server_that_has_answered_is_not_out_of_reach_while_its_history_is_locked() 
         let run = tables
             .at("run")
             .args(["--name", &name, "--record", "--if-unreachable", "run"]);
-        run.args(["--connect-timeout", "6"]).sh("echo ran").output()
+        run.args(["--connect-timeout", "12"])
+            .sh("echo ran")
+            .output()
     };
     let mut locks = tables.client();
     locks.query_drop("LOCK TABLES dblock_runs WRITE").unwrap();
@@ -536,7 +538,9 @@ fn a_server_whose_rows_are_locked_is_not_out_of_reach() {
         let run = tables
             .at("run")
             .args(["--name", &name, "--durable", "--if-unreachable", "run"]);
-        run.args(["--connect-timeout", "8"]).sh("echo ran").output()
+        run.args(["--connect-timeout", "12"])
+            .sh("echo ran")
+            .output()
     };
     run().expect_code(0).expect_stdout("ran\n");
     let mut locks = tables.client();
@@ -548,12 +552,22 @@ fn a_server_whose_rows_are_locked_is_not_out_of_reach() {
 }
 
 /// A run that is to succeed for its tick, through this proxy, and says `began`; it ends when its stdin is closed.
+#[track_caller]
 fn to_succeed(proxy: &Proxy, name: &str, options: &[&str]) -> Running {
-    let run = Dblock::run_at(&proxy.url(), name).args(YEARLY);
-    let run = run.args(options).args(["--connect-timeout", "4"]);
-    let run = run.stdin(std::process::Stdio::piped());
-    let mut run = run.sh("echo began $$; read line; exit 0").spawn();
-    run.wait_line("began", SOON);
+    let start = || {
+        let run = Dblock::run_at(&proxy.url(), name).args(YEARLY);
+        let run = run.args(options).args(["--connect-timeout", "4"]);
+        let run = run.stdin(Stdio::piped());
+        run.sh("echo began $$; read line; exit 0").spawn()
+    };
+    let mut run = start();
+    // A server may not answer in so short a time.
+    eventually("it has begun", SOON, || {
+        if !run.is_running() {
+            run = start();
+        }
+        run.stdout().contains("began ")
+    });
     run
 }
 
@@ -639,8 +653,8 @@ fn a_success_whose_keeper_dies_is_recorded_by_another_or_said_to_be_lost() {
     let server = Server::durable(Kind::MariaDb);
     for is_back in [true, false] {
         let (name, proxy) = (unique("dropped"), Proxy::to(server));
-        // The success is tried for as long.
-        let ttl = if is_back { "60" } else { "4" };
+        // The success is tried for as long, and the keeper is killed before that is over.
+        let ttl = if is_back { "60" } else { "10" };
         let mut begun = to_succeed(&proxy, &name, &["--ttl", ttl, "--on-lock-lost", "ignore"]);
         let command = begun.wait_pid("began");
         proxy.refuse(true);
@@ -656,7 +670,7 @@ fn a_success_whose_keeper_dies_is_recorded_by_another_or_said_to_be_lost() {
         if is_back {
             proxy.refuse(false);
         }
-        let end = begun.wait_within(SOON);
+        let end = begun.wait_within(2 * SOON);
         end.expect_code(0);
         let is_said = end
             .stderr
