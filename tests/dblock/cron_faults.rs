@@ -22,6 +22,9 @@ use crate::queue_admin::vanish_in_transactions;
 /// A job whose ticks are far away.
 const JOB: &str = "#: job\n0 0 1 1 * echo job $DBLOCK_ATTEMPT >>{}";
 
+/// A command that goes on until there is a file.
+const UNTIL_TOLD: &str = "echo begin >>{}; until test -e {}.go; do sleep 0.1; done; echo end >>{}";
+
 /// A server that is not there. A port that was free just now may be another test's by now.
 const NOBODY: &str = "mysql://dblock@127.0.0.1:1/dblock";
 
@@ -222,19 +225,23 @@ all_servers! {
     }
 
     fn commands_run_on_while_the_tables_are_missing_and_then_the_daemon_goes_on(server on mariadb) {
-        let crontab = Crontab::new(server, &job("", "echo begin >>{}; sleep 5; echo end >>{}"));
+        let crontab = Crontab::new(server, &job("", UNTIL_TOLD));
+        let go = crontab.path("record.go");
         let mut host = crontab.start(&[]);
         crontab.due("job");
         crontab.eventually_lines(1);
         crontab.tables.sql("ALTER TABLE dblock_cron_jobs RENAME TO elsewhere");
         host.wait_stderr("; no ticks are taken until that is over", SOON);
+        fs::write(&go, "").unwrap();
         eventually("the command has ended", SOON, || crontab.lines() == ["begin", "end"]);
         crontab.tables.sql("ALTER TABLE elsewhere RENAME TO dblock_cron_jobs");
         host.wait_stderr("dblock: ticks are taken again", SOON);
         crontab.eventually_idle();
         assert_eq!(crontab.count("dblock_runs WHERE outcome = 'ran' AND exit_code = 0"), 1);
+        fs::remove_file(&go).unwrap();
         crontab.due("job");
         crontab.eventually_lines(3);
+        fs::write(&go, "").unwrap();
         end(host);
     }
 
@@ -305,7 +312,8 @@ both_servers! {
     }
 
     fn commands_run_on_while_the_password_is_another_and_then_the_daemon_goes_on(server on mysql) {
-        let crontab = Crontab::new(server, &job("", "echo begin >>{}; sleep 5; echo end >>{}"));
+        let crontab = Crontab::new(server, &job("", UNTIL_TOLD));
+        let go = crontab.path("record.go");
         let (account, mut host) = start_with_account(server, &crontab);
         let password = |word: &str| set_password(server, &account, word);
         crontab.due("job");
@@ -313,18 +321,21 @@ both_servers! {
         password("second");
         send(scheduler_of(host.pid()).unwrap(), Signal::SIGKILL);
         host.wait_stderr("; no ticks are taken until that is over", SOON);
+        fs::write(&go, "").unwrap();
         eventually("the command has ended", SOON, || crontab.lines() == ["begin", "end"]);
         password("first");
         host.wait_stderr("dblock: ticks are taken again", SOON);
         crontab.eventually_idle();
         assert_eq!(crontab.count("dblock_runs WHERE outcome = 'ran' AND exit_code = 0"), 1);
+        fs::remove_file(&go).unwrap();
         crontab.due("job");
         crontab.eventually_lines(3);
+        fs::write(&go, "").unwrap();
         end(host);
     }
 
     fn a_scheduler_that_cannot_go_on_ends_the_commands_of_a_daemon_that_is_stopped(server on mariadb) {
-        let crontab = Crontab::new(server, &job("--ttl 6s --kill-after 1s", "echo $$ >>{}; exec sleep 600"));
+        let crontab = Crontab::new(server, &job("--ttl 6s --kill-after 0.2s", "echo $$ >>{}; exec sleep 600"));
         let (account, host) = start_with_account(server, &crontab);
         crontab.due("job");
         let command: i32 = crontab.eventually_lines(1)[0].parse().unwrap();
@@ -905,7 +916,7 @@ all_servers! {
         let crontab = Crontab::alone(&server, JOB);
         server.set_read_only(true);
         let url = url_of([&server, &server]);
-        let on_both = |dblock: Dblock| dblock.args(["--connect-timeout", "6"]).env("DBLOCK_URL", &url).spawn();
+        let on_both = |dblock: Dblock| dblock.args(["--connect-timeout", "12"]).env("DBLOCK_URL", &url).spawn();
         let of_job = |command| on_both(crontab.tables.at("cron").args([command, "job"]));
         for refused in [of_job("pause"), of_job("resume"), of_job("trigger"), on_both(crontab.daemon(&[]))] {
             refused.wait().expect_code(78).expect_stdout("").expect_said([" is read-only, "]);
