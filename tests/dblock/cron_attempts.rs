@@ -82,7 +82,7 @@ both_servers! {
     }
 
     fn a_retry_of_a_job_whose_ticks_wait_waits_for_whoever_holds_the_lock(server on mariadb) {
-        let options = "--overlap wait --retries 1 --retry-delay 3s --ttl 6s --kill-after 0s";
+        let options = "--overlap wait --retries 1 --retry-delay 6s --ttl 6s --kill-after 0s";
         let command = "echo $DBLOCK_ATTEMPT >>{}; while ! test -e {}.go; do sleep 0.1; done; test $DBLOCK_ATTEMPT = 2";
         let crontab = Crontab::new(server, &job(options, command));
         let host = crontab.start(&[]);
@@ -91,7 +91,7 @@ both_servers! {
         // By hand, for longer than the TTL and a margin.
         let record = quoted(&crontab.record());
         let by_hand = crontab.tables.at("run").args(["-v", "--durable", "--wait", "30s", "--name", &crontab.name("job")]);
-        let mut by_hand = by_hand.sh(&format!("echo hand >>{record}; sleep 16; echo done >>{record}")).spawn();
+        let mut by_hand = by_hand.sh(&format!("echo hand >>{record}; sleep 19; echo done >>{record}")).spawn();
         by_hand.wait_stderr("waiting", SOON);
         fs::write(crontab.path("record.go"), "").unwrap();
         crontab.eventually_lines(2);
@@ -118,7 +118,7 @@ both_servers! {
     }
 
     fn a_tick_that_somebody_has_ended_by_force_is_over_where_all_of_its_host_are_dead(server on mysql) {
-        let crontab = Crontab::new(server, &job("--ttl 8s --retries 3", "echo run >>{}; exec sleep 600"));
+        let crontab = Crontab::new(server, &job("--ttl 8s --kill-after 0.2s --retries 3", "echo run >>{}; exec sleep 600"));
         let first = crontab.start(&[]);
         crontab.due("job");
         crontab.eventually_lines(1);
@@ -486,11 +486,7 @@ fn what_ends_while_the_server_is_away_is_released_and_recorded_later() {
         "#: long --ttl 60s\n0 0 1 1 * {command}\n#: short --ttl 10s --kill-after 0s\n0 0 1 1 * {command}"
     );
     let crontab = Crontab::alone(&server, &lines);
-    let mut host = crontab
-        .daemon(&[])
-        .env("DBLOCK_CONNECT_TIMEOUT", "5s")
-        .spawn();
-    host.wait_stderr("dblock: ready: ", SOON);
+    let host = start_seeking(&crontab, "5s");
     for (number, name) in ["long", "short"].into_iter().enumerate() {
         crontab.due(name);
         crontab.eventually_lines(number + 1);
@@ -683,7 +679,9 @@ fn over_where_it_is_stopped(
     after: After,
 ) {
     let command = "echo run >>{}; exec sleep 600";
-    let crontab = Crontab::new(server, &job("--ttl 8s --retries 3", command));
+    // A machine that stands still for some seconds ends no command.
+    let options = "--ttl 8s --kill-after 0.2s --retries 3";
+    let crontab = Crontab::new(server, &job(options, command));
     let first = crontab.start(&[]);
     crontab.due("job");
     crontab.eventually_lines(1);

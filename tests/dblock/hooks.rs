@@ -280,7 +280,10 @@ fn the_daemon_that_takes_over_a_tick_tells_of_the_dead_one() {
     let command = "echo $DBLOCK_ATTEMPT >>{}; test $DBLOCK_ATTEMPT = 2 || exec sleep 600";
     let crontab = Crontab::new(
         server(),
-        &job("--ttl 10s --retries 1 --retry-delay 0s", command),
+        &job(
+            "--ttl 10s --kill-after 0.2s --retries 1 --retry-delay 0s",
+            command,
+        ),
     );
     let hook = told.hook("failure");
     let first = crontab.start(&["--on-failure", &hook]);
