@@ -242,7 +242,9 @@ both_servers! {
         end(crontab.start(&[]));
         let (mut holder, mut admin) = (crontab.tables.admin(), crontab.tables.admin());
         holder.query_drop("LOCK TABLES dblock_cron_daemons WRITE").unwrap();
-        let triggering = crontab.tables.at("cron").args(["trigger", "-v"]).arg(crontab.name("job")).spawn();
+        let triggering = crontab.tables.at("cron").args(["trigger", "-v"]).arg(crontab.name("job"));
+        // It does not end by itself meanwhile.
+        let triggering = triggering.env("DBLOCK_CONNECT_TIMEOUT", "60s").spawn();
         let waiting = format!(
             "SELECT id FROM information_schema.processlist WHERE info LIKE '/* dblock cron count */%{}%'", crontab.tables.database);
         for interrupted in 0..3 {
@@ -605,7 +607,7 @@ fn a_next_tick_of_a_clock_that_was_ahead_is_found_again_and_runs() {
         server.admin().query_drop(format!("KILL {id}")).unwrap();
     }
     eventually("it has another session", SOON, || {
-        host.stderr().matches("connected to ").count() == 2
+        host.stderr().matches("connected to ").count() >= 2
     });
     crontab.eventually_row("dblock_cron_jobs WHERE next_at <= UTC_TIMESTAMP(6) + INTERVAL 1 HOUR");
     let right = "SELECT DATE_FORMAT(next_at, '%Y-%m-%dT%H:%i:%s.000Z') FROM dblock_cron_jobs";
