@@ -30,21 +30,35 @@ fn all_due(crontab: &Crontab) {
     );
 }
 
+/// The locks of twelve ticks are acquired. `false`: the machine stood still for so long that the daemon has lost its session, and asked
+/// again.
+fn twelve_are_acquired_in_three(server: &Server) -> bool {
+    let (crontab, host) = with_rows(server, 12, "", &["-vv"]);
+    let packets = || {
+        let said = host.stderr();
+        let takes = |line: &&str| line.contains("/* dblock take row */");
+        said.lines().filter(takes).count()
+    };
+    let before = packets();
+    all_due(&crontab);
+    crontab.eventually_lines(12);
+    let packets = packets() - before;
+    if host.stderr().contains("lost the session") {
+        return false;
+    }
+    assert_eq!(packets, 3);
+    crontab.eventually_idle();
+    let free = "dblock_locks WHERE owner IS NULL AND fence = 2";
+    assert_eq!(crontab.count(free), 12);
+    let ran = "dblock_runs WHERE outcome = 'ran' AND exit_code = 0";
+    assert_eq!(crontab.count(ran), 24);
+    end(host);
+    true
+}
+
 all_servers! {
     fn the_locks_of_twelve_ticks_are_acquired_in_three_transactions(server) {
-        let (crontab, host) = with_rows(server, 12, "", &["-vv"]);
-        let packets = || {
-            let said = host.stderr();
-            said.lines().filter(|line| line.contains("/* dblock take row */")).count()
-        };
-        let before = packets();
-        all_due(&crontab);
-        crontab.eventually_lines(12);
-        assert_eq!(packets() - before, 3);
-        crontab.eventually_idle();
-        assert_eq!(crontab.count("dblock_locks WHERE owner IS NULL AND fence = 2"), 12);
-        assert_eq!(crontab.count("dblock_runs WHERE outcome = 'ran' AND exit_code = 0"), 24);
-        end(host);
+        assert!((0..3).any(|_| twelve_are_acquired_in_three(server)), "it has lost the session each time");
     }
 }
 
@@ -64,8 +78,7 @@ both_servers! {
         assert_eq!(crontab.count("dblock_runs WHERE outcome = 'skipped' AND message LIKE '%not run'"), 1);
         assert_eq!(crontab.count("dblock_locks WHERE owner = REPEAT('a', 32) AND fence = 1"), 1);
         // The named lock that was taken first is free again.
-        let holders = crontab.rows::<Option<u64>>(&format!("SELECT IS_USED_LOCK('{}')", crontab.name("job1")));
-        assert_eq!(holders, [None]);
+        eventually("it is free", SOON, || crontab.holder("job1").is_none());
         end(host);
     }
 }
