@@ -344,11 +344,12 @@ fn each_failed_job_of_a_queue_tells_and_a_drain_waits_for_that() {
 
 #[test]
 fn the_worker_that_takes_over_tells_of_a_dead_one_with_its_jobs() {
-    let (jobs, told) = (Jobs::new(server(), &["--ttl", "4s"]), Told::new());
+    let (jobs, told) = (Jobs::new(server(), &["--ttl", "8s"]), Told::new());
     let ids = jobs.put(&["x"]);
     let script = "test $DBLOCK_ATTEMPT = 2 || exec sleep 600";
+    // A machine that stands still for some seconds has it end no command.
     let first = jobs
-        .work(&["--on-failure", &told.hook("failure")])
+        .work(&["--kill-after", "0", "--on-failure", &told.hook("failure")])
         .sh(script)
         .spawn();
     eventually("it runs", SOON, || jobs.count("dblock_running") == 1);
@@ -374,11 +375,11 @@ fn the_worker_that_takes_over_tells_of_a_dead_one_with_its_jobs() {
 
 #[test]
 fn the_worker_that_takes_over_tells_of_a_dead_one_with_all_jobs_of_its_block() {
-    let options = ["--claim", "blocks", "--ttl", "4s", "--max-attempts", "1"];
+    let options = ["--claim", "blocks", "--ttl", "8s", "--max-attempts", "1"];
     let (jobs, told) = (Jobs::new(server(), &options), Told::new());
     let ids = jobs.number(3);
     let work = || {
-        jobs.work(&["--on-failure", &told.hook("failure")])
+        jobs.work(&["--kill-after", "0", "--on-failure", &told.hook("failure")])
             .sh("exec sleep 600")
             .spawn()
     };
@@ -396,20 +397,31 @@ fn the_worker_that_takes_over_tells_of_a_dead_one_with_all_jobs_of_its_block() {
     second.wait_within(SOON).expect_code(0);
 }
 
+/// So long a hook has, and then the next one begins.
+const OF_A_HOOK: Duration = Duration::from_secs(30);
+
 #[test]
 fn a_worker_whose_hooks_are_slow_claims_nothing_that_it_cannot_start() {
+    assert!((0..5).any(|_| claims_nothing_that_it_cannot_start()));
+}
+
+/// `false`: a hook had been ended for its time before others were to have the jobs.
+fn claims_nothing_that_it_cannot_start() -> bool {
     let jobs = Jobs::new(server(), &["--max-attempts", "1"]);
     jobs.number(40);
+    let begun = Instant::now();
     let slow = jobs
         .work(&["--on-failure", "exec sleep 600"])
         .sh("exit 5")
         .spawn();
     // At most 32 hooks run at once. One more waits for them, and so do all further jobs.
-    eventually("no more start", SOON, || jobs.states()[3] == 33);
+    eventually("no more start", SOON, || jobs.states()[3] >= 33);
     let other = jobs.work(&["--drain"]).sh("true").output();
     other.expect_code(0);
-    assert_eq!(jobs.states(), [0, 0, 0, 33]);
+    let (states, is_in_time) = (jobs.states(), begun.elapsed() < OF_A_HOOK);
     end_beside_hooks(&jobs, slow);
+    assert!(!is_in_time || states == [0, 0, 0, 33], "{states:?}");
+    is_in_time
 }
 
 /// Ends a worker whose hooks hang.
@@ -422,8 +434,14 @@ fn end_beside_hooks(jobs: &Jobs, mut worker: Running) {
 
 #[test]
 fn a_worker_whose_hooks_are_slow_returns_what_it_has_claimed_ahead() {
+    assert!((0..5).any(|_| returns_what_it_has_claimed_ahead()));
+}
+
+/// `false`: a hook had been ended for its time before others were to have the jobs.
+fn returns_what_it_has_claimed_ahead() -> bool {
     let jobs = Jobs::new(server(), &["--retry-delay", "1h"]);
     jobs.number(120);
+    let begun = Instant::now();
     // So many at once that more are claimed ahead.
     let slow = jobs
         .work(&["-v", "-j", "16", "--on-failure", "exec sleep 600"])
@@ -435,9 +453,13 @@ fn a_worker_whose_hooks_are_slow_returns_what_it_has_claimed_ahead() {
     });
     assert_eq!(jobs.count("dblock_due WHERE attempt > 0"), 0);
     let [due, delayed, ..] = jobs.states();
-    assert!(due > 60 && delayed >= 33, "{due} due, {delayed} delayed");
     let other = jobs.work(&["--drain", "-j", "4"]).sh("true").output();
     other.expect_code(0);
-    assert_eq!(jobs.states(), [0, delayed, 0, 0]);
+    let (states, is_in_time) = (jobs.states(), begun.elapsed() < OF_A_HOOK);
     end_beside_hooks(&jobs, slow);
+    if is_in_time {
+        assert!(due > 60 && delayed >= 33, "{due} due, {delayed} delayed");
+        assert_eq!(states, [0, delayed, 0, 0]);
+    }
+    is_in_time
 }
