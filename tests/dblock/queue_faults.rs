@@ -45,7 +45,8 @@ fn at_work(server: &Server) -> (Jobs<'_>, Records, Running, i32) {
     let (jobs, records) = (short(server, &[]), Records::new());
     let (log, go) = (records.path().join("log"), records.path().join("go"));
     jobs.put(&["x"]);
-    let worker = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+    let worker = jobs.work(&TO_THE_END);
+    let worker = worker.sh(&script(&log, &until(&go))).spawn();
     let command = eventually_started(&log, 1, SOON);
     (jobs, records, worker, command)
 }
@@ -987,7 +988,8 @@ both_servers! {
         let proxy = Proxy::to(server);
         jobs.put(&["x"]);
         let stubborn = "trap 'echo told' TERM; echo shell $$; while :; do sleep 0.1; done";
-        let options = ["--timeout", "2", "--kill-after", "60"];
+        // It has time to set its trap.
+        let options = ["--timeout", "8", "--kill-after", "60"];
         let mut worker = jobs.work(&options).env("DBLOCK_URL", proxy.url()).sh(stubborn).spawn();
         let command = worker.wait_pid("shell");
         worker.wait_line("told", SOON);
@@ -1054,7 +1056,7 @@ both_servers! {
         let (log, go) = (records.path().join("log"), records.path().join("go"));
         let proxy = Proxy::to(server);
         jobs.put(&["x"]);
-        let worker = jobs.work(&["--kill-after", "1"]).env("DBLOCK_URL", proxy.url()).sh(&script(&log, &until(&go))).spawn();
+        let worker = jobs.work(&TO_THE_END).env("DBLOCK_URL", proxy.url()).sh(&script(&log, &until(&go))).spawn();
         let command = eventually_started(&log, 1, SOON);
         let hung = Hung::new(worker.pid());
         proxy.freeze();
@@ -1227,7 +1229,7 @@ both_servers! {
         let (jobs, records) = (short(server, &[]), Records::new());
         let log = records.path().join("log");
         jobs.put(&["x"]);
-        let mut worker = jobs.work(&["--once"]).sh(&script(&log, "exec sleep 100")).spawn();
+        let mut worker = jobs.work(&["--once", "--kill-after", "0"]).sh(&script(&log, "exec sleep 100")).spawn();
         eventually_started(&log, 1, SOON);
         let frozen = Frozen::new(worker.claimer());
         eventually("the command is ended", SOON, || worker.stderr().contains("ending the commands"));
@@ -1272,7 +1274,7 @@ both_servers! {
         jobs.put(&["x"]);
         let between = format!("if test $DBLOCK_FENCE = 1; then {}; exit 75; fi; {}", until(&go), until(&go_too));
         let url = format!("mysql://dblock@127.0.0.1:{},127.0.0.1:{}/", proxy.port, server.port);
-        let worker = jobs.work(&["--connect-timeout", "6"]).env("DBLOCK_URL", url).sh(&script(&log, &between)).spawn();
+        let worker = jobs.work(&["--connect-timeout", "12"]).env("DBLOCK_URL", url).sh(&script(&log, &between)).spawn();
         eventually_started(&log, 1, SOON);
         // The turn that records the first command is held back; another in its place does.
         proxy.freeze();
@@ -1318,7 +1320,7 @@ both_servers! {
         let (jobs, records) = (Jobs::new(&server, &[]), Records::new());
         let (log, go) = (records.path().join("log"), records.path().join("go"));
         jobs.put(&["x"]);
-        let mut busy = jobs.work(&["--connect-timeout", "5"]).sh(&script(&log, &until(&go))).spawn();
+        let mut busy = jobs.work(&["--connect-timeout", "10"]).sh(&script(&log, &until(&go))).spawn();
         eventually_started(&log, 1, SOON);
         let mut idle = jobs.work(&[]).sh("true").spawn();
         jobs.eventually_idle(1);
@@ -1605,7 +1607,7 @@ both_servers! {
     fn a_worker_without_a_server_that_takes_writes_ends_in_time(shared on mysql) {
         let server = Server::private(shared.kind);
         server.set_read_only(true);
-        let work = Dblock::at(&server, "queue").args(["work", "q", "--connect-timeout", "5"]).sh("echo never").output();
+        let work = Dblock::at(&server, "queue").args(["work", "q", "--connect-timeout", "12"]).sh("echo never").output();
         work.expect_code(78).expect_one_line("is read-only; name the server that takes writes").expect_stdout("");
     }
 }

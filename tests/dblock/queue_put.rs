@@ -282,7 +282,7 @@ both_servers! {
         also_there.init().output().expect_code(0);
         also_there.at("queue").args(["create", "q"]).output().expect_code(0);
         replica.admin().query_drop("SET GLOBAL read_only = 1").unwrap();
-        put(&also_there, &["x", "--connect-timeout", "5"]).output().expect_code(78).expect_stdout("").expect_one_line("name the server that takes writes");
+        put(&also_there, &["x", "--connect-timeout", "12"]).output().expect_code(78).expect_stdout("").expect_one_line("name the server that takes writes");
         also_there.at("queue").args(["pause", "q"]).output().expect_code(78).expect_one_line("name the server that takes writes");
         also_there.at("queue").args(["status", "q"]).output().expect_code(0).expect_silence();
         let only_replicas = format!("mysql://dblock@127.0.0.1:{0},127.0.0.1:{0}/", replica.port);
@@ -290,7 +290,7 @@ both_servers! {
             .into_iter()
             .map(|args| {
                 // It has the last tenth of the time to tell why; the others have told it before.
-                let limit = if args[0] == "put" { "20" } else { "5" };
+                let limit = if args[0] == "put" { "20" } else { "12" };
                 also_there.at("queue").args(args).args(["--connect-timeout", limit]).env("DBLOCK_URL", &only_replicas).spawn()
             })
             .collect();
@@ -557,7 +557,7 @@ both_servers! {
     fn a_server_that_stays_away_is_told_with_what_is_put(server on mysql) {
         let tables = with_queue(server, &[]);
         let proxy = Proxy::to(server);
-        let mut run = put(&tables, &["--lines", "--connect-timeout", "8"]).env("DBLOCK_URL", proxy.url()).stdin(Stdio::piped()).spawn();
+        let mut run = put(&tables, &["--lines", "--connect-timeout", "12"]).env("DBLOCK_URL", proxy.url()).stdin(Stdio::piped()).spawn();
         let mut stdin = run.take_stdin();
         stdin.write_all(b"a\nb\nc\n").unwrap();
         eventually("they are put", SOON, || run.stdout().lines().count() == 3);
@@ -573,7 +573,7 @@ both_servers! {
     fn what_was_cut_off_stays_in_doubt_while_each_further_try_is_refused(server on mariadb) {
         let tables = with_queue(server, &[]);
         let proxy = Proxy::to(server);
-        let mut run = put(&tables, &["--lines", "--connect-timeout", "8"]).env("DBLOCK_URL", proxy.url()).stdin(Stdio::piped()).spawn();
+        let mut run = put(&tables, &["--lines", "--connect-timeout", "12"]).env("DBLOCK_URL", proxy.url()).stdin(Stdio::piped()).spawn();
         let mut stdin = run.take_stdin();
         stdin.write_all(b"a\nb\n").unwrap();
         eventually("they are put", SOON, || run.stdout().lines().count() == 2);
@@ -637,8 +637,8 @@ both_servers! {
     fn a_server_without_room_is_told_and_nothing_is_in_doubt(server) {
         let tables = with_queue(server, &[]);
         no_room(&tables, "dblock_due");
-        put(&tables, &["x", "--connect-timeout", "5"]).output().expect_code(69).expect_one_line(" has no room: The table is full (error 1114)\n");
-        let mut run = put(&tables, &["y", "-v"]).spawn();
+        put(&tables, &["x", "--connect-timeout", "12"]).output().expect_code(69).expect_one_line(" has no room: The table is full (error 1114)\n");
+        let mut run = put(&tables, &["y", "-v", "--connect-timeout", "60"]).spawn();
         run.wait_stderr("has no room: The table is full (error 1114); trying again", SOON);
         tables.sql("DROP TRIGGER no_room");
         assert_eq!(ids(run.wait().expect_code(0)).len(), 1);
