@@ -331,13 +331,13 @@ both_servers! {
         let jobs = Jobs::new(server, &["--max-attempts", "1"]);
         jobs.put(&["heeds"]);
         // A shell may take long to come to its trap.
-        let heeds = jobs.work(&["--drain", "--timeout", "6"]).sh("trap 'echo TERM; exit 0' TERM; sleep 60 & wait").output();
-        heeds.expect_code(0).expect_stdout("TERM\n").expect_took(Duration::from_secs(6), SOON + slack());
+        let heeds = jobs.work(&["--drain", "--timeout", "10"]).sh("trap 'echo TERM; exit 0' TERM; sleep 60 & wait").output();
+        heeds.expect_code(0).expect_stdout("TERM\n").expect_took(Duration::from_secs(10), SOON + slack());
         jobs.put(&["heeds not"]);
-        let not = jobs.work(&["--drain", "--timeout", "3", "--kill-after", "0.4"]).sh("trap '' TERM; while :; do sleep 0.1; done").output();
-        not.expect_code(0).expect_took(Duration::from_millis(3400), SOON + slack());
+        let not = jobs.work(&["--drain", "--timeout", "9", "--kill-after", "0.4"]).sh("trap '' TERM; while :; do sleep 0.1; done").output();
+        not.expect_code(0).expect_took(Duration::from_millis(9400), SOON + slack());
         let errors: Vec<(u32, String)> = jobs.rows("SELECT attempt, last_error FROM dblock_jobs JOIN dblock_dead ON id = job");
-        assert_eq!(errors, [(1, "timed out after 6s".to_owned()), (1, "timed out after 3s".to_owned())]);
+        assert_eq!(errors, [(1, "timed out after 10s".to_owned()), (1, "timed out after 9s".to_owned())]);
     }
 
     fn as_many_commands_run_at_once_as_may_and_never_more(server on mariadb) {
@@ -452,10 +452,13 @@ both_servers! {
     }
 
     fn a_worker_that_drains_takes_along_what_becomes_due_meanwhile(server on mysql) {
-        let jobs = Jobs::new(server, &["--retry-delay", "20ms"]);
+        let (jobs, records) = (Jobs::new(server, &["--retry-delay", "20ms"]), Records::new());
+        let again = quoted(&records.path().join("again"));
         jobs.number(4);
-        // The first one fails, and is due again before the next of them is over.
-        drain(&jobs, &[], "read n; sleep 0.1; test $n != 1 || test $DBLOCK_ATTEMPT = 2");
+        // The first one fails, and the last one is over when that has run again.
+        let first = format!("test $DBLOCK_ATTEMPT = 2 || exit 1; echo >{again}");
+        let script = format!("read n; case $n in 1) {first} ;; 4) until test -e {again}; do sleep 0.1; done ;; esac");
+        drain(&jobs, &["-j", "2"], &script);
         jobs.assert_empty();
     }
 
