@@ -189,7 +189,9 @@ both_servers! {
         let lock = "SELECT job FROM dblock_due FOR UPDATE";
         admin.query_drop("BEGIN").unwrap();
         admin.query_drop(lock).unwrap();
-        let canceling = queue(&tables, "cancel", &[&id]).env("DBLOCK_URL", proxy.url()).spawn();
+        let canceling = queue(&tables, "cancel", &[&id]).env("DBLOCK_URL", proxy.url());
+        // It does not end by itself meanwhile.
+        let canceling = canceling.env("DBLOCK_CONNECT_TIMEOUT", "60s").spawn();
         // Not one of another test.
         let waits = format!("dblock queue %{}%FOR UPDATE", tables.quoted());
         let waits = format!("SELECT ID FROM information_schema.processlist WHERE INFO LIKE '/* {waits}%'");

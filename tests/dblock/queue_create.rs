@@ -241,8 +241,9 @@ both_servers! {
         let delete = queue(&tables, &["delete", "q"]).spawn();
         let count = |what: &str| tables.admin().query_first::<u64, _>(format!("SELECT COUNT(*) FROM {what}")).unwrap().unwrap();
         eventually("its deletion has begun", SOON, || count("dblock_queues WHERE deleted_at IS NOT NULL") == 1);
-        let waits = "information_schema.processlist WHERE info LIKE '/* dblock queue await turns%'";
-        eventually("it waits for the claim", SOON, || count(waits) > 0);
+        // Not one of another test.
+        let waits = format!("information_schema.processlist WHERE info LIKE '/* dblock queue await turns%{}%'", tables.database);
+        eventually("it waits for the claim", SOON, || count(&waits) > 0);
         claim.query_drop("COMMIT").unwrap();
         delete.wait().expect_code(0).expect_silence();
         // The worker has still to learn it.
