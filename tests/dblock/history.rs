@@ -453,9 +453,11 @@ all_servers! {
         for run in crontab.rows::<String>(&format!("SELECT run FROM {old}")) {
             other.query_drop(format!("UPDATE dblock_runs SET host = 'x' WHERE run = '{run}'")).unwrap();
         }
+        // Not one of another test.
+        let prune = format!("DELETE FROM {}.dblock_runs WHERE run", tables.quoted());
         eventually("it waits for a row", BY_CHANCE, || {
             all_run();
-            within(Duration::from_secs(1), || server.answering("dblock prune") > 0)
+            within(Duration::from_secs(1), || server.answering(&prune) > 0)
         });
         all_run();
         other.query_drop("COMMIT").unwrap();
@@ -474,7 +476,9 @@ all_servers! {
         pruner.query_drop("BEGIN").unwrap();
         pruner.query_drop("UPDATE dblock_meta SET fence_floor = 100").unwrap();
         let run = tables.at("run").args(["--durable", "--name", "job"]).sh("echo $DBLOCK_FENCE").spawn();
-        eventually("it waits", SOON, || server.answering("dblock create row") == 1);
+        // Not one of another test.
+        let create = format!("INTO {}.dblock_locks (name", tables.quoted());
+        eventually("it waits", SOON, || server.answering(&create) > 0);
         pruner.query_drop("COMMIT").unwrap();
         run.wait().expect_code(0).expect_silence().expect_stdout("101\n");
     }
