@@ -346,6 +346,12 @@ fn a_keeper_has_a_limit_on_its_memory_and_the_command_has_not() {
 
 #[test]
 fn a_server_that_breaks_every_keeper_is_bounded_by_the_lease() {
+    let are_broken = (0..5).any(|_| every_keeper_is_broken());
+    assert!(are_broken, "the lease was over before each time");
+}
+
+/// `false`: the machine stood still for so long that the lease was over before its keeper was broken.
+fn every_keeper_is_broken() -> bool {
     // The first answer is a lock; all later ones are too large.
     let first = AtomicBool::new(true);
     let fake = Fake::start(Kind::MySql, move |statement| match statement {
@@ -357,12 +363,16 @@ fn a_server_that_breaks_every_keeper_is_bounded_by_the_lease() {
     let run = Dblock::run_at(&fake.url(), &name).args(["--ttl", "4", "--kill-after", "0.5"]);
     let output = run.command(["sleep", "60"]).output();
     output.expect_code(LOCK_LOST);
+    if output.stderr.contains("the server has not renewed it for") {
+        return false;
+    }
     output.expect_said(["the keeper aborted", "could not be reacquired"]);
     assert_eq!(output.stderr.lines().count(), 3, "{output:#?}");
     output.expect_took(Duration::from_secs(1), SHORTEST_TTL + slack());
     let tries = fake.statements().len();
     assert!(tries < 150, "{tries} statements: a busy loop");
     nothing_is_left(&name);
+    true
 }
 
 #[test]
