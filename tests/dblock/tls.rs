@@ -450,7 +450,7 @@ both_secured! {
         let name = unique("held");
         let mut running = Dblock::run(&server, &name)
             .env_remove("DBLOCK_SSL_MODE")
-            .args(["-vv", "--ttl", "10s"])
+            .args(["-vv", "--ttl", "16s"])
             .args(file("--ssl-ca", "ca.pem"))
             .sh("echo ready; read line; exit 7")
             .stdin(std::process::Stdio::piped())
@@ -945,13 +945,13 @@ fn against(talk: impl Fn(&mut Accepted) + Send + 'static) -> Output {
         }
     });
     let dblock =
-        at(&url_of_port(port)).args(["--ssl-mode", "verify-identity", "--connect-timeout", "5"]);
+        at(&url_of_port(port)).args(["--ssl-mode", "verify-identity", "--connect-timeout", "12"]);
     let output = dblock
         .args(file("--ssl-ca", "ca.pem"))
         .sh("echo ran")
         .output();
     output.expect_stdout("").expect_one_line("");
-    output.expect_took(Duration::ZERO, Duration::from_secs(5) + slack());
+    output.expect_took(Duration::ZERO, Duration::from_secs(12) + slack());
     output
 }
 
