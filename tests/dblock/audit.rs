@@ -174,7 +174,9 @@ fn a_record_that_hangs_makes_no_failure_of_what_is_done() {
     jobs.tables.sql("INSERT INTO dblock_audit (at, action, object) VALUES (UTC_TIMESTAMP(6) - INTERVAL 999 DAY, 'kill', 'old')");
     // It is to be deleted next, and cannot be.
     let _locked = jobs.tables.lock("dblock_audit WHERE id = 1");
-    let paused = jobs.queue("pause", &[]).env("DBLOCK_CONNECT_TIMEOUT", "5s");
+    let paused = jobs
+        .queue("pause", &[])
+        .env("DBLOCK_CONNECT_TIMEOUT", "15s");
     paused.output().expect_code(0).expect_silence();
     assert_eq!(deeds(&jobs.tables).len(), 2);
 }

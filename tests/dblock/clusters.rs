@@ -154,10 +154,10 @@ fn a_galera_node_is_locked_on_with_a_warning_where_that_is_allowed() {
 both_servers! {
     fn a_replica_alone_is_refused_after_the_connect_timeout(server on mariadb) {
         let pair = Pair::private(server.kind);
-        let dblock = Dblock::run(&pair.replica, &unique("replica")).args(["--connect-timeout", "5"]);
+        let dblock = Dblock::run(&pair.replica, &unique("replica")).args(["--connect-timeout", "10"]);
         let output = dblock.sh("echo ran").output();
         output.expect_code(78).expect_stdout("").expect_one_line("read-only");
-        output.expect_took(Duration::from_secs(5), Duration::from_secs(5) + slack());
+        output.expect_took(Duration::from_secs(10), Duration::from_secs(10) + slack());
     }
 
     fn a_replica_is_locked_on_with_a_warning_where_that_is_allowed(server) {

@@ -147,7 +147,7 @@ both_servers! {
         assert_eq!(came_from(server, run().env("DBLOCK_URL", format!("mysql://localhost/?socket={}", socket.replace('/', "%2F")))), "localhost");
         assert_ne!(came_from(server, run().args(["--url", &server.url()])), "localhost");
         // Never TCP, even where a server listens on that port.
-        let tcp = run_within("4", "socket").args(["--user", "dblock"]);
+        let tcp = run_within("10", "socket").args(["--user", "dblock"]);
         let tcp = tcp.args(["--host", "localhost", "--port", &server.port.to_string(), "--socket", "/no/such"]);
         tcp.sh("echo ran").output().expect_code(69).expect_stdout("").expect_said(["/no/such"]);
     }
@@ -206,7 +206,7 @@ both_servers! {
             }
             Err(error) => error.to_string().contains("1040"),
         });
-        let skipped = Dblock::run(server, &unique("full")).args(["--connect-timeout", "6"]).sh("echo ran");
+        let skipped = Dblock::run(server, &unique("full")).args(["--connect-timeout", "12"]).sh("echo ran");
         skipped.output().expect_code(69).expect_stdout("").expect_one_line("1040");
         let mut dblock = Dblock::run(server, &unique("full")).args(["-v", "--connect-timeout", "40"]).sh("echo ran").spawn();
         dblock.wait_stderr("1040", SOON);
@@ -307,7 +307,7 @@ fn without_a_server_nothing_is_run() {
 
 #[test]
 fn the_port_is_3306_where_none_is_named() {
-    let output = run_within("4", "port")
+    let output = run_within("10", "port")
         .args(["--host", "127.0.0.250"])
         .env("MYSQL_TCP_PORT", "1")
         .command(["true"])
@@ -366,7 +366,7 @@ fn without_a_lock_a_command_is_run_if_that_is_asked_for() {
             Dblock::run_at(&url_of_port(closed_port()), "x").args(["--connect-timeout", limit]);
         dblock.sh("echo $DBLOCK_NAME ${DBLOCK_SLOT-no} ${DBLOCK_CONNECTION_ID-no}; exit 3")
     };
-    run("4")
+    run("10")
         .output()
         .expect_code(69)
         .expect_stdout("")

@@ -116,7 +116,7 @@ all_servers! {
         let (name, folder) = (unique("gone"), tempfile::tempdir().unwrap());
         let go = folder.path().join("go");
         let script = format!("echo before; while ! [ -e {} ]; do sleep 0.1; done; echo after; exit 4", quoted(&go));
-        let mut run = keeping(&tables, &name).env("DBLOCK_URL", proxy.url()).env("DBLOCK_CONNECT_TIMEOUT", "8s").sh(&script).spawn();
+        let mut run = keeping(&tables, &name).env("DBLOCK_URL", proxy.url()).env("DBLOCK_CONNECT_TIMEOUT", "12s").sh(&script).spawn();
         run.wait_line("before", SOON);
         proxy.freeze();
         std::fs::write(go, "").unwrap();

@@ -57,7 +57,7 @@ fn a_standby_is_passed_over_and_after_its_promotion_it_is_the_one() {
         run.wait().expect_code(0);
     }
     // Alone, it is waited for as long as a server may take to begin, as its promotion may be under way.
-    let run = Dblock::run_at(&standby.url(), &name).args(["--connect-timeout", "4"]);
+    let run = Dblock::run_at(&standby.url(), &name).args(["--connect-timeout", "10"]);
     let output = run.sh("echo ran").output();
     output
         .expect_stdout("")
@@ -211,7 +211,7 @@ fn a_waiter_leaves_a_server_that_hangs_for_the_next_one() {
 fn a_server_that_is_read_only_by_default_is_refused() {
     let server = &Server::private(Kind::Postgres);
     let name = unique("read-only");
-    let run = || Dblock::run(server, &name).args(["--connect-timeout", "6"]);
+    let run = || Dblock::run(server, &name).args(["--connect-timeout", "12"]);
     server.set_read_only(true);
     let why = "is read-only, though it is no replica: default_transaction_read_only is on";
     // They wait for nearly all of their time, and have the rest of it to say so.
@@ -563,7 +563,7 @@ fn a_server_without_room_is_tried_again_until_the_time_to_connect_is_over() {
     let runs = ["53000", "53200", "53300"].map(|state| {
         let refuses = move |_: &str| error("ERROR", state, b"there is no room");
         let fake = FakePostgres::start(welcome(7, "15.4", &[]), refuses);
-        let run = Dblock::run_at(&fake.url(), &unique("full")).args(["--connect-timeout", "4"]);
+        let run = Dblock::run_at(&fake.url(), &unique("full")).args(["--connect-timeout", "8"]);
         (state, run.sh("echo ran").spawn())
     });
     for (state, run) in runs {
@@ -572,8 +572,8 @@ fn a_server_without_room_is_tried_again_until_the_time_to_connect_is_over() {
             .expect_code(69)
             .expect_stdout("")
             .expect_one_line(state);
-        let least = Duration::from_millis(3900);
-        output.expect_took(least, Duration::from_secs(4) + slack());
+        let least = Duration::from_millis(7800);
+        output.expect_took(least, Duration::from_secs(8) + slack());
     }
 }
 
@@ -696,7 +696,8 @@ fn no_durable_lock_is_held_on_a_node_of_several() {
         drop(run.take_stdin());
         run.wait().expect_code(0).expect_said([why]);
     }
-    let alone = Dblock::run(&node, &unique("merged")).args(["--durable", "--connect-timeout", "4"]);
+    let alone = Dblock::run(&node, &unique("merged"));
+    let alone = alone.args(["--durable", "--connect-timeout", "10"]);
     let output = alone.sh("echo ran").output();
     output.expect_stdout("").expect_one_line(why);
     assert!([Some(69), Some(78)].contains(&output.code), "{output:#?}");
@@ -743,7 +744,8 @@ fn a_standby_or_a_read_only_server_is_known_by_what_it_says_at_the_login() {
     let runs = ["in_hot_standby", "default_transaction_read_only"].map(|name| {
         // The later of two counts.
         let fake = FakePostgres::start(welcome(7, "15.4", &[(name, "on")]), |_| row(&[]));
-        let run = Dblock::run_at(&fake.url(), &unique("standby")).args(["--connect-timeout", "4"]);
+        let run = Dblock::run_at(&fake.url(), &unique("standby"));
+        let run = run.args(["--connect-timeout", "10"]);
         (fake, run.sh("echo ran").spawn())
     });
     for (fake, run) in runs {
