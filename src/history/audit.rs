@@ -153,6 +153,7 @@ pub fn prune_deeds(tables: &Tables, session: &mut Session, added: usize) -> Resu
 /// What somebody did, as it is recorded, also for programs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedDeed {
+    /// When, by the server's clock.
     pub at: ServerTime,
     /// As in [`Deed`].
     pub action: String,

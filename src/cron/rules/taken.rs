@@ -62,8 +62,7 @@ impl TickFacts {
         self.unstarted_since().or(self.start_at)
     }
 
-    /// Since when no attempt could start its command; `None`: the latest did. That hosts could not says nothing any more when one of them
-    /// could.
+    /// Since when no attempt could start its command; `None`: the latest could.
     pub fn unstarted_since(&self) -> Option<i64> {
         self.unstarted_at.filter(|_| self.started_at.is_none())
     }
