@@ -295,6 +295,23 @@ all_servers! {
         dblock.wait_within(SOON).expect_code(74);
     }
 
+    fn a_holder_that_has_just_learned_that_it_is_ended_and_loses_its_session_ends_its_command(server) {
+        let (name, proxy) = (unique("learned"), Proxy::to(server));
+        let dblock = Dblock::run_at(&proxy.url(), &name).without_terminal().sh("echo runs; exec sleep 600");
+        let mut dblock = dblock.spawn();
+        dblock.wait_line("runs", SOON);
+        proxy.freeze_at_named("announce termination");
+        let killing = kill(server, &name).args(["--wait", "forever"]).spawn();
+        eventually("it knows who ends it", SOON, || proxy.is_frozen());
+        send(killing.pid(), Signal::SIGTERM);
+        killing.wait();
+        eventually("its killer has gone", SOON, || server.holder(&format!("{name}#kill0")).is_none());
+        proxy.cut();
+        proxy.thaw();
+        let ended = dblock.wait_within(SOON);
+        ended.expect_code(74).expect_said([&format!("{name} was ended by")]);
+    }
+
     fn a_lock_that_nobody_has_is_told_as_free(server on mariadb) {
         let name = unique("free");
         let told = kill(server, &name).output();

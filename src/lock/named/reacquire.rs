@@ -7,6 +7,7 @@ use super::acknowledging::{self, Acknowledging, Answer as Told};
 use super::fitness::{advance, follow};
 use super::request::{
     LONGEST_END, LOOK_AGAIN, LOOK_AGAIN_AT_KILLER, Request, carry_out, may_end, named_client,
+    unnamed,
 };
 use super::retaking::{Answer, Ask, Look, Outcome, Retaking};
 use super::statements::{ack_kill, ack_kill_of_waiter, ask_owners, kill_session, take_lock_now};
@@ -165,7 +166,9 @@ impl Request {
                     killer => Answer::Killer(killer?),
                 },
                 Ask::AnnounceTermination(_) => {
-                    self.announce_termination(slot, session)?;
+                    // Who knows that it is killed ends its command, whatever becomes of the session: its killer may have read this before
+                    // it left. The next renewal announces it where this did not.
+                    let _ = self.announce_termination(slot, session);
                     Answer::Done
                 }
                 Ask::AnnounceReacquire(_) => {
@@ -189,7 +192,8 @@ impl Request {
                     return Ok(Some(Retake::Taken(self.holders(session)?)));
                 }
                 Ask::Over(Outcome::Killed(killer)) => {
-                    return Ok(Some(Retake::Killed(named_client(killer, session)?)));
+                    let killer = named_client(killer, session).unwrap_or_else(|_| unnamed(killer));
+                    return Ok(Some(Retake::Killed(killer)));
                 }
                 Ask::Over(Outcome::NotRequested) => return Ok(None),
             };
@@ -312,10 +316,7 @@ impl Request {
             ask_owners(session.kind(), &[kill_request_lock(lost)]).map(|owners| owners[0]);
         let ack = |id, session: &mut Session| {
             // Whatever follows, no command may start.
-            let noted = killer.insert(Client {
-                connection: id,
-                ..Client::default()
-            });
+            let noted = killer.insert(unnamed(id));
             *noted = named_client(id, session)?;
             carry_out(session, &ack_kill_of_waiter(session.kind(), id)).map(drop)
         };

@@ -494,10 +494,15 @@ pub fn named_client(id: u64, session: &mut Session) -> Result<Client, Fault> {
     match client(id, session) {
         Ok(client) => Ok(client),
         Err(fault @ Fault::Gone(_)) => Err(fault),
-        Err(_) => Ok(Client {
-            connection: id,
-            ..Client::default()
-        }),
+        Err(_) => Ok(unnamed(id)),
+    }
+}
+
+/// A client of which only the session is known.
+pub fn unnamed(connection: u64) -> Client {
+    Client {
+        connection,
+        ..Client::default()
     }
 }
 
