@@ -165,12 +165,11 @@ impl Request {
                     }
                     killer => Answer::Killer(killer?),
                 },
-                Ask::AnnounceTermination(_) => {
-                    // Who knows that it is killed ends its command, whatever becomes of the session: its killer may have read this before
-                    // it left. The next renewal announces it where this did not.
-                    let _ = self.announce_termination(slot, session);
-                    Answer::Done
-                }
+                Ask::AnnounceTermination(_) => match self.announce_termination(slot, session) {
+                    // The killer may have read it before the session was lost, and have left. So the command is ended all the same.
+                    Ok(_) | Err(Fault::Gone(_)) => Answer::Done,
+                    Err(fault) => return Err(fault),
+                },
                 Ask::AnnounceReacquire(_) => {
                     self.announce_reacquire(slot, session)?;
                     Answer::Done
