@@ -151,7 +151,7 @@ struct Keeper<'a> {
     silent_since: Option<(Moment, Option<Level>)>,
     /// Watches the end of the lease.
     vigil: Vigil,
-    /// When to look again at the processes of a command that was killed, and the pause before that.
+    /// When to look again at the processes of a command that was killed, or to acknowledge the kill again, and the pause before that.
     look_again: Option<(Moment, Duration)>,
     /// When the next turn is due; `None`: not before something happens.
     next_turn: Option<Moment>,
@@ -246,10 +246,11 @@ impl<'a> Duty<'a> for Keeper<'a> {
             let pause = pause.min(LOOK_AGAIN_AT_MOST);
             self.look_again = Some((Moment::now() + pause, pause));
         } else {
-            self.look_again = None;
             let until = self.last_answer_or_next();
             self.lock.ack_kill(until, &mut self.supervisor);
             self.lock.let_go();
+            let again = self.lock.acks_again_at();
+            self.look_again = again.map(|at| (at, LOOK_AGAIN_AT_MOST));
         }
     }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    Dblock, Frozen, Output, Proxy, Records, Running, SOON, Server, Tables, all_servers_with_tables,
-    eventually, is_stopped, runs, slack, unique, works,
+    Dblock, Frozen, Kind, Output, Proxy, Records, Running, SOON, Server, Tables,
+    all_servers_with_tables, eventually, is_stopped, runs, slack, unique, works,
 };
 
 /// A durable run whose command runs until it is ended, and says its process.
@@ -330,6 +330,33 @@ all_servers_with_tables! {
         dblock.wait().expect_code(74);
     }
 
+    fn a_killer_is_told_of_the_end_also_if_the_session_is_lost_just_then(server) {
+        let account = server.account();
+        server.may_end_sessions(&account);
+        // For one that sees the row its release is the answer. One that does not is told after that.
+        let seeing: &dyn Fn(&str) -> Dblock = &|name| kill(server, name);
+        let blind: &dyn Fn(&str) -> Dblock = &|name| kill(server, name).user(&account);
+        for (asked, killer, stops) in [("release row", seeing, true), ("ack kill", blind, true), ("ack kill", blind, false)] {
+            let (name, proxy) = (unique("just"), Proxy::to(server));
+            // Its dblock waits for the release for as long as for a connection.
+            let run = Dblock::run_at(&proxy.url(), &name).args(["--durable", "--kill-after", "0.5", "--connect-timeout", "60"]);
+            let mut dblock = run.without_terminal().sh("echo shell $$; exec sleep 600").spawn();
+            let command = dblock.wait_pid("shell");
+            let stopped = stops.then(|| Frozen::new(dblock.pid()));
+            proxy.freeze_at_named(asked);
+            let mut killing = killer(&name).args(["--wait", "forever"]).spawn();
+            eventually("it is about to say so", SOON, || proxy.is_frozen());
+            proxy.cut();
+            proxy.thaw();
+            let told = killing.wait_within(SOON);
+            expect_told(&told, &["its command has ended", "now it is free"]);
+            assert!(!runs(command));
+            assert_eq!(server.owner(&name, 0), None);
+            drop(stopped);
+            dblock.wait_within(SOON).expect_code(74);
+        }
+    }
+
     fn the_end_of_a_command_is_announced_no_longer_than_its_row_is_held(server) {
         let (name, proxy) = (unique("end"), Proxy::to(server));
         let dblock = Dblock::run_at(&proxy.url(), &name).arg("--durable").without_terminal();
@@ -576,4 +603,34 @@ all_servers_with_tables! {
         let asked = told.stderr.lines().filter(|line| line.contains(".dblock_")).count();
         assert_eq!(asked, 1, "one statement is refused: {told:#?}");
     }
+}
+
+#[test]
+fn the_killer_of_a_stopped_dblock_is_told_of_the_end_once_a_server_takes_writes_again() {
+    let server = Server::private(Kind::MariaDb).with_durable_runs();
+    let (name, proxy) = (unique("again"), Proxy::to(&server));
+    let run = Dblock::run_at(&proxy.url(), &name).without_terminal();
+    let run = run.args(["--durable", "--kill-after", "0.5"]);
+    let mut dblock = run.sh("echo shell $$; exec sleep 600").spawn();
+    let command = dblock.wait_pid("shell");
+    let stopped = Frozen::new(dblock.pid());
+    proxy.freeze_at_named("release row");
+    let mut killing = kill(&server, &name).args(["--wait", "forever"]).spawn();
+    eventually("its row is about to be released", SOON, || {
+        proxy.is_frozen()
+    });
+    server.set_read_only(true);
+    let before = proxy.connections();
+    proxy.cut();
+    proxy.thaw();
+    // One more is tried at once.
+    eventually("it tries again later", SOON, || {
+        proxy.connections() > before + 1
+    });
+    assert!(killing.is_running() && !runs(command));
+    server.set_read_only(false);
+    let told = killing.wait_within(SOON);
+    expect_told(&told, &["its command has ended", "now it is free"]);
+    drop(stopped);
+    dblock.wait_within(SOON).expect_code(74);
 }

@@ -342,8 +342,18 @@ impl RowLock {
         None
     }
 
-    /// On a session that is opened for the release: a killer that does not see the row waits for an answer there.
-    pub(super) fn find_named_killer(&mut self, session: &mut Session) {
+    /// Reaches a server for the release. On a new session it looks for a killer that does not see the row, and waits for an answer there.
+    pub(super) fn reach_to_release(&mut self) -> Result<(), Fault> {
+        let is_new = self.session.is_none();
+        let mut session = self.reach()?;
+        if is_new {
+            self.find_named_killer(&mut session);
+        }
+        self.session = Some(session);
+        Ok(())
+    }
+
+    fn find_named_killer(&mut self, session: &mut Session) {
         if self.server.queue == Queue::Excludes
             && self.spec.kind == HolderKind::Run
             && !self.shares_session
@@ -351,7 +361,7 @@ impl RowLock {
             let killer = self.request.find_killer(self.grant, None, session);
             self.server.named_killer = killer.ok().flatten().map(|killer| killer.connection);
             // As it was before.
-            let _ = session.answer_within(self.limit());
+            let _ = self.limit_answers(session);
         }
     }
 
@@ -383,7 +393,8 @@ impl RowLock {
         }
     }
 
-    /// Releases the row, and then the named lock. `false`: the row belonged to another owner.
+    /// Releases the row, and then the named lock. `false`: the row belonged to another owner. After a fault it may not be released, or a
+    /// killer that does not see the row may not know of the end: another attempt does what is missing.
     pub(super) fn release_row(&mut self, also: &[String]) -> Result<bool, Fault> {
         self.release_row_within(also, self.limit())
     }
@@ -413,7 +424,10 @@ impl RowLock {
         if self.grant.fence.is_none() {
             self.claim.may_hold = false;
         }
-        self.after_release(released, &mut session);
+        if let Err(fault) = self.after_release(released, &mut session) {
+            self.hold.may_be_released |= result == Released::Done;
+            return Err(fault);
+        }
         self.session = Some(session);
         Ok(result == Released::Done)
     }
@@ -453,13 +467,21 @@ impl RowLock {
         write.and_release(asking.release)
     }
 
-    /// The row is released, and the named lock: wakes the head of the queue, if there is one.
-    pub(super) fn after_release(&mut self, released: Option<NamedRelease>, session: &mut Session) {
+    /// The row is released, and the named lock: tells a killer that does not see the row, and wakes the head of the queue, if there is one.
+    ///
+    /// # Errors
+    /// [`Fault::Gone`]: that killer may not know.
+    pub(super) fn after_release(
+        &mut self,
+        released: Option<NamedRelease>,
+        session: &mut Session,
+    ) -> Result<(), Fault> {
         let is_finished = released.is_some() && self.ending().is_some();
         let named = self.server.named_slot.take();
-        if let Some(killer) = self.server.named_killer.take() {
-            let _ = self.request.ack_kill(self.grant.slot, killer, session);
-        }
+        let told = match self.server.named_killer.take() {
+            Some(killer) => self.request.ack_kill(self.grant.slot, killer, session),
+            None => Ok(()),
+        };
         // The session would keep others out until it ends, a moment after the program.
         if std::mem::take(&mut self.server.announces_end) && !is_finished {
             let _ = self.request.finish_termination(self.grant.slot, session);
@@ -478,6 +500,11 @@ impl RowLock {
                 let _ = self.request.release_with(named, mark.as_deref(), session);
             }
             (None, None) => {}
+        }
+        match told {
+            Err(fault @ Fault::Gone(_)) => Err(fault),
+            // Another session would be refused, too.
+            _ => Ok(()),
         }
     }
 

@@ -432,12 +432,15 @@ impl Backend for RowLock {
 
     /// The release of the row acknowledges the kill. The rest is done when the supervisor, which is stopped, continues.
     fn ack_kill(&mut self, until: Option<Moment>) -> bool {
-        let released = self.within(until, |lock| lock.release_row(&[]));
-        if released.is_ok() {
-            self.hold.may_be_released = true;
-            self.session = None;
-        }
-        true
+        let released = self.within(until, |lock| {
+            lock.reach_to_release()?;
+            lock.release_row(&[])
+        });
+        // Another attempt is made on another session.
+        self.session = None;
+        let is_released = released.is_ok();
+        self.hold.may_be_released |= is_released;
+        is_released
     }
 
     fn release(&mut self, also: &dyn Fn() -> Vec<String>, patience: Duration) -> Release {
@@ -448,17 +451,7 @@ impl Backend for RowLock {
                 break Ok(true);
             }
             let also = unrecorded.as_ref().map_or_else(also, |_| Vec::new());
-            let is_new = self.session.is_none();
-            let reached = match self.reach() {
-                Ok(mut session) => {
-                    if is_new {
-                        self.find_named_killer(&mut session);
-                    }
-                    self.session = Some(session);
-                    Ok(())
-                }
-                Err(fault) => Err(refused_for_now(fault)),
-            };
+            let reached = self.reach_to_release().map_err(refused_for_now);
             match reached.and_then(|()| self.release_row(&also)) {
                 Ok(was_held) => break Ok(was_held),
                 Err(fault)

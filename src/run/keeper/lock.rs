@@ -20,7 +20,7 @@ use crate::lock::{
 };
 use crate::schema;
 
-/// The pause after an attempt to keep others out that got no answer.
+/// The pause after an attempt to keep others out, or to acknowledge a kill, that got no answer.
 const PAUSE_IF_UNANSWERED: Duration = Duration::from_secs(1);
 
 /// How soon a killed holder looks whether its own session keeps others out.
@@ -61,6 +61,8 @@ pub struct Lock<'a> {
     lost_ttl: Duration,
     /// When a holder that is killed must next keep others out.
     pub keep_at: Moment,
+    /// When to try again to acknowledge a kill by the release of the row, and until when; `None`: it is not to be tried again.
+    ack_again: Option<(Moment, Moment)>,
     /// Whether it was reported since the loss that a server refuses the login for now.
     pub was_refused: bool,
     /// Whether the session is prepared for the tables. Only a row lock prepares its sessions itself.
@@ -89,6 +91,7 @@ impl<'a> Lock<'a> {
             over,
             lost_ttl: lease.map_or(task.lock.ttl, |lease| lease.ttl),
             keep_at: Moment::START,
+            ack_again: None,
             was_refused: false,
             is_prepared: false,
             output: None,
@@ -349,6 +352,9 @@ impl<'a> Lock<'a> {
 
     /// The command is gone: acknowledges the kill. `until`: when to stop waiting for a server at the latest.
     pub fn ack_kill(&mut self, until: Option<Moment>, supervisor: &mut Supervisor) {
+        if self.backend.outlives_session() {
+            return self.ack_by_release(until);
+        }
         // No server that takes writes was found since it was killed.
         if matches!(self.state, HoldState::Lost | HoldState::Abandoned)
             && let Some(killer) = self.backend.known_killer()
@@ -367,6 +373,29 @@ impl<'a> Lock<'a> {
             // This session is lost by now: acknowledge on another one, if the killer still waits.
             self.find_kill(until, supervisor);
         }
+    }
+
+    /// The release of the row acknowledges the kill: on another session if one is lost just then, and where no server takes it, again and
+    /// again until the row has expired. Only this holder's own row is released, so that is no answer for another one.
+    fn ack_by_release(&mut self, until: Option<Moment>) {
+        let is_due = self.ack_again.is_some_and(|(at, _)| at <= Moment::now());
+        if self.state != HoldState::Killed && !is_due {
+            return;
+        }
+        self.state = HoldState::Abandoned;
+        let (attempts, expires) = match self.ack_again {
+            None => (2, Moment::now() + self.ttl()),
+            // Each attempt costs a login.
+            Some((_, expires)) => (1, expires),
+        };
+        let is_acked = (0..attempts).any(|_| self.backend.ack_kill(until));
+        let again = Moment::now() + PAUSE_IF_UNANSWERED;
+        self.ack_again = (!is_acked && again < expires).then_some((again, expires));
+    }
+
+    /// When to call [`Lock::ack_kill`] again; `None`: the kill is acknowledged, or nobody waits for that any more.
+    pub fn acks_again_at(&self) -> Option<Moment> {
+        self.ack_again.map(|(at, _)| at)
     }
 
     /// Looks whether the lock was lost to a killer, which waits for the command's end. `until`: as in [`Lock::ack_kill`].
