@@ -967,6 +967,30 @@ fn a_resolver_that_hangs_goes_with_its_keeper_and_costs_nothing_once_it_answers(
 }
 
 #[test]
+fn the_keeper_of_a_dblock_that_was_killed_does_not_wait_for_a_resolver_that_hangs() {
+    let server = Server::durable(Kind::MariaDb);
+    let name = unique("resolver-outlives");
+    let (mut run, proxy, hosts) = holder_by_name(server, &name, "16");
+    let command = run.wait_pid("shell");
+    let keeper = run.keeper(Some(command));
+    // It has no session for the release when it sees that its dblock is dead.
+    let stopped = Frozen::new(keeper);
+    run.signal(Signal::SIGKILL);
+    run.wait_within(SOON).expect_signal(Signal::SIGKILL);
+    let hangs = Hangs::new(&hosts);
+    proxy.cut();
+    drop(stopped);
+    eventually("the name is being resolved", SOON, || hangs.is_waited_for());
+    eventually_gone(command, SOON);
+    // The system lets it hang for 45 s.
+    eventually_gone(keeper, SOON);
+    drop(hangs);
+    // Nobody was left to release the row.
+    let next = Dblock::run(server, &name).args(["--wait", "60"]);
+    next.command(["true"]).output().expect_code(0);
+}
+
+#[test]
 fn a_holder_that_somebody_ends_and_whose_resolver_hangs_goes_on_to_the_next_server() {
     let server = Server::shared(Kind::MySql);
     for policy in ["reacquire", "terminate"] {

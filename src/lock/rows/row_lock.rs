@@ -488,15 +488,20 @@ impl Backend for RowLock {
         }
     }
 
+    /// Nobody waits for this process any more, so nobody ends it if a resolver or a server hangs. Whoever waits for the row gets it when it
+    /// has expired.
     fn release_for_the_dead(&mut self, also: &[String]) {
-        // To free the lock matters more than to record the run.
-        let mut released = self.release_row_within(also, DEAD_LIMIT);
-        if released.is_err() && !also.is_empty() {
-            released = self.release_row(&[]);
-        }
-        if matches!(released, Err(Fault::Gone(_) | Fault::ReadOnly(_))) {
-            let _ = self.release_row(&[]);
-        }
+        let until = Moment::now() + self.wanted.ttl / 2;
+        self.within(Some(until), |lock| {
+            // To free the lock matters more than to record the run.
+            let mut released = lock.release_row_within(also, DEAD_LIMIT);
+            if released.is_err() && !also.is_empty() {
+                released = lock.release_row(&[]);
+            }
+            if matches!(released, Err(Fault::Gone(_) | Fault::ReadOnly(_))) {
+                let _ = lock.release_row(&[]);
+            }
+        });
     }
 
     fn write_anew(
