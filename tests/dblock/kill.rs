@@ -840,6 +840,39 @@ fn the_end_of_a_stopped_dblocks_command_is_heard_of_also_on_the_only_server_once
 }
 
 #[test]
+fn the_session_on_which_a_killer_waits_is_kept_while_no_server_takes_writes() {
+    let server = &Server::private(Kind::MariaDb);
+    let (name, mut disk) = (unique("kept"), Unkillable::new());
+    // Its keeper may be held up for seconds.
+    let ttl = Duration::from_secs(12);
+    let script = format!("echo shell $$; read x <{}", quoted(&disk.file()));
+    let options = ["--ttl", "12", "--kill-after", "0.2", "-v"];
+    let run = Dblock::run(server, &name).without_terminal().args(options);
+    let mut dblock = run.sh(&script).spawn();
+    let command = dblock.wait_pid("shell");
+    disk.eventually_opened();
+    let mut killing = kill(server, &name).args(["--wait", "forever"]).spawn();
+    let ending = format!("{name}#end0");
+    server.eventually_held(&ending);
+    eventually_unkillable(command);
+    server.set_read_only(true);
+    // From then on it looks for one that does, and each time opens another session for that.
+    dblock.wait_stderr("is read-only", SOON);
+    let waits_on = server.holder(&ending).expect("its end is announced");
+    // The server ends a session after that time without a statement.
+    let is_over = || server.holder(&ending) != Some(waits_on) || !killing.is_running();
+    let beyond = ttl + Duration::from_secs(4);
+    assert!(!within(beyond, is_over), "{}", dblock.stderr());
+    assert!(runs(command));
+    drop(disk);
+    let told = killing.wait_within(SOON);
+    told.expect_code(0);
+    expect_told(&told, &["its command has ended", "now it is free"]);
+    dblock.wait_within(SOON).expect_code(74);
+    server.set_read_only(false);
+}
+
+#[test]
 fn one_that_is_not_heard_of_is_waited_for_no_longer_than_its_time_to_live() {
     for server in [
         Server::shared(Kind::MySql),
