@@ -802,12 +802,16 @@ fn one_that_says_that_its_command_is_ending_is_waited_for_for_longer_than_its_ti
     assert!(is_told, "the second never heard of the end");
 }
 
-/// The end of a command is heard of also on the only server once that is read-only.
-fn is_heard_of_on_a_read_only_server(is_stopped: bool) {
+/// The end of a command is heard of also on the only server once that is read-only, and takes no `record` of the run either.
+fn is_heard_of_on_a_read_only_server(is_stopped: bool, record: Option<&str>) {
     let server = &Server::private(Kind::MariaDb);
+    if record.is_some() {
+        server.make_tables();
+    }
     let (name, mut disk) = (unique("read-only"), Unkillable::new());
     let script = format!("echo shell $$; read x <{}", quoted(&disk.file()));
     let options = ["--ttl", "30", "--kill-after", "0.5", "-v"];
+    let options = options.into_iter().chain(record);
     let run = Dblock::run(server, &name).without_terminal().args(options);
     let mut dblock = run.sh(&script).spawn();
     let command = dblock.wait_pid("shell");
@@ -824,19 +828,28 @@ fn is_heard_of_on_a_read_only_server(is_stopped: bool) {
     told.expect_code(0);
     expect_told(&told, &["its command has ended", "now it is free"]);
     drop(stopped);
+    if record.is_some() {
+        // That is still waited for.
+        server.set_read_only(false);
+    }
     dblock.wait_within(SOON).expect_code(74);
     server.set_read_only(false);
 }
 
 #[test]
 fn the_end_of_a_command_is_heard_of_also_on_the_only_server_once_that_is_read_only() {
-    is_heard_of_on_a_read_only_server(false);
+    is_heard_of_on_a_read_only_server(false, None);
+}
+
+#[test]
+fn the_end_of_a_command_is_heard_of_before_it_is_recorded() {
+    is_heard_of_on_a_read_only_server(false, Some("--record"));
 }
 
 #[test]
 fn the_end_of_a_stopped_dblocks_command_is_heard_of_also_on_the_only_server_once_that_is_read_only()
 {
-    is_heard_of_on_a_read_only_server(true);
+    is_heard_of_on_a_read_only_server(true, None);
 }
 
 #[test]

@@ -419,6 +419,15 @@ impl<'a> Lock<'a> {
     /// message.
     pub fn release(&mut self, end: Option<&RunEnd>, supervisor: &mut Supervisor) -> FromKeeper {
         let begun = Moment::now();
+        let counts = match (&self.recorder, end) {
+            (Some(recorder), Some(end)) => recorder.tables.counts(end),
+            _ => false,
+        };
+        // A killer does not wait for a record, which no server may take for long. But one that keeps the job from being run again comes
+        // before the slot is free.
+        if !counts && self.backend.known_killer().is_some() {
+            self.ack_kill(None, supervisor);
+        }
         self.prepare();
         let record = || match (&self.recorder, end.cloned()) {
             (Some(recorder), Some(mut end)) => {
@@ -427,10 +436,6 @@ impl<'a> Lock<'a> {
             }
             (Some(recorder), None) => vec![recorder.withdrawal()],
             (None, _) => Vec::new(),
-        };
-        let counts = match (&self.recorder, end) {
-            (Some(recorder), Some(end)) => recorder.tables.counts(end),
-            _ => false,
         };
         // Stop early enough to release the lock, too, before the supervisor stops waiting.
         let patience = if counts {
