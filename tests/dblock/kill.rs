@@ -176,6 +176,27 @@ fn is_waited_for_for_longer_than_its_time_to_live() -> bool {
     has_heard
 }
 
+/// A dblock that is stopped, and whose command is being ended, holds its slot again. The command is gone in time all the same. `false`: it
+/// was gone before that.
+fn is_ended_though_it_is_stopped_and_holds_its_slot_again(server: &Server) -> bool {
+    let name = unique("stopped-again");
+    let (dblock, command) = holder(server, &name, &["--kill-after", "3"]);
+    let stopped = Frozen::new(dblock.pid());
+    let told = kill(server, &name).args(["--wait", "0"]).output();
+    assert!([Some(0), Some(75)].contains(&told.code), "{told:#?}");
+    if let Some(announces) = server.holder(&format!("{name}#end0")) {
+        server.watcher().end_session(announces);
+    }
+    eventually("it holds the slot again, or it is too late", SOON, || {
+        server.holder(&name).is_some() || !runs(command)
+    });
+    let is_held_again = runs(command);
+    eventually("the command is gone", SOON, || !runs(command));
+    drop(stopped);
+    dblock.wait().expect_code(74);
+    is_held_again
+}
+
 all_servers! {
     fn a_holder_is_ended_with_its_command_whatever_its_policy(server on mysql) {
         for policy in ["reacquire", "terminate", "ignore"] {
@@ -651,6 +672,11 @@ all_servers! {
         eventually("the command is gone", SOON, || !runs(command));
         dblock.signal(Signal::SIGCONT);
         dblock.wait().expect_code(74);
+    }
+
+    fn the_command_of_a_stopped_dblock_that_is_ended_is_gone_in_time_also_if_it_holds_its_slot_again(server on mysql) {
+        let is_held_again = (0..5).any(|_| is_ended_though_it_is_stopped_and_holds_its_slot_again(server));
+        assert!(is_held_again, "it was ended before that");
     }
 
     fn a_lock_that_is_held_after_the_commands_end_is_let_go(server on mariadb) {

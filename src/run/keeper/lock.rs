@@ -57,6 +57,8 @@ pub struct Lock<'a> {
     pub state: HoldState,
     /// By when the command must be gone unless the lock is reacquired.
     pub over: Moment,
+    /// By when the command must be gone because somebody has killed this holder, also if the lock is held again; `None`: nobody has.
+    kill_over: Option<Moment>,
     /// The TTL of the lease that was lost.
     lost_ttl: Duration,
     /// When a holder that is killed must next keep others out.
@@ -89,6 +91,7 @@ impl<'a> Lock<'a> {
             kill_after: task.job.kill_after,
             state,
             over,
+            kill_over: None,
             lost_ttl: lease.map_or(task.lock.ttl, |lease| lease.ttl),
             keep_at: Moment::START,
             ack_again: None,
@@ -126,13 +129,14 @@ impl<'a> Lock<'a> {
     /// By when the command must be gone; `None`: it may run on.
     pub fn command_deadline(&self) -> Option<Moment> {
         let ends = self.spec.on_lost != OnLockLost::Ignore;
-        match self.state {
+        let of_lock = match self.state {
             HoldState::Killed => Some(self.over),
             // The server may not report the loss: it may be out of reach.
             HoldState::Held(lease) => ends.then(|| lease.over()),
             HoldState::Acquiring => None,
             HoldState::Lost | HoldState::Abandoned => ends.then_some(self.over),
-        }
+        };
+        of_lock.into_iter().chain(self.kill_over).min()
     }
 
     /// The TTL of the latest lease.
@@ -305,6 +309,8 @@ impl<'a> Lock<'a> {
     pub fn be_killed(&mut self, killer: Client, supervisor: &mut Supervisor) {
         self.leave();
         self.state = HoldState::Killed;
+        let gone = Moment::now() + self.kill_after;
+        self.kill_over.get_or_insert(gone);
         let interval = Lease::interval(self.ttl());
         // An older session may be in the way of what the new one announces.
         let pause = if self.backend.outlives_session() {
