@@ -438,7 +438,12 @@ impl Keeper<'_> {
 
     /// Renews the lock, and reports to the supervisor whether it is still held.
     fn renew(&mut self) {
-        let until = self.last_answer();
+        // A row is renewed on a new session after a loss, also under a command that may run on without the lock.
+        let until = if self.lock.backend.outlives_session() {
+            self.last_answer_or_next()
+        } else {
+            self.last_answer()
+        };
         let lock = &mut self.lock;
         self.retry = None;
         match (lock.backend.renew(until), &mut lock.state) {

@@ -967,6 +967,31 @@ fn a_resolver_that_hangs_goes_with_its_keeper_and_costs_nothing_once_it_answers(
 }
 
 #[test]
+fn a_durable_holder_that_ignores_a_loss_goes_on_to_the_next_server_while_a_resolver_hangs() {
+    let server = Server::durable(Kind::MariaDb);
+    let (name, proxy) = (unique("resolver-ignores"), Proxy::to(server));
+    // Two ways to one server.
+    let hosts = format!("db.example:{},127.0.0.1:{}", proxy.port, server.port);
+    let run = Dblock::run_at(&format!("mysql://dblock@{hosts}/"), &name);
+    let run = run.args(["--durable", "--ttl", "60", "--on-lock-lost", "ignore"]);
+    let (run, hosts) = with_hosts(run, "127.0.0.1 db.example\n");
+    let hosts = hosts.into_temp_path();
+    let mut run = holder(run, TELLS_ITS_END).spawn();
+    run.wait_pid("shell");
+    let before = server.holder(&name).expect("it is held");
+    let hangs = Hangs::new(&hosts);
+    proxy.cut();
+    eventually("the name is being resolved", SOON, || hangs.is_waited_for());
+    // The system lets it hang for 45 s.
+    eventually("it is held on the next server", SOON, || {
+        server.holder(&name).is_some_and(|id| id != before)
+    });
+    drop(hangs);
+    drop(run.take_stdin());
+    run.wait_within(SOON).expect_code(6);
+}
+
+#[test]
 fn the_keeper_of_a_dblock_that_was_killed_does_not_wait_for_a_resolver_that_hangs() {
     let server = Server::durable(Kind::MariaDb);
     let name = unique("resolver-outlives");
