@@ -5,11 +5,12 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use serde_json::Value;
 
 use crate::harness::postgres::{Postgres, in_line, key, literal};
 use crate::harness::{
     Client, Dblock, Frozen, Kind, Packet, Proxy, Records, Running, SOON, Server, dblock_holds,
-    eventually, slack, unique, within,
+    eventually, in_time, slack, unique, within,
 };
 
 /// The statements a second that a hundred waiters cost at most.
@@ -611,6 +612,54 @@ fn two_locks_in_one_line_exclude_nobody_but_their_own_callers_and_lose_none() {
     for records in records {
         let intervals = records.assert_no_overlap().intervals();
         assert_eq!(intervals.len(), CALLERS / 2, "{intervals:?}");
+    }
+}
+
+#[test]
+fn status_lists_each_caller_in_one_line_under_its_own_lock() {
+    let server = &Server::private(Kind::Postgres);
+    let _holders = IN_ONE_LINE.map(|name| holder(server, name, 1));
+    let waiting = IN_ONE_LINE.map(|name| {
+        let dblock = Dblock::run(server, name).args(["--wait", "5m"]);
+        dblock.command(["true"]).spawn()
+    });
+    // It says nothing of itself, so it may wait for either.
+    let mut stranger = server.postgres();
+    let line = format!(
+        "({} >> 32)::bit(32)::int",
+        key(&format!("{}#wait", IN_ONE_LINE[0]))
+    );
+    stranger.run(&format!(
+        "SELECT pg_advisory_lock({line}, (1 << 21) | 1000000)"
+    ));
+    let status = |names: &[&str]| {
+        let run = Dblock::at(server, "status").arg("--json").args(names);
+        let output = run.output();
+        output.expect_code(0).expect_silence();
+        output.json()
+    };
+    // The processes that wait for a lock, and how many sessions do.
+    let waiters = |status: &Value, name: &str| {
+        let locks = status["locks"].as_array().expect("a list");
+        let mut of_name = locks.iter().filter(|lock| lock["name"] == name);
+        let (lock, other) = (of_name.next().expect("it is listed"), of_name.next());
+        assert!(other.is_none(), "{status:#}");
+        let waiters = lock["waiters"].as_array().expect("a list");
+        let pids = waiters.iter().filter_map(|waiter| waiter["pid"].as_i64());
+        (pids.collect::<Vec<_>>(), waiters.len())
+    };
+    for names in [&IN_ONE_LINE[..], &[]] {
+        for (name, dblock) in IN_ONE_LINE.iter().zip(&waiting) {
+            let own = (vec![i64::from(dblock.pid())], 2);
+            let mut seen = (Vec::new(), 0);
+            // One that stands still for seconds loses its place, and gets another.
+            let is_so = in_time(SOON, || {
+                let is_whole = server.waiters(name).len() == 3;
+                seen = waiters(&status(names), name);
+                is_whole && seen == own
+            });
+            assert!(is_so, "{name}: {seen:?} instead of {own:?}");
+        }
     }
 }
 

@@ -206,6 +206,15 @@ impl Census {
         })
     }
 
+    /// Whether a session claims to be a dblock that was started for another lock. What it says may be cut behind the lock's name, so one
+    /// that says no key may be for any key.
+    fn is_for_another(&self, id: u64, name: &Name) -> bool {
+        let claims = self.claims.get(&id).filter(|claims| claims.is_dblock());
+        let said = claims.and_then(claimed);
+        let said = said.filter(|said| name.key().is_none() || said.key().is_some());
+        said.is_some_and(|said| said.on_server() != name.on_server())
+    }
+
     /// Reports who holds a lock and who waits for it. A lock without holder and waiter is reported only if it was `named`. Each of the
     /// `rows` has a holder; then the session that holds the named lock of that slot only waits. If the server's named locks do not
     /// `exclude`, every session that holds one only waits.
@@ -243,7 +252,7 @@ impl Census {
         let (queue, slots): (Vec<_>, Vec<_>) =
             slots.into_iter().partition(|(slot, _)| is_queue(*slot));
         let mut queue: Vec<_> = queue.into_iter().map(|(_, id)| (id, None)).collect();
-        queue.extend(inspector.line(name, number)?);
+        queue.extend(inspector.line(name, number, |id| self.is_for_another(id, name))?);
         // The row names the killer; the marker may belong to the same one.
         let is_told = |slot: u32| {
             rows.iter()

@@ -145,11 +145,17 @@ impl Inspector {
     }
 
     /// The sessions that wait for one of the first `slots` of a lock, and for how long, where that is known: those of other programs, which
-    /// wait in a statement, then those in line, in their order. Empty where the server has a queue of its own.
+    /// wait in a statement, then those in line, in their order. Empty where the server has a queue of its own. Two locks may have one line
+    /// by chance: `is_anothers` says which sessions there wait for the other one.
     ///
     /// # Errors
     /// As [`Inspector::run`].
-    pub fn line(&mut self, name: &Name, slots: u32) -> Result<Vec<(u64, Option<Duration>)>, Fault> {
+    pub fn line(
+        &mut self,
+        name: &Name,
+        slots: u32,
+        is_anothers: impl Fn(u64) -> bool,
+    ) -> Result<Vec<(u64, Option<Duration>)>, Fault> {
         if self.session.kind() == Kind::MySql {
             return Ok(Vec::new());
         }
@@ -158,7 +164,8 @@ impl Inspector {
         let blocked = self.session.try_run(&ask_blocked(&locks))?;
         let mut waiters = blocked.unwrap_or_default();
         let in_line = self.run(&Line::ask_waiters(name))?;
-        waiters.extend(in_line.into_iter().map(|session| (session, None)));
+        let in_line = in_line.into_iter().filter(|session| !is_anothers(*session));
+        waiters.extend(in_line.map(|session| (session, None)));
         Ok(waiters)
     }
 }
