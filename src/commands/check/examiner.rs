@@ -26,7 +26,7 @@ use crate::db::{ConnectOptions, Connector, Fault, Kind, Session};
 use crate::isolated::link::{Arrival, Link, cut, next};
 use crate::isolated::process::{detach, die_with, end, fork_isolated};
 use crate::isolated::query::{Message, send_item};
-use crate::lock::named::{Opening, Probe, Reached, await_waiter, end_session};
+use crate::lock::named::{Opening, Probe, Reached, await_waiter, can_wait, end_session};
 use crate::lock::rows::{RowProbe, clock_of};
 use crate::lock::{DEFAULT_TTL, Introduction};
 use crate::schema::Tables;
@@ -39,6 +39,8 @@ const HAND_OVER_LIMIT: Duration = Duration::from_secs(2);
 enum FromSecond {
     /// It sees that the lock is held, and requests it; with its connection id.
     Asking(u64),
+    /// It sees that the lock is held, on a server where nobody can wait for it.
+    CannotWait,
     /// It does not see that the lock is held on the server that the user named so.
     Stranger(String),
     /// The lock was granted at this moment.
@@ -274,9 +276,13 @@ impl Examiner<'_> {
         let seen = self.hand_over(&link);
         end(pid);
         Ok(match seen? {
-            Ok((span, killed)) => {
+            Ok(Some((span, killed))) => {
                 self.report_all(words::second_session(killed));
                 Some(span)
+            }
+            Ok(None) => {
+                self.report(words::second_session_of_standby());
+                None
             }
             Err(why) => {
                 self.report(words::no_second_session(&why, durable));
@@ -286,8 +292,11 @@ impl Examiner<'_> {
     }
 
     /// Returns the time from the release in the first session until the second one knows that it holds the lock, and whether the first
-    /// could end the second.
-    fn hand_over(&mut self, link: &Link) -> Result<Result<(Duration, bool), NotSeen>, Fault> {
+    /// could end the second; `None`: the second one sees the lock, and cannot wait for it.
+    fn hand_over(
+        &mut self,
+        link: &Link,
+    ) -> Result<Result<Option<(Duration, bool)>, NotSeen>, Fault> {
         let begun = Moment::now();
         let (probe, session) = (self.survey.probe, &mut self.session);
         // If none takes writes, both sessions were to accept one that does not.
@@ -295,6 +304,10 @@ impl Examiner<'_> {
         let why = |next| not_seen(next, first.as_deref());
         let id = match next(link, Some(begun + self.connection.connect_timeout)) {
             Arrival::Message(FromSecond::Asking(id)) => id,
+            Arrival::Message(FromSecond::CannotWait) => {
+                probe.release(session)?;
+                return Ok(Ok(None));
+            }
             other => {
                 probe.release(session)?;
                 return Ok(Err(why(other)));
@@ -316,7 +329,7 @@ impl Examiner<'_> {
         if killed {
             probe.await_free(session, HAND_OVER_LIMIT)?;
         }
-        Ok(Ok((span, killed)))
+        Ok(Ok(Some((span, killed))))
     }
 }
 
@@ -355,6 +368,10 @@ fn wait_in_line(
     };
     if opening.has_slot() {
         send(FromSecond::Stranger(cut(session.target())));
+        return Ok(());
+    }
+    if !can_wait(&mut session, &opening).map_err(|fault| failed(&fault))? {
+        send(FromSecond::CannotWait);
         return Ok(());
     }
     send(FromSecond::Asking(opening.connection_id()));

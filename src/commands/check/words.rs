@@ -244,6 +244,12 @@ pub fn second_session(killed: bool) -> [Finding; 2] {
     [Finding::ok("second_session", "sees the lock"), kill]
 }
 
+/// What the second session saw on a standby of PostgreSQL.
+pub fn second_session_of_standby() -> Finding {
+    Finding::ok("second_session", "sees the lock")
+        .note("it was not handed over: a standby takes no LISTEN, which whoever waits needs")
+}
+
 /// Why the test with two sessions failed.
 #[derive(Debug, thiserror::Error)]
 pub enum NotSeen {

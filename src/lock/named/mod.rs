@@ -29,7 +29,9 @@ pub use inspect::{Inspector, reach};
 pub use kill::Killing;
 pub use named_lock::{HOLD_BACK, NamedLock};
 pub use own_killers::OwnKillers;
-pub use probe::{CHECKED, Exclusion, Probe, Reached, await_waiter, end_session, exclusion};
+pub use probe::{
+    CHECKED, Exclusion, Probe, Reached, await_waiter, can_wait, end_session, exclusion,
+};
 pub use reacquire::Retake;
 pub use request::{Request, Verbosity};
 pub use statements::{postgres_held_keys, take_locks_now, try_slots};

@@ -252,6 +252,21 @@ pub fn await_waiter(
     Ok(())
 }
 
+/// Whether a session can wait for a lock. On a standby of PostgreSQL nobody can: it takes no LISTEN, by which those in line are notified.
+///
+/// # Errors
+/// Any fault of a statement.
+pub fn can_wait(session: &mut Session, opening: &Opening) -> Result<bool, Fault> {
+    if session.kind() != Kind::Postgres {
+        return Ok(true);
+    }
+    match session.run(&Line::listen(opening.connection_id())) {
+        Ok(()) => Ok(true),
+        Err(Fault::ReadOnly(_)) => Ok(false),
+        Err(fault) => Err(fault),
+    }
+}
+
 /// Has the server kill a session that holds this lock. Returns whether the server accepts that.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! What `dblock check` finds on PostgreSQL alone: the database, connections, `fsync`, standbys, snapshots, and sessions that wait in a
 //! statement.
 
-use super::{UNFIT, expect_state, finding, json};
+use super::{UNFIT, expect_state, finding, has_second, json, json_when};
 use crate::harness::postgres::{DATABASE, Postgres, key};
 use crate::harness::{ADMIN, Kind, PASSWORD, SOON, Server, eventually, unique};
 use crate::postgres_servers::{both, standby_of};
@@ -134,6 +134,26 @@ fn a_standby_is_counted_and_that_no_commit_waits_for_it_is_noted() {
     admin.run("SELECT pg_reload_conf()");
     eventually("commits wait for it", SOON, || {
         value(&primary, "standbys") == "1, some synchronous"
+    });
+}
+
+#[test]
+fn a_standby_alone_is_unfit_and_its_second_session_is_not_said_to_have_failed() {
+    let primary = Server::private(Kind::Postgres);
+    let standby = standby_of(&primary);
+    let found = json_when(|| standby.url(), UNFIT, has_second);
+    expect_state(&found, "takes_writes", "unfit");
+    let second = finding(&found, "second_session");
+    assert_eq!(second["value"], "sees the lock", "{found:#}");
+    let advice = second["advice"].as_str().expect("a note");
+    assert!(advice.contains("a standby takes no LISTEN"), "{advice}");
+    let all = found["findings"].as_array().expect("a list");
+    let tried = |check: &str| all.iter().any(|finding| finding["check"] == check);
+    assert!(tried("lock"), "{found:#}");
+    assert!(!tried("kill") && !tried("hand_over"), "{found:#}");
+    let mut admin = standby.postgres();
+    eventually("no lock is left", SOON, || {
+        admin.is("NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory')")
     });
 }
 
