@@ -1,7 +1,7 @@
 //! What the command line says, checked: later code never sees clap.
 
 use std::ffi::OsString;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,7 +28,8 @@ pub struct Options {
     pub tls: Option<(PathBuf, PathBuf)>,
     /// Whether a proxy does the TLS.
     pub behind_proxy: bool,
-    /// Further names under which the page is opened, in lower case.
+    /// Further names under which the page is opened, as a browser sends them, without the port: in lower case, and an IPv6 address in
+    /// brackets.
     pub host_names: Vec<String>,
     /// How often the fleet is asked while somebody looks.
     pub refresh: Duration,
@@ -60,13 +61,6 @@ impl Options {
             (None, None) => None,
             _ => return Err(usage("--tls-cert and --tls-key need one another")),
         };
-        let host_names = given.text("host-name")?.to_lowercase();
-        // As a browser sends it, without the port.
-        let is_of_name = |c: char| c.is_alphanumeric() || "-_.:[],".contains(c);
-        let is_empty = given.has("host-name") && host_names.trim_matches(',').is_empty();
-        if is_empty || !host_names.chars().all(is_of_name) {
-            return Err(usage(format!("{host_names:?} is not the name of a host")));
-        }
         let mut options = Self {
             listen,
             allow_actions: given.has("allow-actions"),
@@ -74,11 +68,7 @@ impl Options {
             password_file: given.path("password-file"),
             tls,
             behind_proxy: given.has("behind-proxy"),
-            host_names: host_names
-                .split(',')
-                .filter(|name| !name.is_empty())
-                .map(str::to_owned)
-                .collect(),
+            host_names: host_names(&given)?,
             refresh: refresh(&given.text("refresh")?)?,
             dblock: given.path("dblock"),
             handed_on: handed_on(&given),
@@ -172,6 +162,41 @@ fn listen(text: &str) -> Result<Listen, Failure> {
     address.map(Listen::Tcp).map_err(|_| {
         usage(format!("--listen {text:?} is no address: it is ADDR:PORT, such as 127.0.0.1:8080 or [::1]:8080, or unix:PATH"))
     })
+}
+
+fn host_names(given: &Given) -> Result<Vec<String>, Failure> {
+    let text = given.text("host-name")?.to_lowercase();
+    let names: Vec<_> = text.split(',').filter(|name| !name.is_empty()).collect();
+    if given.has("host-name") && names.is_empty() {
+        return Err(usage(no_name(&text)));
+    }
+    let checked = names.into_iter().map(|name| {
+        let is_port = |text: &str| text.chars().all(|digit| digit.is_ascii_digit());
+        let without_port = name.rsplit_once(':').filter(|parts| is_port(parts.1));
+        host_name(name).ok_or_else(|| match without_port {
+            Some((host, _)) if host_name(host).is_some() => usage(format!(
+                "--host-name {name:?} has a port: name the host alone"
+            )),
+            _ => usage(no_name(name)),
+        })
+    });
+    checked.collect()
+}
+
+fn no_name(text: &str) -> String {
+    format!("{text:?} is not the name of a host")
+}
+
+/// A name in lower case, as a browser sends it; `None`: there is no such host.
+fn host_name(name: &str) -> Option<String> {
+    let inner = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'));
+    if let Ok(address) = inner.unwrap_or(name).parse::<Ipv6Addr>() {
+        return Some(format!("[{address}]"));
+    }
+    let is_of_name = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+    (!name.is_empty() && name.chars().all(is_of_name)).then(|| name.to_owned())
 }
 
 fn refresh(text: &str) -> Result<Duration, Failure> {

@@ -250,6 +250,12 @@ fn the_url_that_is_printed_has_the_first_name_where_others_open_it() {
     // The proxy's port is not this one's.
     let proxied = [&local[..], &["--behind-proxy"], &names].concat();
     assert_eq!(url(&proxied), "https://fleet.example/");
+    // An address of IPv6 is in brackets there, however it was typed.
+    for address in ["2001:DB8::1", "[2001:db8::1]"] {
+        let names = ["--behind-proxy", "--host-name", address];
+        let own = url(&[&local[..], &names].concat());
+        assert_eq!(own, "https://[2001:db8::1]/");
+    }
 }
 
 #[test]

@@ -57,6 +57,12 @@ fn what_does_not_go_together_is_refused() {
         (&["--listenn", "x"], "--listen"),
         (&["--host-name", "a b"], "not the name of a host"),
         (&["--host-name", ""], "\"\" is not the name of a host"),
+        (
+            &["--host-name", "other.example,fleet.example:8443"],
+            "--host-name \"fleet.example:8443\" has a port: name the host alone",
+        ),
+        (&["--host-name", "[::1]:8443"], "has a port"),
+        (&["--host-name", "[::1"], "not the name of a host"),
         // What may be a password is not repeated.
         (&["mysql://user:secret@db"], "see dblock web --help"),
     ] {
