@@ -3,7 +3,7 @@
 
 use super::{UNFIT, expect_state, finding, has_second, json, json_when};
 use crate::harness::postgres::{DATABASE, Postgres, key};
-use crate::harness::{ADMIN, Kind, PASSWORD, SOON, Server, eventually, unique};
+use crate::harness::{ADMIN, Kind, PASSWORD, SOON, Server, eventually, in_time, unique};
 use crate::postgres_servers::{both, standby_of};
 
 /// The value of a finding on this server, which is fit.
@@ -40,6 +40,33 @@ fn a_server_that_is_short_of_connections_is_a_warning_whosever_they_are() {
     let advice = connections["advice"].as_str().expect("an advice");
     assert!(advice.ends_with("raise max_connections"), "{advice}");
     drop(of_others);
+}
+
+#[test]
+fn what_sends_to_a_standby_or_works_in_the_background_is_no_connection() {
+    let launcher = ["-c", "max_logical_replication_workers=1"];
+    let primary = Server::private_with(Kind::Postgres, &launcher);
+    let mut admin = primary.postgres();
+    let _standby = standby_of(&primary);
+    // Unlike a standby's, it is of a database, as a client's is.
+    let address = (primary.address, primary.port);
+    let of_database = [("replication", "database")];
+    let _sender = Postgres::connect_with(address, ADMIN, DATABASE, &of_database).unwrap();
+    let mut are = |number: u32, kind: &str| {
+        let count = format!("SELECT count(*) FROM pg_stat_activity WHERE backend_type = '{kind}'");
+        admin.value(&count) == Some(number)
+    };
+    eventually("all of them are there", SOON, || {
+        are(2, "walsender") && are(1, "logical replication launcher")
+    });
+    // The admin's, and that of the check. Its second session may not have ended yet, or that of the check before.
+    let mut in_use = None;
+    let is_so = in_time(SOON, || {
+        in_use = finding(&json(&primary.url(), 0), "connections")["in_use"].as_u64();
+        in_use == Some(2)
+    });
+    assert!(is_so, "{in_use:?}");
+    assert!(are(2, "walsender") && are(1, "logical replication launcher"));
 }
 
 #[test]

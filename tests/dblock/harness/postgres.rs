@@ -157,8 +157,18 @@ impl Postgres {
     /// Logs in by TCP, without TLS.
     pub fn connect(
         address: impl std::net::ToSocketAddrs,
+        account: (&str, &str),
+        database: &str,
+    ) -> Result<Self, Refused> {
+        Self::connect_with(address, account, database, &[])
+    }
+
+    /// The same, with more settings of the login.
+    pub fn connect_with(
+        address: impl std::net::ToSocketAddrs,
         (user, password): (&str, &str),
         database: &str,
+        more: &[(&str, &str)],
     ) -> Result<Self, Refused> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -166,6 +176,7 @@ impl Postgres {
         let mut session = Self::over(stream, 0);
         session.write(|out| {
             let settings = [("user", user), ("database", database), ("TimeZone", "UTC")];
+            let settings = settings.into_iter().chain(more.iter().copied());
             frontend::startup_message(settings, out)
         })?;
         let mut scram = None;
