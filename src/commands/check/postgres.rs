@@ -61,7 +61,13 @@ pub fn tls(session: &Session, mode: SslMode) -> Finding {
 pub fn exclusion(opening: &Result<Opening, Failure>, session: &Session) -> Vec<Finding> {
     let opening = match opening {
         Ok(opening) => opening,
-        Err(failure) => return vec![Finding::ok("locks", "none").unfit(&failure.line)],
+        Err(failure) => {
+            // The line begins with the server, and the finding is about that.
+            let server = format!("{session} ");
+            let why = failure.line.strip_prefix(&*server);
+            let why = why.unwrap_or(&failure.line);
+            return vec![Finding::ok("locks", "none").unfit(&why)];
+        }
     };
     let pooler = match session.handshake_id() {
         0 => Finding::ok("pooler", "in session mode, as the settings say"),

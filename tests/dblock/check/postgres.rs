@@ -2,6 +2,7 @@
 //! statement.
 
 use super::{UNFIT, expect_state, finding, has_second, json, json_when};
+use crate::harness::fake_postgres::{FakePostgres, error, welcome};
 use crate::harness::postgres::{DATABASE, Postgres, key};
 use crate::harness::{ADMIN, Kind, PASSWORD, SOON, Server, eventually, in_time, unique};
 use crate::postgres_servers::{both, standby_of};
@@ -22,6 +23,30 @@ fn a_database_that_every_server_has_is_a_warning() {
         let found = json(&url, 0);
         assert_eq!(finding(&found, "database")["value"], database);
         expect_state(&found, "database", state);
+    }
+}
+
+#[test]
+fn why_a_server_has_no_locks_is_said_in_a_sentence_without_its_name() {
+    let refuses = |_: &str| error("ERROR", "42883", b"there is no such function");
+    for (version, more, why) in [
+        (
+            "13.0.0",
+            &[("crdb_version", "CockroachDB CCL v24.1.0")][..],
+            "it is a CockroachDB: its advisory locks do nothing",
+        ),
+        (
+            "13.22",
+            &[],
+            "it is PostgreSQL 13.22: dblock needs 14 or newer",
+        ),
+    ] {
+        let fake = FakePostgres::start(welcome(7, version, more), refuses);
+        let found = json(&fake.url(), UNFIT);
+        expect_state(&found, "locks", "unfit");
+        let advice = finding(&found, "locks")["advice"].as_str();
+        let advice = advice.expect("an advice");
+        assert!(advice.starts_with(why), "{advice}");
     }
 }
 
