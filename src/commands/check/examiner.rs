@@ -277,7 +277,7 @@ impl Examiner<'_> {
         end(pid);
         Ok(match seen? {
             Ok(Some((span, killed))) => {
-                self.report_all(words::second_session(killed));
+                self.report_all(words::second_session(self.session.kind(), killed));
                 Some(span)
             }
             Ok(None) => {

@@ -233,13 +233,20 @@ pub fn replica(is_replica: Option<bool>, is_mariadb: bool) -> Finding {
 }
 
 /// What two sessions saw of each other. `killed`: whether the first could end the second.
-pub fn second_session(killed: bool) -> [Finding; 2] {
+pub fn second_session(kind: Kind, killed: bool) -> [Finding; 2] {
+    let otherwise = match kind {
+        Kind::MySql => {
+            "a lost session keeps the lock until its wait_timeout, and a queue moves more slowly; connect to the server itself"
+        }
+        Kind::Postgres => {
+            "a lost session keeps the lock until its idle_session_timeout, and dblock kill ends no holder; see that the role may \
+             execute pg_terminate_backend()"
+        }
+    };
     let kill = if killed {
         Finding::ok("kill", "ends a session of this account")
     } else {
-        Finding::ok("kill", "does not end a session of this account").warning(
-            "a lost session keeps the lock until its wait_timeout, and a queue moves more slowly; connect to the server itself",
-        )
+        Finding::ok("kill", "does not end a session of this account").warning(otherwise)
     };
     [Finding::ok("second_session", "sees the lock"), kill]
 }

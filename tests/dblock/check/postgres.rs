@@ -210,6 +210,22 @@ fn a_standby_alone_is_unfit_and_its_second_session_is_not_said_to_have_failed() 
 }
 
 #[test]
+fn a_role_that_may_end_no_session_is_a_warning_in_the_words_of_postgresql() {
+    let server = Server::private(Kind::Postgres);
+    let mut admin = server.postgres();
+    admin.run("REVOKE EXECUTE ON FUNCTION pg_terminate_backend FROM PUBLIC");
+    let found = json_when(|| server.url(), 0, has_second);
+    expect_state(&found, "kill", "warning");
+    let advice = finding(&found, "kill")["advice"].as_str();
+    let advice = advice.expect("an advice");
+    assert!(
+        advice.ends_with("execute pg_terminate_backend()"),
+        "{advice}"
+    );
+    assert!(!advice.contains("wait_timeout"), "{advice}");
+}
+
+#[test]
 fn the_primary_from_before_a_fail_over_is_named_beside_the_new_one() {
     let primary = Server::private(Kind::Postgres);
     let standby = standby_of(&primary);
