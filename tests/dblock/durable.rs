@@ -468,6 +468,45 @@ fn is_found_by_the_next_keeper(server: &Server) -> bool {
     true
 }
 
+/// The release of a run's row is the victim of a deadlock. `false`: it was not, as it has waited for too long before.
+fn is_released_after_a_deadlock(server: &Server) -> bool {
+    let counter = "SELECT count FROM information_schema.INNODB_METRICS \
+                   WHERE name = 'lock_deadlocks' AND status = 'enabled'";
+    let deadlocks = || -> u64 {
+        let count = server.admin().query_first(counter).unwrap();
+        count.expect("the server counts them")
+    };
+    let name = unique("deadlock");
+    // So long dblock waits for the release.
+    let run = job(server, &name).args(["--connect-timeout", "60"]);
+    let (mut run, mut other) = (begin(run), server.watcher());
+    other.lock(&format!("dblock.dblock_runs WHERE name = '{name}'"));
+    // The victim is whoever has written less.
+    let rows: Vec<String> = (0..30)
+        .map(|slot| format!("('{name}-other', {slot})"))
+        .collect();
+    let rows = rows.join(", ");
+    let written = other.query_drop(format!(
+        "INSERT INTO dblock.dblock_locks (name, slot) VALUES {rows}"
+    ));
+    written.unwrap();
+    let before = deadlocks();
+    drop(run.take_stdin());
+    eventually("its release waits for the history", SOON, || {
+        server.answering("dblock record end") > 0
+    });
+    let its_row = format!("SELECT * FROM {} FOR UPDATE", row_by_name(&name));
+    other.query_drop(its_row).unwrap();
+    let is_victim = deadlocks() > before;
+    other.query_drop("ROLLBACK").unwrap();
+    run.wait_within(SOON).expect_code(5).expect_silence();
+    let ended = "SELECT outcome, exit_code FROM dblock.dblock_runs WHERE name = ?";
+    let ended: Option<(String, u32)> = other.exec_first(ended, (&name,)).unwrap();
+    assert_eq!(ended, Some(("ran".to_owned(), 5)));
+    assert_eq!(row(server, &name).unwrap().owner, None);
+    is_victim
+}
+
 /// What a server without this variable is asked that answers the first questions of a durable run, and no more.
 fn asked(kind: Kind, comment: &'static str, lacks: &'static str) -> Vec<String> {
     let row = |values: &[&str]| {
@@ -559,6 +598,14 @@ fn a_server_without_a_format_of_its_binary_log_is_asked_without_that() {
     let versions = places(&statements, "SELECT version");
     assert_eq!(versions.len(), formats.len() + 1, "{statements:#?}");
     assert!(versions.last() > formats.last());
+}
+
+#[test]
+fn a_release_that_is_the_victim_of_a_deadlock_is_tried_again_with_its_record() {
+    // The count of deadlocks is the server's.
+    let server = Server::private(Kind::MySql).with_durable_runs();
+    let is_met = (0..5).any(|_| is_released_after_a_deadlock(&server));
+    assert!(is_met, "it has waited for too long each time");
 }
 
 all_servers! {
