@@ -200,6 +200,32 @@ both_servers! {
         end(host);
     }
 
+    fn that_no_host_could_start_a_tick_does_not_count_any_more_once_one_could(server on mariadb) {
+        let crontab = Crontab::new(server, &job("", "echo run >>{}"));
+        let host = crontab.start(&["--grace", "0s"]);
+        // The system refuses the pipes for another command.
+        let is_free = |number: &u32| fs::read_link(format!("/proc/{}/fd/{number}", host.pid())).is_err();
+        allow_files(host.pid(), (0..1000).find(is_free).unwrap() + 1);
+        // No host could start it for nine minutes. Then one did, and has died.
+        crontab.tables.sql(&format!(
+            "INSERT INTO dblock_cron_ticks (name, tick, run, attempt, daemon, ttl_seconds, unstarted_at, started_at) VALUES ('{}', \
+             UTC_TIMESTAMP(6) - INTERVAL 10 MINUTE, REPEAT('0', 32), 1, REPEAT('1', 32), 4, \
+             UTC_TIMESTAMP(6) - INTERVAL 10 MINUTE, UTC_TIMESTAMP(6) - INTERVAL 1 MINUTE)",
+            crontab.name("job")
+        ));
+        // It is taken once the server was heard for ten seconds.
+        eventually("it is taken", SOON * 2, || crontab.count("dblock_cron_ticks WHERE attempt > 1") == 1);
+        crontab.eventually_row("dblock_cron_ticks WHERE daemon IS NULL AND unstarted_at > UTC_TIMESTAMP(6) - INTERVAL 5 MINUTE");
+        // After ten minutes it would be left for five.
+        let soon = "dblock_cron_ticks WHERE start_at < UTC_TIMESTAMP(6) + INTERVAL 1 MINUTE";
+        assert_eq!(crontab.count(&format!("{soon} OR daemon IS NOT NULL")), 1);
+        allow_files(host.pid(), 1000);
+        crontab.tables.sql("UPDATE dblock_cron_ticks SET start_at = UTC_TIMESTAMP(6) WHERE daemon IS NULL");
+        assert_eq!(crontab.eventually_lines(1), ["run"]);
+        crontab.eventually_idle();
+        end(host);
+    }
+
     fn no_more_commands_run_at_once_than_there_are_open_files_for(server on mariadb) {
         let lines = (0..5).map(|number| format!("#: job{number}\n0 0 1 1 * echo >>{{}}; exec sleep 600\n"));
         let crontab = Crontab::new(server, &lines.collect::<String>());
