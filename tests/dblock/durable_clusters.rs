@@ -2,12 +2,15 @@
 //! nodes are killed, frozen or cut off, or ends its command before anybody else starts.
 
 use std::fs;
+use std::io::{self, Write};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::sys::signal::Signal;
 
 use crate::harness::{
     Cluster, Dblock, Output, PASSWORD, Pair, Records, Replication, Running, SOON, both_servers,
@@ -660,5 +663,35 @@ both_servers! {
         run.wait_within(SOON).expect_code(3);
         let free = format!("SELECT fence FROM dblock.dblock_locks WHERE name = '{name}' AND owner IS NULL");
         assert_eq!(pair.replica.admin().query_first::<u64, _>(free).unwrap(), Some(1));
+    }
+
+    fn what_nobody_has_any_more_is_released_on_the_primary_that_took_the_place_of_its_own(server on mariadb) {
+        let pair = Pair::private(server.kind);
+        pair.primary.make_tables();
+        let url = url_of([&pair.primary, &pair.replica]);
+        let [killed, unread] = ["killed", "unread"].map(unique);
+        let run = Dblock::run_at(&url, &killed).args(["--durable", "--ttl", "1h"]).without_terminal();
+        let mut run = run.sh("echo began; exec sleep 600").spawn();
+        run.wait_line("began", SOON);
+        // There is no room for the token yet.
+        let (reader, writer) = io::pipe().unwrap();
+        let size = fcntl(&writer, FcntlArg::F_GETPIPE_SZ).unwrap();
+        (&writer).write_all(&vec![b'\n'; size.try_into().unwrap()]).unwrap();
+        let acquire = Dblock::bare().args(["acquire", "--name", &unread, "--ttl", "1h"]).env("DBLOCK_URL", &url);
+        let mut acquiring = acquire.env("DBLOCK_PASSWORD", PASSWORD).stdout(writer).spawn();
+        let place = format!("/proc/{}/wchan", acquiring.pid());
+        eventually("it is about to print the token", SOON, || fs::read_to_string(&place).unwrap_or_default().contains("pipe"));
+        pair.part();
+        let is_held = |name: &str| pair.replica.owner(name, 0).is_some();
+        assert!(is_held(&killed) && is_held(&unread), "the replica knows of both");
+        run.signal(Signal::SIGKILL);
+        run.wait_within(SOON).expect_signal(Signal::SIGKILL);
+        eventually("the row of the run is free", SOON, || !is_held(&killed));
+        drop(reader);
+        acquiring.wait_within(SOON).expect_code(70).expect_said(["cannot write to stdout: "]);
+        eventually("the row of the token is free", SOON, || !is_held(&unread));
+        let ended = format!("SELECT message FROM dblock.dblock_runs WHERE name = '{unread}'");
+        let ended: Option<String> = pair.replica.admin().query_first(ended).unwrap();
+        assert_eq!(ended.as_deref(), Some("the token was not printed"));
     }
 }
