@@ -3,6 +3,8 @@
 
 use std::io::Write;
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -1132,6 +1134,37 @@ fn a_holder_whose_account_is_refused_for_a_moment_has_its_lock_again() {
         .admin()
         .query_drop(format!("DROP USER '{account}'@'%'"))
         .unwrap();
+}
+
+#[test]
+fn a_holder_whose_host_stays_blocked_goes_on_until_its_lease_is_over_and_asks_once_a_second() {
+    let server = Server::shared(Kind::MariaDb);
+    let (name, proxy) = (unique("stays-blocked"), Proxy::to(server));
+    let asked = Arc::new(AtomicU32::new(0));
+    let told = Arc::clone(&asked);
+    // While the other server is away, this one alone answers.
+    let blocking = serve(move |stream| {
+        told.fetch_add(1, Ordering::Relaxed);
+        let _ = stream.write_all(&framed(0, &error(1129, "the host is blocked")));
+        until_closed(stream);
+    });
+    let hosts = format!("127.0.0.1:{},127.0.0.1:{blocking}", proxy.port);
+    let run = Dblock::run_at(&format!("mysql://dblock@{hosts}/"), &name).args(["--ttl", "8"]);
+    let mut run = holder(run, TELLS_ITS_END).spawn();
+    let command = run.wait_pid("shell");
+    proxy.refuse(true);
+    let proved = last_sent(&proxy, Instant::now());
+    proxy.cut();
+    let end = run.wait_within(SOON);
+    let lasted = proved.elapsed();
+    end.expect_code(74)
+        .expect_said([" is not reacquired yet: ", "the host is blocked"]);
+    assert!(!runs(command));
+    // SIGTERM comes at nine tenths of it, less a second for SIGKILL.
+    assert!(lasted > Duration::from_secs(4), "{lasted:?}: {end:#?}");
+    // Every other pause is a fifth of a second at most.
+    let asked = asked.load(Ordering::Relaxed);
+    assert!((2..20).contains(&asked), "asked {asked} times: {end:#?}");
 }
 
 each_lock! {
