@@ -167,6 +167,42 @@ fn keep_busy(jobs: &Jobs, worker: Dblock, records: &Records) -> (Running, PathBu
     (worker, log, go)
 }
 
+/// So many jobs end while their claimer hears nothing, and so much each of them writes, all of which is kept.
+const UNHEARD: usize = 20;
+const WRITTEN: usize = 64 * 1024;
+
+/// A worker all of whose jobs have ended while its claimer waits for a server that is silent. What that is told of them does not fit into
+/// the link. Its queue, created with these options, the folder with the `log` of its starts, its way to the server, and itself.
+fn with_full_link<'a>(server: &'a Server, options: &[&str]) -> (Jobs<'a>, Records, Proxy, Running) {
+    let jobs = Jobs::new(server, &[&["--ttl", "5m"][..], options].concat());
+    let (records, proxy) = (Records::new(), Proxy::to(server));
+    let [log, go, first] = ["log", "go", "go.1"].map(|name| records.path().join(name));
+    jobs.number(UNHEARD);
+    let script = format!(
+        "read -r number; echo start >>{}; while ! test -e {go} && ! test -e {go}.$number; do sleep 0.1; done; \
+         head -c {WRITTEN} /dev/zero | tr '\\0' x",
+        quoted(&log),
+        go = quoted(&go)
+    );
+    let work = jobs.work(&["-v", "-j", "20", "--keep-output", "all"]);
+    let work = work.args(["--connect-timeout", "5"]);
+    let worker = work.env("DBLOCK_URL", proxy.url()).sh(&script).spawn();
+    eventually("all have started", SOON, || lines(&log).len() == UNHEARD);
+    proxy.freeze();
+    let done = || worker.stderr().matches(" is done after ").count();
+    std::fs::write(first, "").unwrap();
+    eventually("the claimer waits for the server", SOON, || {
+        done() == 1 && !proxy.is_answered(0)
+    });
+    std::fs::write(go, "").unwrap();
+    eventually("all have ended", SOON, || done() == UNHEARD);
+    // What the claimer is told of the others does not fit into the link.
+    let room = std::fs::read_to_string("/proc/sys/net/core/wmem_default").unwrap();
+    let room: usize = room.trim().parse().unwrap();
+    assert!((UNHEARD - 1) * WRITTEN > room, "{room}");
+    (jobs, records, proxy, worker)
+}
+
 #[test]
 fn a_worker_whose_account_is_refused_for_a_moment_goes_on_with_its_command() {
     let server = Server::shared(Kind::MariaDb);
@@ -1339,35 +1375,21 @@ both_servers! {
     }
 
     fn a_worker_whose_claimer_hears_nothing_and_has_no_room_for_messages_ends_when_asked(server on mariadb) {
-        const JOBS: usize = 20;
-        // What each job writes, all of which is kept.
-        const OUTPUT: usize = 64 * 1024;
-        let (jobs, records) = (Jobs::new(server, &["--ttl", "5m"]), Records::new());
-        let [log, go, first] = ["log", "go", "go.1"].map(|name| records.path().join(name));
-        jobs.number(JOBS);
-        let proxy = Proxy::to(server);
-        let script = format!(
-            "read -r number; echo start >>{}; while ! test -e {go} && ! test -e {go}.$number; do sleep 0.1; done; \
-             head -c {OUTPUT} /dev/zero | tr '\\0' x",
-            quoted(&log),
-            go = quoted(&go)
-        );
-        let work = jobs.work(&["-v", "-j", "20", "--keep-output", "all", "--connect-timeout", "5"]);
-        let mut worker = work.env("DBLOCK_URL", proxy.url()).sh(&script).spawn();
-        eventually("all have started", SOON, || lines(&log).len() == JOBS);
-        proxy.freeze();
-        let done = |worker: &Running| worker.stderr().matches(" is done after ").count();
-        std::fs::write(first, "").unwrap();
-        eventually("the claimer waits for the server", SOON, || done(&worker) == 1 && !proxy.is_answered(0));
-        std::fs::write(go, "").unwrap();
-        eventually("all have ended", SOON, || done(&worker) == JOBS);
-        // What the claimer is told of the others does not fit into the link.
-        let room = std::fs::read_to_string("/proc/sys/net/core/wmem_default").unwrap();
-        assert!((JOBS - 1) * OUTPUT > room.trim().parse::<usize>().unwrap(), "{room}");
+        let (_jobs, _records, _proxy, mut worker) = with_full_link(server, &[]);
         worker.signal(Signal::SIGTERM);
         worker.wait_stderr("taking no more jobs", SOON);
         let output = worker.wait_within(SOON);
-        output.expect_code(69).expect_said([format!("how {JOBS} jobs have ended is not recorded")]);
+        output.expect_code(69).expect_said([format!("how {UNHEARD} jobs have ended is not recorded")]);
+    }
+
+    fn what_had_no_room_while_the_claimer_heard_nothing_is_recorded_once_the_server_answers(server on mysql) {
+        let (jobs, records, proxy, worker) = with_full_link(server, &["--keep", "1h"]);
+        proxy.thaw();
+        eventually("all are done", SOON, || jobs.states() == [0; 4]);
+        let kept = "SELECT CAST(COALESCE(SUM(LENGTH(head) + LENGTH(tail)), 0) AS UNSIGNED) FROM dblock_outputs";
+        eventually("their outputs are kept as a whole", SOON, || jobs.rows::<usize>(kept) == [UNHEARD * WRITTEN]);
+        end(worker);
+        assert_eq!(lines(&records.path().join("log")).len(), UNHEARD, "each has run once");
     }
 
     fn a_command_is_ended_at_its_timeout_while_the_claimer_hears_nothing_and_has_no_room_for_messages(server on mysql) {
