@@ -74,7 +74,7 @@ pub async fn question(
     Html(forms::question(&actions.view, &question).into_string()).into_response()
 }
 
-/// Does it, and says how that ended.
+/// Does it, and says how that ended. People read the page; a script goes by the status, which is 200 only if it was done.
 pub async fn answer(
     State(actions): State<Actions>,
     Path(kind): Path<String>,
@@ -87,9 +87,14 @@ pub async fn answer(
     // What is looked at after the others is as it is now.
     let turn = actions.turns.clone().acquire_owned().await;
     let seen = actions.fleet.look().await;
+    // The command finds out by itself whether it is there. If it fails, this is why, as far as is known.
+    let failed = match plan::nothing(&act, &seen, Timestamp::now()) {
+        Some(_) => StatusCode::NOT_FOUND,
+        None => StatusCode::CONFLICT,
+    };
     let plan = match plan::of(&act, &seen, &actions.fleet).await {
         Ok(plan) => plan,
-        Err(why) => return actions.message(StatusCode::CONFLICT, "This cannot be done", &why),
+        Err(why) => return actions.message(failed, "This cannot be done", &why),
     };
     // Who sends this form was asked about these very jobs, or this very holder.
     if let Some(objection) = plan.objection {
@@ -120,7 +125,13 @@ pub async fn answer(
         line: &shown(&ended),
         back: &act.back(),
     };
-    Html(forms::answer(&actions.view, &answer).into_string()).into_response()
+    let status = if ended.is_success() {
+        StatusCode::OK
+    } else {
+        failed
+    };
+    let page = forms::answer(&actions.view, &answer);
+    (status, Html(page.into_string())).into_response()
 }
 
 /// What the command said, and its exit code.

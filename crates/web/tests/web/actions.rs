@@ -335,11 +335,45 @@ fn what_failed_is_said_with_its_line_and_its_code() {
     let fleet = Fleet::new();
     fleet.write("refuse", "dblock: no job is called <b>report</b>\n");
     let web = fleet.serve(&["--allow-actions"]).enter();
-    let answer = web.post("/actions/pause", "job=report").expect(200);
+    let answer = web.post("/actions/pause", "job=report");
     answer
         .has("no job is called &lt;b&gt;report")
         .has("exit code 78")
         .lacks("Done.");
+}
+
+#[test]
+fn a_script_sees_by_the_status_that_nothing_was_done_and_what_is_known_to_be_missing() {
+    let fleet = Fleet::new();
+    with_job(&fleet);
+    with_queue(&fleet, 1);
+    fleet.write("refuse", "dblock: cannot do it\n");
+    let web = fleet.serve(&["--allow-actions", "--refresh", "1s"]).enter();
+    // The command is run in any case: the page may know less than it.
+    let post = |kind: &str, form: &str| {
+        web.until_all_is_known();
+        web.post(&format!("/actions/{kind}"), form)
+    };
+    let [job, queue] = ["job", "id=7&queue"].map(|object| format!("{object}={ENCODED}"));
+    let failed = [
+        ("trigger", "job=none", 404),
+        ("pause", "queue=none", 404),
+        ("cancel", "id=7&queue=none", 404),
+        ("trigger", &*job, 409),
+        ("cancel", &*queue, 409),
+    ];
+    for (kind, form, status) in failed {
+        let answer = post(kind, form).expect(status);
+        answer.has("cannot do it").has("It failed.");
+    }
+    fleet.answers("queue-status", r#"{"server":"db1:3306","queues":[]}"#);
+    let uncounted = post("retry", "queue=none&count=1").expect(404);
+    uncounted.has("There is no such queue.");
+    // Nobody knows what is there.
+    fleet.write("away", "dblock: cannot reach db1:3306\n");
+    until("nobody knows", || {
+        web.post("/actions/trigger", "job=none").status == 409
+    });
 }
 
 #[test]
