@@ -5,7 +5,7 @@ mod hosts;
 mod login;
 mod logins;
 mod origin;
-mod secret;
+pub mod secret;
 
 use std::fmt::{self, Display, Formatter};
 use std::net::{IpAddr, Ipv6Addr};

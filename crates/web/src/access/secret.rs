@@ -1,7 +1,7 @@
 //! Secrets: 128 random bits, and a password in a file. They are compared in a time that says nothing of where they differ.
 
 use std::fmt::{self, Debug, Formatter};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -100,11 +100,21 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     if !metadata.is_file() || metadata.len() > LARGEST {
         return Err(io::Error::other("it is not a regular file of a line"));
     }
-    // Its group may, as with a key: the volume of a Kubernetes secret has one for the container's user.
-    if metadata.mode() & 0o006 != 0 {
-        return Err(io::Error::other("others can read it; chmod 600 it"));
-    }
+    refuse_public(&metadata)?;
     let mut bytes = Vec::new();
     file.take(LARGEST).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// Refuses a file with a secret if anybody besides its user and its group can read or write it. Its group may: distributions have one for
+/// keys, and the volume of a Kubernetes secret has one for the container's user.
+///
+/// # Errors
+/// What is to be done about it, in words.
+pub fn refuse_public(file: &Metadata) -> io::Result<()> {
+    if file.mode() & 0o006 == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::other("others can read it; chmod 600 it"))
+    }
 }

@@ -1,7 +1,6 @@
 //! The certificate of the page, and its key.
 
 use std::fs::File;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,6 +10,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use crate::access::secret::refuse_public;
 use crate::base::exit::{Failure, Reason};
 use crate::base::text::in_words;
 
@@ -39,12 +39,11 @@ pub fn acceptor((certificate, key): &(PathBuf, PathBuf)) -> Result<TlsAcceptor, 
 }
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Failure> {
-    let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
-    let (metadata, file) = opened.map_err(|error| refused(path, &in_words(&error)))?;
-    // Its group may: distributions have one for keys.
-    if metadata.mode() & 0o006 != 0 {
-        return Err(refused(path, "others can read it; chmod 600 it"));
-    }
+    let opened = File::open(path).and_then(|file| {
+        refuse_public(&file.metadata()?)?;
+        Ok(file)
+    });
+    let file = opened.map_err(|error| refused(path, &in_words(&error)))?;
     PrivateKeyDer::from_pem_reader(file).map_err(|error| refused(path, &in_pem(&error)))
 }
 
