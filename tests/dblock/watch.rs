@@ -1,5 +1,7 @@
 //! `--watch`: the table is drawn again in place, the terminal is as before afterwards, and a server that is away keeps nobody.
 
+use std::time::{Duration, Instant};
+
 use nix::sys::signal::Signal;
 
 use crate::harness::pty::{INTERRUPT, STOP, SUSPEND, Shell};
@@ -144,6 +146,27 @@ all_servers! {
         shell.enter("q");
         expect_end(&mut shell, &before, 0);
     }
+}
+
+#[test]
+fn without_a_duration_the_table_is_drawn_again_every_two_seconds() {
+    let server = Server::shared(Kind::MariaDb);
+    let mut shell = shell(server);
+    let begun = Instant::now();
+    shell.enter("dblock status \"$name\" --watch");
+    let name = shell.name.clone();
+    let rows = see(&mut shell, "free");
+    let title = format!("Every 2s: dblock status {name} --watch");
+    assert!(rows[0].starts_with(&title), "{rows:#?}");
+    // That the lock is free again is in the third answer at the earliest.
+    let holder = server.hold(&name);
+    see(&mut shell, " held ");
+    drop(holder);
+    see(&mut shell, "free");
+    let elapsed = begun.elapsed();
+    assert!(elapsed >= Duration::from_secs(4), "{elapsed:?}");
+    shell.enter("q");
+    expect_code(&mut shell, 0);
 }
 
 #[test]
