@@ -481,6 +481,75 @@ fn pages_say_the_same_without_scripts() {
     assert_eq!(browser.console(), Vec::<String>::new());
 }
 
+/// What is read on the page that is open.
+const MAIN: &str = "return document.querySelector('main').innerText";
+
+#[test]
+fn what_became_of_an_action_is_said_the_same_without_scripts() {
+    let (fleet, web) = a_fleet();
+    let browser = a_browser(&web);
+    let after = |scripts: bool| {
+        browser.allow_scripts(scripts);
+        browser.open(&url(&web, "/actions/pause?job=backup"));
+        browser.run("document.querySelector('.ask button').focus()");
+        browser.press(ENTER);
+        browser.until(
+            "what became of it",
+            "return document.readyState === 'complete' && document.querySelector('main p[role=status]') !== null",
+        );
+        browser.text(MAIN)
+    };
+    for words in ["Done.", "It failed."] {
+        let with = after(true);
+        assert_eq!(after(false), with);
+        assert!(with.contains(words), "{with}");
+        fleet.write("refuse", "dblock: backup is not there\n");
+    }
+}
+
+#[test]
+fn the_login_says_the_same_without_scripts() {
+    let fleet = Fleet::new();
+    let file = private(&fleet.path("password"), "secret\n");
+    let web = fleet.serve(&["--password-file", &file]);
+    let browser = Browser::new();
+    let is_there = |what: &str, condition: &str| {
+        browser.until(
+            what,
+            &format!("return document.readyState === 'complete' && {condition}"),
+        );
+    };
+    let said = |scripts: bool| {
+        browser.allow_scripts(scripts);
+        browser.open(&url(&web, "/locks"));
+        let mut said = vec![browser.text(MAIN)];
+        for (password, condition) in [
+            ("wrong", "document.querySelector('[role=alert]') !== null"),
+            ("secret", "location.pathname === '/locks'"),
+        ] {
+            browser.run("document.getElementById('password').focus()");
+            for letter in password.chars() {
+                browser.press(letter);
+            }
+            browser.press(ENTER);
+            is_there(password, condition);
+            if password == "wrong" {
+                said.push(browser.text(MAIN));
+            }
+        }
+        browser.run("document.querySelector('footer button').focus()");
+        browser.press(ENTER);
+        is_there("the login", "location.pathname === '/login'");
+        said.push(browser.text(MAIN));
+        said
+    };
+    let with = said(true);
+    assert_eq!(said(false), with);
+    assert!(with[1].contains("This is not the password."), "{with:?}");
+    // Whoever has logged out is asked as at first.
+    assert_eq!(with[0], with[2]);
+}
+
 #[test]
 fn nothing_that_a_table_has_is_run_or_loaded() {
     let (fleet, web) = a_fleet();
