@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -255,6 +255,38 @@ fn the_url_that_is_printed_has_the_first_name_where_others_open_it() {
         let names = ["--behind-proxy", "--host-name", address];
         let own = url(&[&local[..], &names].concat());
         assert_eq!(own, "https://[2001:db8::1]/");
+    }
+}
+
+/// Addresses of this machine besides 127.0.0.1: another one of its own network, and the one by which it reaches others, if it has that.
+fn other_addresses() -> Vec<String> {
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    // Nothing is sent.
+    let reaches = socket.connect("192.0.2.1:9").ok();
+    let own = reaches.and_then(|()| Some(socket.local_addr().ok()?.ip().to_string()));
+    own.into_iter().chain(["127.77.1.2".to_owned()]).collect()
+}
+
+#[test]
+fn with_a_password_and_tls_or_a_proxy_it_listens_at_all_addresses() {
+    let fleet = Fleet::new();
+    let [certificate, key] = certificate(&fleet, "page");
+    let password = private(&fleet.path("password"), "secret\n");
+    let tls = ["--tls-cert", &*certificate, "--tls-key", &*key];
+    for (more, scheme) in [(&tls[..], "https"), (&["--behind-proxy"], "http")] {
+        let all = ["--listen", "0.0.0.0:0", "--password-file", &*password];
+        let web = fleet.start(&[&all[..], more].concat());
+        // The name is that of the certificate, whatever the address.
+        let page = format!("{scheme}://127.0.0.1:{}/", web.address().port());
+        for address in other_addresses() {
+            let to = format!("::{address}:");
+            let args = ["--cacert", &*certificate, "--connect-to", &*to];
+            let (code, said) = curl(&[&args[..], &["--include", &*page]].concat());
+            assert!(
+                code == Some(0) && said.contains("303") && said.contains("/login"),
+                "{scheme} at {address}: {said}"
+            );
+        }
     }
 }
 
