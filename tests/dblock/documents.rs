@@ -1462,6 +1462,40 @@ both_servers! {
         assert_eq!(host.calls().len(), 4, "both have deployed: {:?}", host.calls());
     }
 
+    fn a_web_hook_and_a_mail_have_the_line_of_the_run_that_failed(server on mysql) {
+        needs("jq", "jq");
+        let host = Host::new(server.kind);
+        // They write down what they were given, and send nothing.
+        for program in ["curl", "sendmail"] {
+            let script = format!("#!/bin/sh\nprintf '%s\\n' \"$@\" >/run/{program}.arguments\ncat >/run/{program}.given\n");
+            host.write(&format!("/usr/local/bin/{program}"), script.as_bytes(), 0o755);
+        }
+        for hook in ["/usr/local/bin/tell-us", "/usr/local/bin/mail-us"] {
+            let script = block_of("docs/recipes.md", hook).text;
+            // That folder is the machine's.
+            let script = script.replace("/usr/sbin/sendmail ", "/usr/local/bin/sendmail ");
+            host.write(hook, script.as_bytes(), 0o755);
+        }
+        let run = "dblock run --name 'nightly %s' --on-failure tell-us --on-end mail-us --report /run/report -- sh -c 'exit 3'";
+        host.sh(run, &Vec::new()).output().expect_code(3).expect_silence();
+        let written = |file: &str| fs::read_to_string(host.path(&format!("/run/{file}"))).expect(file);
+        let line = written("report");
+        let report: Value = serde_json::from_str(&line).expect("one line");
+        assert_eq!((&report["name"], &report["exit_code"]), (&"nightly %s".into(), &3.into()));
+        // As it is, with its end.
+        assert_eq!(written("curl.given"), line);
+        let hook = written("curl.arguments");
+        for argument in ["Content-Type: application/json", "--data-binary", "@-", "https://hooks.example.com/dblock"] {
+            assert!(hook.lines().any(|one| one == argument), "{argument}: {hook}");
+        }
+        assert_eq!(written("sendmail.arguments"), "-t\n");
+        let mail = written("sendmail.given");
+        let (head, body) = mail.split_once("\n\n").expect("a head");
+        assert_eq!(head, "To: ops@example.com\nSubject: nightly %s: ran");
+        let in_lines = Command::new("jq").arg(".").arg(host.path("/run/report")).output().expect("jq starts");
+        assert_eq!(body, String::from_utf8_lossy(&in_lines.stdout));
+    }
+
     fn a_guarded_job_writes_nothing_once_a_later_run_has_begun(server on mariadb) {
         let host = Host::new(server.kind);
         let mut admin = host.server.admin();
