@@ -12,8 +12,8 @@ use crate::harness::crontab::{end, job, scheduler_of};
 use crate::harness::jobs::claimer_of;
 use crate::harness::schema::follows;
 use crate::harness::{
-    Crontab, Dblock, Jobs, Kind, Running, SOON, Server, Watcher, all_servers, eventually,
-    eventually_gone, kill_both, quoted, unique,
+    Crontab, Dblock, Jobs, Kind, Running, SOON, Server, Watcher, all_servers, both_servers,
+    eventually, eventually_gone, kill_both, quoted, unique,
 };
 
 /// Where a hook writes what it was told.
@@ -274,40 +274,41 @@ fn a_job_of_a_crontab_names_a_hook_of_its_own() {
     end(host);
 }
 
-#[test]
-fn the_daemon_that_takes_over_a_tick_tells_of_the_dead_one() {
-    let told = Told::new();
-    let command = "echo $DBLOCK_ATTEMPT >>{}; test $DBLOCK_ATTEMPT = 2 || exec sleep 600";
-    let crontab = Crontab::new(
-        server(),
-        &job(
-            "--ttl 10s --kill-after 0.2s --retries 1 --retry-delay 0s",
-            command,
-        ),
-    );
-    let hook = told.hook("failure");
-    let first = crontab.start(&["--on-failure", &hook]);
-    crontab.due("job");
-    crontab.eventually_lines(1);
-    let second = crontab.start(&["--on-failure", &hook]);
-    let scheduler = scheduler_of(first.pid()).unwrap();
-    // Nobody is left to record anything, or to start another scheduler.
-    kill_both(scheduler, first.pid());
-    crontab.eventually_lines(2);
-    let calls = told.eventually(1);
-    assert_eq!(calls.len(), 1, "{calls:?}");
-    let (words, report) = &calls[0];
-    assert_eq!(
-        *words,
-        format!("failure {} failed none yes", crontab.name("job"))
-    );
-    let message = report["message"].as_str().unwrap();
-    assert!(
-        message.ends_with("its host gave no sign of life for the TTL"),
-        "{message}"
-    );
-    crontab.eventually_idle();
-    end(second);
+all_servers! {
+    fn the_daemon_that_takes_over_a_tick_tells_of_the_dead_one(server) {
+        let told = Told::new();
+        let command = "echo $DBLOCK_ATTEMPT >>{}; test $DBLOCK_ATTEMPT = 2 || exec sleep 600";
+        let crontab = Crontab::new(
+            server,
+            &job(
+                "--ttl 10s --kill-after 0.2s --retries 1 --retry-delay 0s",
+                command,
+            ),
+        );
+        let hook = told.hook("failure");
+        let first = crontab.start(&["--on-failure", &hook]);
+        crontab.due("job");
+        crontab.eventually_lines(1);
+        let second = crontab.start(&["--on-failure", &hook]);
+        let scheduler = scheduler_of(first.pid()).unwrap();
+        // Nobody is left to record anything, or to start another scheduler.
+        kill_both(scheduler, first.pid());
+        crontab.eventually_lines(2);
+        let calls = told.eventually(1);
+        assert_eq!(calls.len(), 1, "{calls:?}");
+        let (words, report) = &calls[0];
+        assert_eq!(
+            *words,
+            format!("failure {} failed none yes", crontab.name("job"))
+        );
+        let message = report["message"].as_str().unwrap();
+        assert!(
+            message.ends_with("its host gave no sign of life for the TTL"),
+            "{message}"
+        );
+        crontab.eventually_idle();
+        end(second);
+    }
 }
 
 #[test]
@@ -342,35 +343,36 @@ fn each_failed_job_of_a_queue_tells_and_a_drain_waits_for_that() {
     }
 }
 
-#[test]
-fn the_worker_that_takes_over_tells_of_a_dead_one_with_its_jobs() {
-    let (jobs, told) = (Jobs::new(server(), &["--ttl", "8s"]), Told::new());
-    let ids = jobs.put(&["x"]);
-    let script = "test $DBLOCK_ATTEMPT = 2 || exec sleep 600";
-    // A machine that stands still for some seconds has it end no command.
-    let first = jobs
-        .work(&["--kill-after", "0", "--on-failure", &told.hook("failure")])
-        .sh(script)
-        .spawn();
-    eventually("it runs", SOON, || jobs.count("dblock_running") == 1);
-    let claimer = claimer_of(first.pid()).unwrap();
-    // Nobody starts another claimer.
-    kill_both(claimer, first.pid());
-    let mut second = jobs
-        .work(&["--on-failure", &told.hook("failure")])
-        .sh(script)
-        .spawn();
-    let calls = told.eventually(1);
-    let (words, report) = &calls[0];
-    assert_eq!(words, "failure q failed none yes");
-    assert_eq!(
-        (&report["jobs"], &report["attempt"]),
-        (&serde_json::json!(ids), &1.into())
-    );
-    eventually("it is done", SOON, || jobs.count("dblock_running") == 0);
-    second.signal(Signal::SIGTERM);
-    second.wait_within(SOON).expect_code(0);
-    assert_eq!(told.calls().len(), 1);
+both_servers! {
+    fn the_worker_that_takes_over_tells_of_a_dead_one_with_its_jobs(server) {
+        let (jobs, told) = (Jobs::new(server, &["--ttl", "8s"]), Told::new());
+        let ids = jobs.put(&["x"]);
+        let script = "test $DBLOCK_ATTEMPT = 2 || exec sleep 600";
+        // A machine that stands still for some seconds has it end no command.
+        let first = jobs
+            .work(&["--kill-after", "0", "--on-failure", &told.hook("failure")])
+            .sh(script)
+            .spawn();
+        eventually("it runs", SOON, || jobs.count("dblock_running") == 1);
+        let claimer = claimer_of(first.pid()).unwrap();
+        // Nobody starts another claimer.
+        kill_both(claimer, first.pid());
+        let mut second = jobs
+            .work(&["--on-failure", &told.hook("failure")])
+            .sh(script)
+            .spawn();
+        let calls = told.eventually(1);
+        let (words, report) = &calls[0];
+        assert_eq!(words, "failure q failed none yes");
+        assert_eq!(
+            (&report["jobs"], &report["attempt"]),
+            (&serde_json::json!(ids), &1.into())
+        );
+        eventually("it is done", SOON, || jobs.count("dblock_running") == 0);
+        second.signal(Signal::SIGTERM);
+        second.wait_within(SOON).expect_code(0);
+        assert_eq!(told.calls().len(), 1);
+    }
 }
 
 #[test]
