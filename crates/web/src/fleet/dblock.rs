@@ -105,7 +105,7 @@ pub struct Ended {
     pub is_away: bool,
     /// What it wrote to stdout.
     pub answer: Vec<u8>,
-    /// The last line of stderr, without `dblock: `; without one, what became of it.
+    /// The last line of stderr, without `dblock: `, or all lines of one that was to do something; without one, what became of it.
     pub line: String,
 }
 
@@ -268,6 +268,13 @@ impl Dblock {
         if status.success() {
             self.pass_on(words, &said);
         }
+        // Of several jobs each may have a line.
+        let line = if via.is_some() {
+            all_lines(&said)
+        } else {
+            last_line(&said)
+        };
+        let line = line.unwrap_or_else(|| shown(status));
         match answer {
             Ok(answer) => Ended {
                 at: Timestamp::now(),
@@ -277,7 +284,7 @@ impl Dblock {
                 is_too_long: false,
                 is_away: status.code() == Some(UNREACHABLE),
                 answer,
-                line: last_line(&said).unwrap_or_else(|| shown(status)),
+                line,
             },
             Err(error) => {
                 let why = in_words(&error);
@@ -412,6 +419,12 @@ fn lines(said: &str) -> impl DoubleEndedIterator<Item = String> {
 
 fn last_line(said: &[u8]) -> Option<String> {
     lines(&String::from_utf8_lossy(said)).next_back()
+}
+
+fn all_lines(said: &[u8]) -> Option<String> {
+    let said = String::from_utf8_lossy(said);
+    let all: Vec<String> = lines(&said).collect();
+    (!all.is_empty()).then(|| all.join("\n"))
 }
 
 fn shown(status: ExitStatus) -> String {

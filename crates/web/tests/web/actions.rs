@@ -343,6 +343,16 @@ fn what_failed_is_said_with_its_line_and_its_code() {
 }
 
 #[test]
+fn of_several_jobs_each_line_is_said() {
+    let fleet = Fleet::new();
+    let said = "dblock: mails has no job 7\ndblock: job 8 of mails is done\n";
+    fleet.write("refuse", said);
+    let web = fleet.serve(&["--allow-actions"]).enter();
+    let answer = web.post("/actions/cancel", "queue=mails&id=7%2C8");
+    answer.has("mails has no job 7\njob 8 of mails is done\nexit code 78");
+}
+
+#[test]
 fn a_script_sees_by_the_status_that_nothing_was_done_and_what_is_known_to_be_missing() {
     let fleet = Fleet::new();
     with_job(&fleet);
