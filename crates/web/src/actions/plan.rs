@@ -193,7 +193,7 @@ async fn of_kill(held: &Held, asked: &str, fleet: &Fleet) -> Result<Plan, String
             .chain([("holder", shown.clone())])
             .collect(),
         facts: named.into_iter().chain([("holder", shown)]).collect(),
-        consequence: "The holder's command is ended by SIGTERM, then by SIGKILL, and the lock is free after that.",
+        consequence: what_a_kill_ends(&holder),
         words: Act::Kill(
             Held {
                 slot: Some(holder.slot),
@@ -203,6 +203,20 @@ async fn of_kill(held: &Held, asked: &str, fleet: &Fleet) -> Result<Plan, String
         )
         .words(),
     })
+}
+
+/// What `dblock kill` does to this holder.
+fn what_a_kill_ends(holder: &Holder) -> &'static str {
+    if holder.expired {
+        "The lock has expired. It is taken from the holder, and is free after that. Nothing is ended."
+    } else if holder.is_of_script() {
+        "The lock is taken from the script, whose token is void then, and is free after that. The script itself goes on."
+    } else if holder.is_dblock() {
+        "The holder's command is ended by SIGTERM, then by SIGKILL, and the lock is free after that."
+    } else {
+        "As far as is seen it is no dblock: its session with the server is ended, with its transaction and its other locks, and nothing \
+         else. The lock is free after that."
+    }
 }
 
 /// What is to be said where the form says something else than is so now, or nothing.

@@ -274,7 +274,7 @@ fn held_by(host: &str) -> String {
 
 /// A holder that the account may not see.
 const UNSEEN: &str = r#"{"server":"db1:3306","not_visible":[],"locks":[{"name":"backup","killed_by":[],"waiters":[],"holders":[{"connection":5,
-"slot":2,"durable":false,"expired":false}]}]}"#;
+"slot":2,"dblock":false,"durable":false,"expired":false}]}]}"#;
 
 #[test]
 fn the_holder_that_was_shown_is_killed_and_no_other() {
@@ -309,6 +309,40 @@ fn the_holder_that_was_shown_is_killed_and_no_other() {
     until("nobody holds it", || {
         web.get("/actions/kill?lock=backup&slot=2").status == 409
     });
+}
+
+#[test]
+fn what_a_kill_ends_is_said_before() {
+    let fleet = Fleet::new();
+    let run = held_by("web1");
+    let changed = |from: &str, to: &str| {
+        assert!(run.contains(from), "{run}");
+        run.replace(from, to)
+    };
+    let web = fleet.serve(&["--allow-actions"]).enter();
+    let no_row = r#""durable":false,"kind":null"#;
+    let token = changed(no_row, r#""durable":true,"kind":"token""#);
+    let expired = changed(no_row, r#""durable":true,"kind":"run""#);
+    let claims = changed("\"dblock\":true", "\"dblock\":false");
+    for (status, said) in [
+        (&run, "command is ended by SIGTERM"),
+        (&claims, "command is ended by SIGTERM"),
+        (&token, "The script itself goes on."),
+        (
+            &expired.replace("\"expired\":false", "\"expired\":true"),
+            "The lock has expired.",
+        ),
+        (
+            &claims.replace("\"client\":\"dblock\"", "\"client\":\"mysql\""),
+            "it is no dblock: its session with the server is ended",
+        ),
+    ] {
+        fleet.answers("status", status);
+        let page = web.get("/actions/kill?lock=backup&slot=2").expect(200);
+        let page = page.has(said);
+        let of_a_command = said.starts_with("command");
+        assert_eq!(page.body.contains("SIGTERM"), of_a_command, "{page:?}");
+    }
 }
 
 #[test]

@@ -69,8 +69,12 @@ pub struct Holder {
     pub slot: u32,
     /// For how long; None: nobody knows.
     pub held_seconds: Option<f64>,
+    /// Whether it is proved to be a dblock.
+    pub dblock: bool,
     /// Whether it is a durable lock.
     pub durable: bool,
+    /// Of a durable lock: `run`, `token` of a script, or `token_run`.
+    pub kind: Option<Box<str>>,
     /// The number of the grant, of a durable lock.
     pub fence: Option<u64>,
     /// Of `acquire --owner`.
@@ -89,6 +93,18 @@ pub struct Waiter {
     pub process: Process,
     /// None: nobody knows.
     pub waited_seconds: Option<f64>,
+}
+
+impl Holder {
+    /// Whether it is a dblock, as it says or as its session shows. Of a durable lock it always is.
+    pub fn is_dblock(&self) -> bool {
+        self.durable || self.dblock || self.process.client.as_deref() == Some("dblock")
+    }
+
+    /// Whether a script holds it, without a command under its grant.
+    pub fn is_of_script(&self) -> bool {
+        self.kind.as_deref() == Some("token")
+    }
 }
 
 impl Lock {
