@@ -76,7 +76,7 @@ fn of_job(act: &Act, switch: Switch, name: &str, seen: &Seen) -> Plan {
         ),
         Switch::Trigger => (
             format!("Run the job {name} now"),
-            "A daemon of the crontab starts it within about a second, in addition to its ticks.",
+            what_a_trigger_does(name, seen),
         ),
     };
     Plan {
@@ -86,6 +86,22 @@ fn of_job(act: &Act, switch: Switch, name: &str, seen: &Seen) -> Plan {
         words: act.words(),
         fields: vec![("job", name.to_owned())],
         objection: None,
+    }
+}
+
+/// When a job runs that is triggered, as far as is known.
+fn what_a_trigger_does(name: &str, seen: &Seen) -> &'static str {
+    let Some(job) = seen.job(name) else {
+        return "A daemon of the crontab starts it, in addition to its ticks.";
+    };
+    if seen.living_daemons().all(|daemon| daemon.leaving) {
+        "No dblock cron run is alive: it runs when one is."
+    } else if job.in_no_file {
+        "No daemon has it in its file: it does not run before one has."
+    } else if !job.under_way.is_empty() {
+        "It is under way. Its option --overlap says what becomes of another run meanwhile; without that it is skipped."
+    } else {
+        "A daemon of the crontab starts it within about a second, in addition to its ticks."
     }
 }
 

@@ -213,6 +213,37 @@ fn the_host_of_a_job_is_named_before() {
 }
 
 #[test]
+fn whether_a_job_can_run_now_is_said_before() {
+    let daemon = r#""daemons":[{"host":"web1","pid":1,"renewed":null,"alive":true,"leaving":false,"disagrees":[],"differs":[]}]"#;
+    let tick = r#""under_way":[{"tick":"2026-11-26T12:00:00.000Z","attempt":1,"host":"web3","retry":null}]"#;
+    let without = a_job();
+    let with = without.replace(r#""daemons":[]"#, daemon);
+    let changed = |from: &str, to: &str| {
+        assert!(with.contains(from), "{with}");
+        with.replace(from, to)
+    };
+    let nobody = "No dblock cron run is alive: it runs when one is.";
+    let fleet = Fleet::new();
+    for (crontab, said) in [
+        (&with, "starts it within about a second"),
+        (&without, nobody),
+        (&changed(r#""leaving":false"#, r#""leaving":true"#), nobody),
+        (
+            &changed(r#""in_no_file":false"#, r#""in_no_file":true"#),
+            "No daemon has it in its file",
+        ),
+        (
+            &changed(r#""under_way":[]"#, tick),
+            "without that it is skipped",
+        ),
+    ] {
+        fleet.answers("cron-list", crontab);
+        let web = fleet.serve(&["--allow-actions"]).enter();
+        web.until_shows(&format!("/actions/trigger?job={ENCODED}"), said, true);
+    }
+}
+
+#[test]
 fn how_many_are_concerned_is_counted_before() {
     let fleet = Fleet::new();
     with_queue(&fleet, 10000);
