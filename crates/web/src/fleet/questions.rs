@@ -4,7 +4,7 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use super::data::{History, Run};
+use super::data::{History, Output, Run};
 use super::dblock::Words;
 use super::{Fleet, Part, runs};
 
@@ -16,6 +16,9 @@ const FAILURES_OF_A_DAY: &str = "--limit=200";
 
 /// What `dblock output` exits with when none is kept.
 const NO_OUTPUT: i32 = 75;
+
+/// What `dblock output` says behind the number of bytes that are not kept.
+pub const LEFT_OUT: &str = " left out here";
 
 /// The runs of the day that ends then; empty, or no moment: now.
 pub fn of_a_day(until: &str) -> Words {
@@ -69,10 +72,16 @@ pub async fn run(fleet: &Fleet, id: &str) -> Part<Option<Run>> {
 }
 
 /// The output of a run that is kept. Its value is None where none is.
-pub async fn output(fleet: &Fleet, id: &str) -> Part<Option<Vec<u8>>> {
+pub async fn output(fleet: &Fleet, id: &str) -> Part<Option<Output>> {
     let ended = fleet.ended(&Words::of(["output"]).about(id)).await;
     match ended.code {
-        Some(0) => Part::new(Some(ended.answer.clone()), ended.at),
+        Some(0) => {
+            let output = Output {
+                bytes: ended.answer.clone(),
+                left_out: ended.line.strip_suffix(LEFT_OUT).map(Into::into),
+            };
+            Part::new(Some(output), ended.at)
+        }
         Some(NO_OUTPUT) => Part::new(None, ended.at),
         _ => Part {
             error: Some(ended.line.clone()),

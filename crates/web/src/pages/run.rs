@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use super::layout::{Found, Here, Page, hidden, message, sign};
 use super::why::why;
 use super::{View, answers, links, words};
-use crate::fleet::data::Run;
+use crate::fleet::data::{Kind, Output, Run};
 use crate::fleet::{Part, Seen, data};
 
 /// The page. The output is None without --show-data, or when none is kept.
@@ -15,7 +15,7 @@ pub fn page(
     seen: &Seen,
     id: &str,
     run: &Part<Option<data::Run>>,
-    output: &Part<Option<Vec<u8>>>,
+    output: &Part<Option<Output>>,
 ) -> Found {
     if let Some(None) = &run.value {
         return Err(message(
@@ -89,7 +89,7 @@ fn facts(run: &Run, now: Timestamp) -> Markup {
     }
 }
 
-fn kept(view: &View, run: &Run, output: &Part<Option<Vec<u8>>>) -> Markup {
+fn kept(view: &View, run: &Run, output: &Part<Option<Output>>) -> Markup {
     html! {
         section #output aria-labelledby="output-title" {
             h2 #output-title { "Output" }
@@ -97,12 +97,17 @@ fn kept(view: &View, run: &Run, output: &Part<Option<Vec<u8>>>) -> Markup {
                 p.note { (hidden("Output")) }
             } @else {
                 @match output.value.as_ref().and_then(Option::as_ref) {
-                    Some(bytes) => pre.output tabindex="0" { (plain(bytes)) },
-                    None => {
-                        p.note {
-                            @if run.times.ended.is_none() { "It has not ended." } @else { "None is kept: " code { "--keep-output" } " keeps it." }
+                    Some(output) => {
+                        @if let Some(left_out) = &output.left_out {
+                            p.note { "Its beginning and its end. Left out between them: " (left_out) "; " code { "--keep-output=SIZE" } " keeps more." }
                         }
-                        @if let Some(error) = &output.error { p.note { code { (error) } } }
+                        pre.output tabindex="0" { (plain(&output.bytes)) }
+                    },
+                    None => {
+                        @if output.error.is_some() { (answers::problem(output, "output", view.now)) }
+                        @else if run.times.ended.is_some() { p.note { "None is kept: " code { "--keep-output" } " keeps it." } }
+                        @else if run.ending.kind() == Kind::Running { p.note { "It has not ended." } }
+                        @else { p.note { "Nobody knows whether it has ended." } }
                     },
                 }
             }

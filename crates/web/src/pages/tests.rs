@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{View, forms, history, job, layout, links, locks, overview, queue, run, timeline};
 use crate::assets::{ICON, SCRIPT, STYLE};
-use crate::fleet::data::{History, Kind, Run};
+use crate::fleet::data::{History, Kind, Output, Run};
 use crate::fleet::fixture::{Fleet, HOSTILE, hostile, known, now, of_jobs, real, runs};
 use crate::fleet::{Part, Seen, questions};
 
@@ -52,7 +52,7 @@ fn day_of(fleet: &Fleet, until: &str, runs: &Part<History>, failed: &Part<Histor
 }
 
 /// The page of a run, and its output.
-fn run_of(view: &View, run: &Run, output: &Part<Option<Vec<u8>>>) -> String {
+fn run_of(view: &View, run: &Run, output: &Part<Option<Output>>) -> String {
     either(run::page(
         view,
         &Seen::default(),
@@ -61,6 +61,14 @@ fn run_of(view: &View, run: &Run, output: &Part<Option<Vec<u8>>>) -> String {
         output,
     ))
     .into_string()
+}
+
+/// All that a command wrote.
+fn whole(text: &str) -> Part<Option<Output>> {
+    known(Some(Output {
+        bytes: text.into(),
+        left_out: None,
+    }))
 }
 
 /// A run that failed, with its output.
@@ -102,7 +110,7 @@ fn pages(view: &View, fleet: &Fleet) -> Vec<(&'static str, String)> {
         line: &a_job.name,
         back: "/",
     };
-    let output = known(Some(HOSTILE.as_bytes().to_vec()));
+    let output = whole(HOSTILE);
     [
         (
             "overview",
@@ -689,11 +697,12 @@ fn without_tables_or_an_answer_nothing_is_said_of_jobs() {
 
 /// Another test finds every line that dblock can say in those docs.
 #[test]
-fn dblock_says_by_these_words_that_nothing_is_there() {
+fn dblock_says_by_these_words_that_nothing_is_there_or_is_left_out() {
     let lines = include_str!("../../../../docs/troubleshooting.md");
     for words in super::answers::NOTHING_THERE {
         assert!(lines.contains(words), "{words}");
     }
+    assert!(lines.contains(questions::LEFT_OUT));
 }
 
 #[test]
@@ -927,7 +936,7 @@ fn a_run_says_why_and_shows_its_output() {
     let fleet = real();
     let mut run = a_run(&fleet);
     run.message = Some("ended after 1s, for --timeout".into());
-    let output = known(Some(b"curl: (22) 503\n".to_vec()));
+    let output = whole("curl: (22) 503\n");
     let text = text(&run_of(&view(), &run, &output));
     assert!(
         text.contains("Why: ended after 1s, for --timeout") && text.contains("curl: (22) 503"),
@@ -935,6 +944,36 @@ fn a_run_says_why_and_shows_its_output() {
     );
     let html = run_of(&view(), &run, &Part::default());
     assert!(html.contains("None is kept"), "{html}");
+}
+
+#[test]
+fn what_is_not_known_of_an_output_and_what_is_missing_in_it_is_said() {
+    let mut run = a_run(&real());
+    let text_of = |run: &Run, output: &_| text(&run_of(&view(), run, output));
+    let unknown = Part {
+        error: Some("cannot reach db".to_owned()),
+        ..Part::default()
+    };
+    let text = text_of(&run, &unknown);
+    assert!(
+        text.contains("No answer about the output. cannot reach db"),
+        "{text}"
+    );
+    assert!(!text.contains("None is kept"), "{text}");
+    let mut part = whole("a\nz\n");
+    part.value.as_mut().unwrap().as_mut().unwrap().left_out = Some("70000 bytes".into());
+    let words = "Left out between them: 70000 bytes; --keep-output=SIZE keeps more.";
+    assert!(text_of(&run, &part).contains(words));
+    assert!(!text_of(&run, &whole("a\n")).contains("Left out"));
+    run.times.ended = None;
+    for (outcome, words) in [
+        ("running", "It has not ended."),
+        ("unknown", "Nobody knows whether it has ended."),
+    ] {
+        run.ending.outcome = outcome.into();
+        let text = text_of(&run, &Part::default());
+        assert!(text.contains(words), "{text}");
+    }
 }
 
 #[test]

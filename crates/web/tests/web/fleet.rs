@@ -577,3 +577,14 @@ fn output_is_asked_for_with_show_data_alone() {
         .lacks("<script>alert");
     assert_eq!(fleet.asked(&["output", "--", RUN]), 1);
 }
+
+#[test]
+fn what_is_not_kept_between_the_beginning_and_the_end_of_an_output_is_said() {
+    let fleet = Fleet::new();
+    has_output(&fleet, true);
+    fleet.write("warn", "dblock: 70000 bytes left out here\n");
+    let web = fleet.serve(&["--show-data"]).enter();
+    web.get(&format!("/runs/{RUN}"))
+        .expect(200)
+        .has("Left out between them: 70000 bytes;");
+}
