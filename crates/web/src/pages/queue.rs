@@ -205,7 +205,7 @@ fn group_of(view: &View, queue: &Queue, group: &[&DeadJob], now: Timestamp) -> M
                         (button(view, &links::action("cancel", &object), "Cancel", &format!("job {id}")))
                     }
                 }
-                @if group.len() > NAMED { li { "and " (group.len() - NAMED) " more: " code { "dblock queue list --state dead" } } }
+                @if group.len() > NAMED { li { "and " (group.len() - NAMED) " more: " code { "dblock queue list --state dead --limit 0 " (argument_for_shell(&queue.name)) } } }
             }
         }
     }

@@ -1046,18 +1046,27 @@ fn a_queue_says_what_is_done_and_what_fails_a_minute() {
 }
 
 #[test]
-fn a_queue_names_the_commands_that_show_the_payload_and_the_output_of_a_dead_job() {
+fn a_queue_names_the_commands_that_show_its_dead_jobs_and_the_payload_and_the_output_of_one() {
     let fleet = real();
-    for (name, show, output) in [
+    let mut dead = fleet.dead.clone();
+    let jobs = &mut dead.value.as_mut().unwrap().jobs;
+    *jobs = vec![jobs[0].clone(); 12];
+    for (name, commands) in [
         (
             "mails",
-            "dblock queue show mails JOB",
-            "dblock output 'mails#JOB'",
+            [
+                "dblock queue show mails JOB",
+                "dblock output 'mails#JOB'",
+                "and 2 more: dblock queue list --state dead --limit 0 mails",
+            ],
         ),
         (
             "-x y",
-            "dblock queue show -- '-x y' JOB",
-            "dblock output -- '-x y#JOB'",
+            [
+                "dblock queue show -- '-x y' JOB",
+                "dblock output -- '-x y#JOB'",
+                "dblock queue list --state dead --limit 0 -- '-x y'",
+            ],
         ),
     ] {
         let mut seen = fleet.seen.clone();
@@ -1069,9 +1078,11 @@ fn a_queue_names_the_commands_that_show_the_payload_and_the_output_of_a_dead_job
                 show_data,
                 ..view()
             };
-            let html = either(queue::page(&view, &seen, name, &fleet.dead)).into_string();
+            let html = either(queue::page(&view, &seen, name, &dead)).into_string();
             let text = text(&html);
-            assert!(text.contains(show) && text.contains(output), "{text}");
+            for command in commands {
+                assert!(text.contains(command), "{command}: {text}");
+            }
         }
     }
 }
