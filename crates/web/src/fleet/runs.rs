@@ -28,6 +28,9 @@ const OF_NEW: SignedDuration = SignedDuration::from_mins(15);
 /// How many of those are remembered.
 const MOST_LONG: usize = 200;
 
+/// How many names are remembered that were asked for. If there are more, each may be asked for once more: a name may be of a single run.
+const MOST_NAMED: usize = 10_000;
+
 /// How often all that failed is asked for: a run is recorded when it acquires its lock, which may be long after it was requested.
 const OF_FAILED: SignedDuration = SignedDuration::from_mins(15);
 
@@ -259,6 +262,9 @@ impl Runs {
         match question {
             Question::New(_) | Question::Old(_) | Question::Failed(_) => return,
             Question::Named(_, name) => {
+                if self.named.len() >= MOST_NAMED {
+                    self.named.clear();
+                }
                 self.named.insert(name.clone());
             }
             Question::Long(_, run) => {
@@ -576,6 +582,20 @@ mod tests {
         let away = Answer::of_test(69, "");
         all.learn(&question, &away, &mut known, minutes(0))
             .unwrap_err();
+    }
+
+    #[test]
+    fn of_very_many_names_those_that_were_asked_for_are_forgotten() {
+        let (mut runs, mut known) = first(&[run("a", -1, "ran")]);
+        let nothing = answer(&[]);
+        for number in 0..=MOST_NAMED {
+            assert_eq!(runs.named.len(), number);
+            let name = format!("build-{number}");
+            let question = Question::Named(of_a_name(&name), name);
+            runs.learn(&question, &nothing, &mut known, minutes(0))
+                .unwrap();
+        }
+        assert_eq!(runs.named.len(), 1);
     }
 
     #[test]
