@@ -1,15 +1,17 @@
 //! The answers to what single pages ask for: each is asked for once at a time, however many look, and kept for some refreshes, or for as long
-//! as all of them together would cost the server more than they may.
+//! as all of them together would cost the server more than they may. If there is no answer any more, the last one stays.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 use tokio::time::Instant;
 
 use super::dblock::{Dblock, Ended, LIMIT, Words};
 use super::pace::Allowance;
+use super::seen::Part;
 use crate::base::locked;
 
 /// How many different answers are kept.
@@ -38,7 +40,48 @@ struct Kept {
 }
 
 /// Who asks for it holds it: others wait, and find the answer.
-type Slot = Arc<AsyncMutex<Option<(Instant, Arc<Ended>)>>>;
+type Slot = Arc<AsyncMutex<Option<(Instant, Answered)>>>;
+
+/// How a question's command ended.
+#[derive(Debug, Clone)]
+pub struct Answered {
+    /// The last time.
+    pub latest: Arc<Ended>,
+    /// The last time before that it was answered, if the last time it was not.
+    before: Option<Arc<Ended>>,
+}
+
+impl Answered {
+    /// What is known after one more time.
+    fn after(known: Option<Self>, latest: Arc<Ended>) -> Self {
+        let answered = known.and_then(|known| {
+            if known.latest.is_success() {
+                Some(known.latest)
+            } else {
+                known.before
+            }
+        });
+        Self {
+            before: answered.filter(|_| !latest.is_success()),
+            latest,
+        }
+    }
+
+    /// The answer, and why there is no newer one.
+    pub fn part<T: DeserializeOwned>(&self) -> Part<T> {
+        let mut part = Part::default();
+        for ended in self.before.iter().chain([&self.latest]) {
+            part.learn(ended);
+        }
+        part
+    }
+
+    /// In bytes.
+    fn length(&self) -> usize {
+        let all = self.before.iter().chain([&self.latest]);
+        all.map(|ended| ended.answer.len()).sum()
+    }
+}
 
 impl Default for Answers {
     fn default() -> Self {
@@ -57,20 +100,21 @@ impl Answers {
     }
 
     /// How a question's command ended, no longer ago than `oldest` unless too much is asked already.
-    pub async fn ended(&self, dblock: &Dblock, words: &Words, oldest: Duration) -> Arc<Ended> {
+    pub async fn answered(&self, dblock: &Dblock, words: &Words, oldest: Duration) -> Answered {
         let slot = self.slot(words);
         let mut kept = slot.lock().await;
-        if let Some((at, ended)) = &*kept
+        if let Some((at, answered)) = &*kept
             && (at.elapsed() < oldest || !locked(&self.allowance).allows_one())
         {
-            return ended.clone();
+            return answered.clone();
         }
-        let ended = Arc::new(self.ended_now(dblock, words).await);
-        let length = ended.answer.len();
-        *kept = Some((Instant::now(), ended.clone()));
+        let latest = Arc::new(self.ended_now(dblock, words).await);
+        let known = kept.take().map(|(_, answered)| answered);
+        let answered = Answered::after(known, latest);
+        *kept = Some((Instant::now(), answered.clone()));
         drop(kept);
-        self.make_room(words, length);
-        ended
+        self.make_room(words, answered.length());
+        answered
     }
 
     /// The same from now on.

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::answers::Answers;
+use super::answers::{Answered, Answers};
 use super::data::History;
 use super::dblock::{Dblock, Ended, LIMIT, Words};
 use super::pace::{Pace, Topic};
@@ -97,11 +97,9 @@ impl Fleet {
         seen
     }
 
-    /// An answer to what the poller does not ask for; asked once in a few refreshes, for all who look.
+    /// An answer to what the poller does not ask for; asked once in a few refreshes, for all who look. If it fails, the last one stays.
     pub async fn answer<T: DeserializeOwned>(&self, words: &Words) -> Part<T> {
-        let mut part = Part::default();
-        part.learn(&*self.ended(words).await);
-        part
+        self.answered(words).await.part()
     }
 
     /// An answer of now: for what is about to be done, or was changed.
@@ -113,8 +111,13 @@ impl Fleet {
 
     /// The same as the command ended.
     pub async fn ended(&self, words: &Words) -> Arc<Ended> {
+        self.answered(words).await.latest
+    }
+
+    /// The same, and as it ended before.
+    pub async fn answered(&self, words: &Words) -> Answered {
         self.answers
-            .ended(&self.dblock, words, REFRESHES_OF_AN_ANSWER * self.refresh)
+            .answered(&self.dblock, words, REFRESHES_OF_AN_ANSWER * self.refresh)
             .await
     }
 

@@ -62,12 +62,16 @@ pub async fn run(fleet: &Fleet, id: &str) -> Part<Option<Run>> {
     if id.contains('\0') {
         return Part::new(None, Timestamp::now());
     }
-    let ended = fleet.ended(&runs::of_a_run(id)).await;
-    if ended.refuses("--run") {
-        return Part::new(None, ended.at);
+    let answered = fleet.answered(&runs::of_a_run(id)).await;
+    if answered.latest.refuses("--run") {
+        return Part::new(None, answered.latest.at);
     }
-    let mut found = Part::<History>::default();
-    found.learn(&ended);
+    let mut found = answered.part::<History>();
+    if found.error.is_some() {
+        // That it was not there then says nothing of now.
+        let then = found.value.take();
+        found.value = then.filter(|history| !history.runs.is_empty());
+    }
     found.map(|history| history.runs.into_iter().next())
 }
 

@@ -756,6 +756,14 @@ fn the_day_has_all_that_failed_though_more_ran_than_is_drawn() {
     }
     let text = self::text(&page("", &Part::default()));
     assert!(!text.contains("Nothing failed"), "nobody knows: {text}");
+    let none_failed = failed.value.as_mut().unwrap();
+    (none_failed.cursor, none_failed.runs) = (None, Vec::new());
+    let text = self::text(&page("", &failed));
+    assert!(text.contains("✓ Nothing failed."), "{text}");
+    failed.error = Some("cannot reach db".to_owned());
+    let text = self::text(&page("", &failed));
+    assert!(text.contains("What is shown is from "), "{text}");
+    assert!(!text.contains("Nothing failed"), "nobody knows: {text}");
 }
 
 #[test]

@@ -142,6 +142,34 @@ fn where_the_server_is_away_the_last_state_stays_with_the_line_that_says_why() {
 }
 
 #[test]
+fn a_page_of_its_own_question_keeps_the_last_answer_where_the_server_is_away() {
+    let fleet = Fleet::new();
+    fleet.answers("history", &history_of("nightly", "11:00:00", 0, "null"));
+    let queue = r#"{"name":"mails","due":0,"delayed":0,"running":0,"dead":1,"oldest_due_seconds":null,"done_per_minute":0,
+        "failed_per_minute":0,"paused_since":null,"deleting_since":null,"incomplete":[],"workers":[]}"#;
+    let queues = format!(r#"{{"server":"db1:3306","queues":[{queue}]}}"#);
+    fleet.answers("queue-status", &queues);
+    let dead = r#"{"server":"db1:3306","queue":"mails","jobs":[{"id":17,"attempt":1}]}"#;
+    fleet.answers("queue-list", dead);
+    for (page, shown) in [
+        ("/history", "nightly"),
+        ("/runs/nightly11:00:00", "nightly"),
+        ("/queues/mails", "Job 17"),
+    ] {
+        let web = fleet.serve(&["--refresh", "1s"]).enter();
+        web.until_shows(page, shown, true);
+        fleet.write("away", "dblock: cannot reach db1:3306\n");
+        web.until_shows(page, "No answer about the ", true);
+        web.get(page)
+            .expect(200)
+            .has("What is shown is from ")
+            .has(shown);
+        fleet.remove("away");
+        web.until_shows(page, "No answer about the ", false);
+    }
+}
+
+#[test]
 fn what_a_command_that_is_done_warns_of_is_a_line_on_stderr_once_and_on_no_page() {
     let fleet = Fleet::new();
     let first = "dblock: the password in --url can be read by every user\n";
