@@ -88,9 +88,11 @@ pub async fn answer(
     let turn = actions.turns.clone().acquire_owned().await;
     let seen = actions.fleet.look().await;
     // The command finds out by itself whether it is there. If it fails, this is why, as far as is known.
-    let failed = match plan::nothing(&act, &seen, Timestamp::now()) {
-        Some(_) => StatusCode::NOT_FOUND,
-        None => StatusCode::CONFLICT,
+    let is_missing = plan::nothing(&act, &seen, Timestamp::now()).is_some();
+    let failed = if is_missing {
+        StatusCode::NOT_FOUND
+    } else {
+        StatusCode::CONFLICT
     };
     let plan = match plan::of(&act, &seen, &actions.fleet).await {
         Ok(plan) => plan,

@@ -35,6 +35,9 @@ const PAGES: [&str; 10] = [
 const NARROW: u32 = 360;
 const WIDE: u32 = 1280;
 
+/// What is read on the page that is open.
+const MAIN: &str = "return document.querySelector('main').innerText";
+
 const FIXTURES: [(&str, &str); 5] = [
     ("cron-list", include_str!("../fixtures/cron-list.json")),
     ("history", include_str!("../fixtures/history.json")),
@@ -480,9 +483,6 @@ fn pages_say_the_same_without_scripts() {
     );
     assert_eq!(browser.console(), Vec::<String>::new());
 }
-
-/// What is read on the page that is open.
-const MAIN: &str = "return document.querySelector('main').innerText";
 
 #[test]
 fn what_became_of_an_action_is_said_the_same_without_scripts() {
