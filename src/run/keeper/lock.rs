@@ -356,10 +356,12 @@ impl<'a> Lock<'a> {
         }
     }
 
-    /// The command is gone: acknowledges the kill. `until`: when to stop waiting for a server at the latest.
-    pub fn ack_kill(&mut self, until: Option<Moment>, supervisor: &mut Supervisor) {
+    /// The command is gone: acknowledges the kill, if there is one. `until`: when to stop waiting for a server at the latest. `false`: the
+    /// killer may not know.
+    pub fn ack_kill(&mut self, until: Option<Moment>, supervisor: &mut Supervisor) -> bool {
         if self.backend.outlives_session() {
-            return self.ack_by_release(until);
+            self.ack_by_release(until);
+            return self.ack_again.is_none();
         }
         // No server that takes writes was found since it was killed.
         if matches!(self.state, HoldState::Lost | HoldState::Abandoned)
@@ -367,18 +369,21 @@ impl<'a> Lock<'a> {
         {
             self.be_killed(killer, supervisor);
         }
+        let mut is_acked = true;
         for _ in 0..2 {
             if self.state != HoldState::Killed {
-                return;
+                return is_acked;
             }
             // Only once: this must not acknowledge the kill of the slot's next holder.
             self.state = HoldState::Abandoned;
-            if self.backend.ack_kill(until) {
-                return;
+            is_acked = self.backend.ack_kill(until);
+            if is_acked {
+                return true;
             }
             // This session is lost by now: acknowledge on another one, if the killer still waits.
             self.find_kill(until, supervisor);
         }
+        is_acked
     }
 
     /// The release of the row acknowledges the kill: on another session if one is lost just then, and where no server takes it, again and
@@ -431,9 +436,8 @@ impl<'a> Lock<'a> {
         };
         // A killer does not wait for a record, which no server may take for long. But one that keeps the job from being run again comes
         // before the slot is free.
-        if !counts && self.backend.known_killer().is_some() {
-            self.ack_kill(None, supervisor);
-        }
+        let is_early = !counts && self.backend.known_killer().is_some();
+        let is_acked = !is_early || self.ack_kill(None, supervisor);
         self.prepare();
         let record = || match (&self.recorder, end.cloned()) {
             (Some(recorder), Some(mut end)) => {
@@ -474,10 +478,10 @@ impl<'a> Lock<'a> {
             }
             Err(cause) => cause,
         };
-        // A killer may have ended the session, and may wait for this end. The supervisor ends this process where that takes too long.
-        if matches!(self.state, HoldState::Held(_) | HoldState::Lost)
-            && self.backend.known_killer().is_none()
-        {
+        // A killer may have ended the session, and may wait for this end, or no server could be reached to tell it before. The supervisor
+        // ends this process where that takes too long.
+        let may_wait = !is_acked || matches!(self.state, HoldState::Held(_) | HoldState::Lost);
+        if may_wait && self.backend.known_killer().is_none() {
             self.find_kill(None, supervisor);
         }
         self.ack_kill(None, supervisor);
