@@ -39,7 +39,7 @@ const HAND_OVER_LIMIT: Duration = Duration::from_secs(2);
 enum FromSecond {
     /// It sees that the lock is held, and requests it; with its connection id.
     Asking(u64),
-    /// It sees that the lock is held, on a server where nobody can wait for it.
+    /// It sees that the lock is held, on a server that tells nobody when it is free.
     CannotWait,
     /// It does not see that the lock is held on the server that the user named so.
     Stranger(String),

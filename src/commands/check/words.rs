@@ -254,7 +254,7 @@ pub fn second_session(kind: Kind, killed: bool) -> [Finding; 2] {
 /// What the second session saw on a standby of PostgreSQL.
 pub fn second_session_of_standby() -> Finding {
     Finding::ok("second_session", "sees the lock")
-        .note("it was not handed over: a standby takes no LISTEN, which whoever waits needs")
+        .note("it was not handed over: a standby takes no LISTEN, so nobody there is told that it is free")
 }
 
 /// Why the test with two sessions failed.

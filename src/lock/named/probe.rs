@@ -252,7 +252,8 @@ pub fn await_waiter(
     Ok(())
 }
 
-/// Whether a session can wait for a lock. On a standby of PostgreSQL nobody can: it takes no LISTEN, by which those in line are notified.
+/// Whether a session can wait in line for a lock. On a standby of PostgreSQL it cannot: that takes no LISTEN, by which those in line are
+/// notified.
 ///
 /// # Errors
 /// Any fault of a statement.
