@@ -438,7 +438,7 @@ impl Keeper<'_> {
 
     /// Renews the lock, and reports to the supervisor whether it is still held.
     fn renew(&mut self) {
-        // A row is renewed on a new session after a loss, also under a command that may run on without the lock.
+        // After a loss of the session a row is renewed on a new one, also where the command may run on without the lock.
         let until = if self.lock.backend.outlives_session() {
             self.last_answer_or_next()
         } else {

@@ -342,7 +342,8 @@ impl RowLock {
         None
     }
 
-    /// Reaches a server for the release. On a new session it looks for a killer that does not see the row, and waits for an answer there.
+    /// Reaches a server for the release. On a new session it also looks for a killer that does not see the row, as that waits for an answer
+    /// there.
     pub(super) fn reach_to_release(&mut self) -> Result<(), Fault> {
         let is_new = self.session.is_none();
         let mut session = self.reach()?;
