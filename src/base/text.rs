@@ -139,6 +139,20 @@ impl Serialize for ServerTime {
     }
 }
 
+/// A duration. Programs get it as [`seconds`] has it, and another process of dblock's as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct Span(pub Duration);
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            seconds(self.0).serialize(serializer)
+        } else {
+            self.0.serialize(serializer)
+        }
+    }
+}
+
 /// A duration for programs: seconds, to the millisecond.
 pub fn seconds(span: Duration) -> f64 {
     Duration::from_millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)).as_secs_f64()

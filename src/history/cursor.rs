@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use std::time::SystemTime;
 
 use crate::base::clock::micros;
+use crate::base::text::ServerTime;
 
 /// The digits of a run's id.
 const ID: usize = 32;
@@ -25,8 +26,8 @@ pub struct RunCursor {
 
 impl RunCursor {
     /// The one of a run.
-    pub fn of(requested: SystemTime, run: &str) -> Self {
-        let since_1970 = requested.duration_since(SystemTime::UNIX_EPOCH);
+    pub fn of(requested: ServerTime, run: &str) -> Self {
+        let since_1970 = requested.0.duration_since(SystemTime::UNIX_EPOCH);
         Self {
             requested: micros(since_1970.unwrap_or_default()),
             run: run.to_owned(),
@@ -62,7 +63,7 @@ mod tests {
     fn what_is_printed_is_read_and_nothing_else() {
         let run = "0123456789abcdef0123456789abcdef";
         let at = SystemTime::UNIX_EPOCH + std::time::Duration::from_micros(1_795_693_641_356_167);
-        let cursor = RunCursor::of(at, run);
+        let cursor = RunCursor::of(ServerTime(at), run);
         assert_eq!(cursor.to_string(), format!("1795693641356167-{run}"));
         assert_eq!(RunCursor::parse(&cursor.to_string()), Some(cursor));
         let short = &run[1..];

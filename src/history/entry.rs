@@ -1,10 +1,11 @@
 //! The runs of the history: what is asked for, and what a run is.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::{Outcome, RunCursor};
+use crate::base::text::{ServerTime, Span};
 use crate::lock::Name;
 
 /// The rows of one query.
@@ -41,7 +42,7 @@ impl Filter {
 
     /// Whether a run is meant, as far as a statement cannot tell.
     pub(super) fn has(&self, run: &Entry) -> bool {
-        let has_result = self.result.is_none_or(|result| run.result() == result);
+        let has_result = self.result.is_none_or(|result| run.outcome == result);
         has_result && (!self.only_failed || run.has_failed())
     }
 }
@@ -55,7 +56,7 @@ pub enum TimeBound {
     At(i64),
 }
 
-/// A run of the history.
+/// A run of the history, also for programs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     pub run: String,
@@ -63,20 +64,25 @@ pub struct Entry {
     pub slot: Option<u32>,
     pub slot_name: Option<String>,
     pub fence: Option<u64>,
-    pub tick: Option<SystemTime>,
+    pub tick: Option<ServerTime>,
     pub attempt: Option<u32>,
     pub host: Option<String>,
     pub pid: Option<u64>,
     pub user: Option<String>,
     pub program: Option<String>,
     pub connection: Option<u64>,
-    pub requested: SystemTime,
-    pub acquired: Option<SystemTime>,
-    pub started: Option<SystemTime>,
-    pub ended: Option<SystemTime>,
-    /// The server's time at the query.
-    pub now: SystemTime,
-    pub state: RunStatus,
+    pub requested: ServerTime,
+    pub acquired: Option<ServerTime>,
+    pub started: Option<ServerTime>,
+    pub ended: Option<ServerTime>,
+    /// Until the lock was acquired, or the request for it failed.
+    #[serde(rename = "waited_seconds")]
+    pub waited: Option<Span>,
+    /// How long the command ran.
+    #[serde(rename = "ran_seconds")]
+    pub ran: Option<Span>,
+    /// How it ended, or that it has not: one of [`RESULTS`], or the word of a newer dblock.
+    pub outcome: String,
     pub exit_code: Option<u32>,
     pub signal: Option<String>,
     pub message: Option<String>,
@@ -84,42 +90,18 @@ pub struct Entry {
     pub has_output: bool,
 }
 
-/// The state of a run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum RunStatus {
-    /// It ended. The word is that of an [`Outcome`], or one from a newer dblock.
-    Ended(String),
-    /// It has the lock.
-    Running,
-    /// It is a script's lock, and has expired.
-    Expired,
-    /// It does not hold the lock, and no end was recorded.
-    Vanished,
-    /// It runs or has vanished: this server cannot tell.
-    Unknown,
-}
+/// A run, and for how long it has run so far if it runs.
+pub type ListedRun = (Entry, Option<Duration>);
 
 impl Entry {
-    /// How it ended, or that it has not, as one of [`RESULTS`] or the word of a newer dblock.
-    pub fn result(&self) -> &str {
-        match &self.state {
-            RunStatus::Ended(word) => word,
-            RunStatus::Running => RUNNING,
-            RunStatus::Expired | RunStatus::Vanished => Outcome::Lost.word(),
-            RunStatus::Unknown => UNKNOWN,
-        }
-    }
-
     /// Whether the run should have run, and failed.
     fn has_failed(&self) -> bool {
-        match &self.state {
-            RunStatus::Ended(word) if word == Outcome::Ran.word() => {
-                self.exit_code != Some(0) || self.signal.is_some()
-            }
-            RunStatus::Ended(word) => FAILURES.iter().any(|failure| failure.word() == word),
-            RunStatus::Expired | RunStatus::Vanished => true,
-            RunStatus::Running | RunStatus::Unknown => false,
+        if self.outcome == Outcome::Ran.word() {
+            return self.exit_code != Some(0) || self.signal.is_some();
         }
+        FAILURES
+            .iter()
+            .any(|failure| failure.word() == self.outcome)
     }
 }
 
@@ -128,6 +110,12 @@ pub const RUNNING: &str = "running";
 
 /// A run of which this server cannot tell whether it has ended, as a word.
 pub const UNKNOWN: &str = "unknown";
+
+/// The message of a run that has neither an end nor the lock.
+pub(super) const VANISHED: &str = "unknown end: its host died or lost the server";
+
+/// The message of an [`UNKNOWN`] run.
+pub(super) const UNSEEN: &str = "this server does not see whether it still runs";
 
 /// All words for how a run ended, or that it has not.
 pub const RESULTS: [&str; 9] = [

@@ -1,7 +1,7 @@
 //! Reading the history.
 
 use super::RunCursor;
-use super::entry::{Entry, Filter, PAGE};
+use super::entry::{Filter, ListedRun, PAGE};
 use super::page::Page;
 use crate::base::exit::{Failure, Reason};
 use crate::db::cluster::ask_multi_primary;
@@ -35,7 +35,7 @@ pub fn list(
     tables: &Tables,
     filter: &Filter,
     session: &mut Session,
-    mut report: impl FnMut(Entry),
+    mut report: impl FnMut(ListedRun),
 ) -> Result<(), Fault> {
     let sees_sessions = sees_sessions(session)?;
     let mut sees_outputs = tables.has_outputs();
@@ -67,10 +67,10 @@ pub fn list(
         let is_last = found.len() < limit;
         before = found
             .last()
-            .map(|entry| RunCursor::of(entry.requested, &entry.run));
-        for entry in found {
-            if left > 0 && filter.has(&entry) {
-                report(entry);
+            .map(|(run, _)| RunCursor::of(run.requested, &run.run));
+        for run in found {
+            if left > 0 && filter.has(&run.0) {
+                report(run);
                 left -= 1;
             }
         }

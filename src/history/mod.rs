@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 pub use audit::{Deed, RecordedDeed, VIA, list_deeds, prune_deeds};
 pub use cursor::{RunCursor, is_run_id};
-pub use entry::{Entry, Filter, RESULTS, RUNNING, RunStatus, TimeBound, UNKNOWN};
+pub use entry::{Entry, Filter, ListedRun, RESULTS, RUNNING, TimeBound, UNKNOWN};
 pub use latest::latest_successes;
 pub use list::{list, reach};
 pub use output::{

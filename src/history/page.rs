@@ -1,8 +1,13 @@
 //! A page of the history: which runs a statement selects, by which key, and how a row is read.
 
-use super::entry::{Entry, FAILURES, Filter, PAGE, RUNNING, RunStatus, TimeBound, UNKNOWN};
+use std::time::{Duration, SystemTime};
+
+use super::entry::{
+    Entry, FAILURES, Filter, ListedRun, PAGE, RUNNING, TimeBound, UNKNOWN, UNSEEN, VANISHED,
+};
 use super::output::has_output;
-use super::{Outcome, RunCursor};
+use super::{EXPIRED, Outcome, RunCursor};
+use crate::base::text::{ServerTime, Span};
 use crate::db::sql::time;
 use crate::db::{Ask, Fault, Kind, Row, ask};
 use crate::lock::named::postgres_held_keys;
@@ -107,7 +112,7 @@ fn where_all(conditions: &[String]) -> String {
 
 impl Page<'_> {
     /// Asks for its runs.
-    pub(super) fn ask(&self) -> Ask<'_, Vec<Entry>> {
+    pub(super) fn ask(&self) -> Ask<'_, Vec<ListedRun>> {
         let sql = self.sql();
         ask("history", sql, move |rows| rows.all(|row| self.entry(row))).up_to(PAGE)
     }
@@ -192,45 +197,58 @@ impl Page<'_> {
         self.kind() == Kind::MySql && self.tables.has_run_keys()
     }
 
-    fn entry(&self, row: &Row) -> Result<Entry, Fault> {
+    fn entry(&self, row: &Row) -> Result<ListedRun, Fault> {
         let at = |column| Ok::<_, Fault>(row.get::<Option<i64>>(column)?.map(time));
         let text = |column| RUNS.text(column, row);
-        let requested: i64 = row.get_or_default("requested")?;
-        let now = row.get("server_time")?;
-        let ended = at("ended")?;
+        let requested = time(row.get_or_default("requested")?);
+        let now = time(row.get("server_time")?);
+        let [acquired, started, ended] = [at("acquired")?, at("started")?, at("ended")?];
         let [is_running, has_expired] = [row.get("is_running")?, row.get("has_expired")?];
-        let state = match ended {
-            Some(_) => RunStatus::Ended(text("outcome")?.unwrap_or_default()),
-            None if is_running => RunStatus::Running,
-            None if has_expired => RunStatus::Expired,
-            None if self.sees_sessions => RunStatus::Vanished,
-            None => RunStatus::Unknown,
+        let message = text("message")?;
+        let lost = |why: &str| (Outcome::Lost.word().to_owned(), Some(why.to_owned()));
+        let mut so_far = None;
+        let (outcome, message) = match ended {
+            Some(_) => (text("outcome")?.unwrap_or_default(), message),
+            None if is_running => {
+                so_far = between(started.or(acquired), Some(now));
+                (RUNNING.to_owned(), message)
+            }
+            None if has_expired => lost(EXPIRED),
+            None if self.sees_sessions => lost(VANISHED),
+            None => (UNKNOWN.to_owned(), Some(UNSEEN.to_owned())),
         };
-        Ok(Entry {
+        let run = Entry {
             run: text("run")?.unwrap_or_default(),
             name: text("name")?.unwrap_or_default(),
             slot: row.get("slot")?,
             slot_name: text("slot_name")?,
             fence: row.get("fence")?,
-            tick: at("tick")?,
+            tick: at("tick")?.map(ServerTime),
             attempt: row.get("attempt")?,
             host: text("host")?,
             pid: row.get("pid")?,
             user: text("user")?,
             program: text("program")?,
             connection: row.get("connection")?,
-            requested: time(requested),
-            acquired: at("acquired")?,
-            started: at("started")?,
-            ended,
-            now: time(now),
-            state,
+            requested: ServerTime(requested),
+            acquired: acquired.map(ServerTime),
+            started: started.map(ServerTime),
+            ended: ended.map(ServerTime),
+            waited: between(Some(requested), acquired.or(ended)).map(Span),
+            ran: between(started, ended).map(Span),
+            outcome,
             exit_code: row.get("exit_code")?,
             signal: text("signal_name")?,
-            message: text("message")?,
+            message,
             has_output: row.get("has_output")?,
-        })
+        };
+        Ok((run, so_far))
     }
+}
+
+/// The time between two moments, if there are two.
+fn between(from: Option<SystemTime>, to: Option<SystemTime>) -> Option<Duration> {
+    Some(to?.duration_since(from?).unwrap_or_default())
 }
 
 /// The condition that the run in the row with this alias has no end, and still has its session on this server, or its row.
