@@ -9,15 +9,14 @@ use super::jobs::JobState;
 use super::list::{Listed, Wide, wide_columns};
 use super::payloads::{Stored, read_piece};
 use super::queues::Queue;
+use crate::base::text::{ServerTime, Span};
 use crate::db::sql::{micros, time};
 use crate::db::{Ask, Fault, Session, ask, command};
 use crate::schema::{JOB_PARTS, JOBS, Tables, WORKERS};
 
-/// The details of a job.
+/// What a list does not have of a job, also for programs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Details {
-    /// As in a list.
-    pub listed: Listed,
     /// Its shard.
     pub shard: u16,
     /// The number of jobs in its block; `None`: it is a single job.
@@ -25,15 +24,16 @@ pub struct Details {
     /// The number of its latest claim; 0: it was never claimed.
     pub fence: u64,
     /// The period of a repeating job.
-    pub every: Option<Duration>,
-    pub put: SystemTime,
-    pub canceled: Option<SystemTime>,
-    pub failed: Option<SystemTime>,
+    #[serde(rename = "every_seconds")]
+    pub every: Option<Span>,
+    pub put_at: ServerTime,
+    pub canceled_at: Option<ServerTime>,
+    pub failed_at: Option<ServerTime>,
     /// The length of the payload in bytes.
     pub payload_bytes: u64,
 }
 
-/// Reports the details of a job, and then its payload in pieces. Returns whether there is such a job.
+/// Reports a job as in a list, with its details, and then its payload in pieces. Returns whether there is such a job.
 ///
 /// # Errors
 /// Those of a statement.
@@ -42,7 +42,7 @@ pub fn show(
     id: u64,
     tables: &Tables,
     session: &mut Session,
-    report: impl FnOnce(Details),
+    report: impl FnOnce((Listed, Details)),
     mut piece: impl FnMut(&[u8]),
 ) -> Result<bool, Fault> {
     // Read everything as of one moment.
@@ -93,17 +93,17 @@ pub fn show(
     if let Some(worker) = entry.worker {
         (wide.host, wide.pid) = session.run(&ask_host(tables, worker))?;
     }
-    report(Details {
-        listed: Listed::new(id, &entry, wide),
+    let details = Details {
         shard: job.shard,
         block_jobs: entry.is_block().then_some(entry.jobs),
         fence: entry.fence,
-        every: entry.every_us.map(Duration::from_micros),
-        put: more.put,
-        canceled: more.canceled,
-        failed: more.failed,
+        every: entry.every_us.map(Duration::from_micros).map(Span),
+        put_at: more.put,
+        canceled_at: more.canceled,
+        failed_at: more.failed,
         payload_bytes: more.payload_bytes,
-    });
+    };
+    report((Listed::new(id, &entry, wide), details));
     let payload = match more.parts {
         0 => Stored::InRow(more.payload_bytes),
         parts => Stored::InParts(parts),
@@ -120,9 +120,9 @@ pub fn show(
 /// The details that are only in the wide table.
 struct More {
     wide: Wide,
-    put: SystemTime,
-    canceled: Option<SystemTime>,
-    failed: Option<SystemTime>,
+    put: ServerTime,
+    canceled: Option<ServerTime>,
+    failed: Option<ServerTime>,
     /// Up to then it was not done, in microseconds since 1970, UTC. Clocks of servers that take over from one another differ a little.
     undone_until: i64,
     parts: u32,
@@ -141,10 +141,13 @@ fn ask_more(tables: &Tables, id: u64) -> Ask<'static, Option<More>> {
     );
     ask("queue show", sql, |rows| {
         rows.optional(|row| {
-            let at = |column| Ok::<_, Fault>(row.get::<Option<i64>>(column)?.map(time));
+            let at = |column| {
+                let micros: Option<i64> = row.get(column)?;
+                Ok::<_, Fault>(micros.map(|at| ServerTime(time(at))))
+            };
             Ok(More {
                 wide: Wide::read(row)?,
-                put: at("put")?.unwrap_or(SystemTime::UNIX_EPOCH),
+                put: at("put")?.unwrap_or(ServerTime(SystemTime::UNIX_EPOCH)),
                 canceled: at("canceled")?,
                 failed: at("failed")?,
                 undone_until: row.get_or_default("undone_until")?,

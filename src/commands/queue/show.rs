@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::list::{state, worker};
 use super::{find, long_question};
 use crate::base::exit::{Ending, Failure, Reason};
-use crate::base::text::{moment, seconds, shown};
+use crate::base::text::{ServerTime, shown};
 use crate::commands::output::{print_answer, print_bytes};
 use crate::commands::table::{Table, to_the_second};
 use crate::db::Fault;
@@ -24,7 +24,7 @@ const LONGEST_SHOWN: usize = 500;
 /// A message from the process that asks.
 #[derive(Serialize, Deserialize)]
 enum JobItem {
-    Job(Box<Details>),
+    Job(Box<(Listed, Details)>),
     /// A piece of the payload.
     Payload(Vec<u8>),
 }
@@ -35,7 +35,7 @@ enum JobItem {
 /// Why the server could not be asked, or that there is no such job.
 pub fn show(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (show, common) = settings::queue::show(command_line)?;
-    let mut job: Option<Details> = None;
+    let mut job: Option<(Listed, Details)> = None;
     let mut payload: Vec<u8> = Vec::new();
     let server = long_question("dblock queue show", For::Reading, &common).ask(
         |asker| {
@@ -45,7 +45,7 @@ pub fn show(command_line: CommandLine) -> anyhow::Result<Ending> {
                 show.job,
                 &asker.tables,
                 &mut asker.inspector.session,
-                |details| asker.answers.send(JobItem::Job(Box::new(details))),
+                |job| asker.answers.send(JobItem::Job(Box::new(job))),
                 |part| {
                     for piece in part.chunks(PIECE) {
                         asker.answers.send(JobItem::Payload(piece.to_vec()));
@@ -59,11 +59,11 @@ pub fn show(command_line: CommandLine) -> anyhow::Result<Ending> {
             Err(Fault::Final(Failure::new(Reason::Configuration, missing)))
         },
         |found: JobItem| match found {
-            JobItem::Job(details) => job = Some(*details),
+            JobItem::Job(found) => job = Some(*found),
             JobItem::Payload(piece) => payload.extend(piece),
         },
     )?;
-    let Some(job) = job else {
+    let Some((listed, details)) = job else {
         return Ok(Ending::Code(0));
     };
     if show.only_payload {
@@ -71,8 +71,17 @@ pub fn show(command_line: CommandLine) -> anyhow::Result<Ending> {
     } else {
         print_answer(
             common.json,
-            || for_programs(&server, &show.queue, &job, &payload),
-            || as_table(&show.queue, &job, &payload),
+            || QueueShowJson {
+                server: &server,
+                queue: &show.queue,
+                job: &listed,
+                details: &details,
+                payload: match str::from_utf8(&payload) {
+                    Ok(text) => PayloadJson::Text(text),
+                    Err(_) => PayloadJson::Hex(hex(&payload)),
+                },
+            },
+            || as_table(&show.queue, &listed, &details, &payload),
         )?;
     }
     Ok(Ending::Code(0))
@@ -87,13 +96,11 @@ fn hex(bytes: &[u8]) -> String {
         })
 }
 
-fn as_table(queue: &str, job: &Details, payload: &[u8]) -> String {
-    let listed = &job.listed;
+fn as_table(queue: &str, listed: &Listed, job: &Details, payload: &[u8]) -> String {
     let text = String::from_utf8_lossy(payload);
     let cut: String = text.chars().take(LONGEST_SHOWN).collect();
     let more = if cut.len() < text.len() { " …" } else { "" };
-    let time =
-        |at: Option<std::time::SystemTime>| at.map(|at| format!("{} UTC", to_the_second(at)));
+    let time = |at: Option<ServerTime>| at.map(|at| format!("{} UTC", to_the_second(at.0)));
     let rows = [
         ("id", Some(listed.id.to_string())),
         ("queue", Some(queue.to_owned())),
@@ -104,15 +111,15 @@ fn as_table(queue: &str, job: &Details, payload: &[u8]) -> String {
             "block of",
             job.block_jobs.map(|jobs| super::jobs(jobs.into())),
         ),
-        ("put", time(Some(job.put))),
-        ("due", time(listed.due_at.map(|at| at.0))),
-        ("every", job.every.map(|span| shown(span).to_string())),
+        ("put", time(Some(job.put_at))),
+        ("due", time(listed.due_at)),
+        ("every", job.every.map(|span| shown(span.0).to_string())),
         ("attempt", Some(listed.attempt.to_string())),
         ("fence", Some(job.fence.to_string())),
         ("key", listed.key.clone()),
         ("worker", worker(listed)),
-        ("canceled", time(job.canceled)),
-        ("failed", time(job.failed)),
+        ("canceled", time(job.canceled_at)),
+        ("failed", time(job.failed_at)),
         ("last error", listed.last_error.clone()),
         ("bytes", Some(job.payload_bytes.to_string())),
         ("payload", Some(cut + more)),
@@ -129,14 +136,8 @@ struct QueueShowJson<'a> {
     queue: &'a str,
     #[serde(flatten)]
     job: &'a Listed,
-    shard: u16,
-    block_jobs: Option<u32>,
-    fence: u64,
-    every_seconds: Option<f64>,
-    put_at: String,
-    canceled_at: Option<String>,
-    failed_at: Option<String>,
-    payload_bytes: u64,
+    #[serde(flatten)]
+    details: &'a Details,
     #[serde(flatten)]
     payload: PayloadJson<'a>,
 }
@@ -148,29 +149,4 @@ enum PayloadJson<'a> {
     Text(&'a str),
     #[serde(rename = "payload_hex")]
     Hex(String),
-}
-
-fn for_programs<'a>(
-    server: &'a str,
-    queue: &'a str,
-    job: &'a Details,
-    payload: &'a [u8],
-) -> QueueShowJson<'a> {
-    QueueShowJson {
-        server,
-        queue,
-        job: &job.listed,
-        shard: job.shard,
-        block_jobs: job.block_jobs,
-        fence: job.fence,
-        every_seconds: job.every.map(seconds),
-        put_at: moment(job.put),
-        canceled_at: job.canceled.map(moment),
-        failed_at: job.failed.map(moment),
-        payload_bytes: job.payload_bytes,
-        payload: match str::from_utf8(payload) {
-            Ok(text) => PayloadJson::Text(text),
-            Err(_) => PayloadJson::Hex(hex(payload)),
-        },
-    }
 }
