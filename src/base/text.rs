@@ -129,6 +129,13 @@ pub fn moment(moment: SystemTime) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub struct ServerTime(pub SystemTime);
 
+/// The start of 1970, for a moment that nobody has written.
+impl Default for ServerTime {
+    fn default() -> Self {
+        Self(SystemTime::UNIX_EPOCH)
+    }
+}
+
 impl Serialize for ServerTime {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {

@@ -5,7 +5,9 @@ use std::ops::Deref;
 use std::rc::Rc;
 
 use super::fault::Fault;
+use super::sql::time;
 use crate::base::exit::{Failure, Reason};
+use crate::base::text::ServerTime;
 
 /// A row of an answer.
 #[derive(Debug)]
@@ -75,6 +77,13 @@ macro_rules! numbers {
 
 numbers!(u8, u16, u32, u64, i32, i64, usize, f64);
 
+/// A moment is read from a number of microseconds since the start of 1970.
+impl Value for ServerTime {
+    fn read(text: &[u8]) -> Option<Self> {
+        <i64 as Value>::read(text).map(|micros| Self(time(micros)))
+    }
+}
+
 /// The columns of a row from the first on, read by their place: for an answer whose columns have no names, as that to `SHOW`. A
 /// column that the row does not have is NULL, as one in a version comment that the server ignores.
 pub trait Columns: Sized {
@@ -111,7 +120,7 @@ impl Row {
         value.ok_or_else(|| unexpected(column))
     }
 
-    /// As [`Row::get`], where NULL stands for nothing: 0, or an empty text.
+    /// As [`Row::get`], where NULL stands for nothing: 0, an empty text, or the start of 1970.
     ///
     /// # Errors
     /// As [`Row::get`].

@@ -11,7 +11,6 @@ use super::prune::ask_keep;
 use crate::base::log::Level;
 use crate::base::text::ServerTime;
 use crate::base::user::local_user;
-use crate::db::sql::time;
 use crate::db::{Ask, Fault, Kind, Session, ask, ask_values, command, named};
 use crate::lock::own_host;
 use crate::schema::{AUDIT, Tables};
@@ -206,7 +205,7 @@ fn ask_deeds(
         rows.all(|row| {
             let text = |column| AUDIT.text(column, row);
             let deed = RecordedDeed {
-                at: ServerTime(time(row.get("at_us")?)),
+                at: row.get("at_us")?,
                 action: text("action")?.unwrap_or_default(),
                 object: text("object")?.unwrap_or_default(),
                 detail: text("detail")?,

@@ -1,6 +1,6 @@
 //! A page of the history: which runs a statement selects, by which key, and how a row is read.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use super::entry::{
     Entry, FAILURES, Filter, ListedRun, PAGE, RUNNING, TimeBound, UNKNOWN, UNSEEN, VANISHED,
@@ -8,7 +8,6 @@ use super::entry::{
 use super::output::has_output;
 use super::{EXPIRED, Outcome, RunCursor};
 use crate::base::text::{ServerTime, Span};
-use crate::db::sql::time;
 use crate::db::{Ask, Fault, Kind, Row, ask};
 use crate::lock::named::postgres_held_keys;
 use crate::lock::{HolderKind, Name};
@@ -198,10 +197,10 @@ impl Page<'_> {
     }
 
     fn entry(&self, row: &Row) -> Result<ListedRun, Fault> {
-        let at = |column| Ok::<_, Fault>(row.get::<Option<i64>>(column)?.map(time));
+        let at = |column| row.get::<Option<ServerTime>>(column);
         let text = |column| RUNS.text(column, row);
-        let requested = time(row.get_or_default("requested")?);
-        let now = time(row.get("server_time")?);
+        let requested = row.get_or_default("requested")?;
+        let now = row.get("server_time")?;
         let [acquired, started, ended] = [at("acquired")?, at("started")?, at("ended")?];
         let [is_running, has_expired] = [row.get("is_running")?, row.get("has_expired")?];
         let message = text("message")?;
@@ -223,17 +222,17 @@ impl Page<'_> {
             slot: row.get("slot")?,
             slot_name: text("slot_name")?,
             fence: row.get("fence")?,
-            tick: at("tick")?.map(ServerTime),
+            tick: at("tick")?,
             attempt: row.get("attempt")?,
             host: text("host")?,
             pid: row.get("pid")?,
             user: text("user")?,
             program: text("program")?,
             connection: row.get("connection")?,
-            requested: ServerTime(requested),
-            acquired: acquired.map(ServerTime),
-            started: started.map(ServerTime),
-            ended: ended.map(ServerTime),
+            requested,
+            acquired,
+            started,
+            ended,
             waited: between(Some(requested), acquired.or(ended)).map(Span),
             ran: between(started, ended).map(Span),
             outcome,
@@ -247,8 +246,8 @@ impl Page<'_> {
 }
 
 /// The time between two moments, if there are two.
-fn between(from: Option<SystemTime>, to: Option<SystemTime>) -> Option<Duration> {
-    Some(to?.duration_since(from?).unwrap_or_default())
+fn between(from: Option<ServerTime>, to: Option<ServerTime>) -> Option<Duration> {
+    Some(to?.0.duration_since(from?.0).unwrap_or_default())
 }
 
 /// The condition that the run in the row with this alias has no end, and still has its session on this server, or its row.

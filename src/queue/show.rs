@@ -1,6 +1,6 @@
 //! The details of a job, and its payload.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use super::list::{Listed, Wide, wide_columns};
 use super::payloads::{Stored, read_piece};
 use super::queues::Queue;
 use crate::base::text::{ServerTime, Span};
-use crate::db::sql::{micros, time};
+use crate::db::sql::micros;
 use crate::db::{Ask, Fault, Session, ask, command};
 use crate::schema::{JOB_PARTS, JOBS, Tables, WORKERS};
 
@@ -141,15 +141,11 @@ fn ask_more(tables: &Tables, id: u64) -> Ask<'static, Option<More>> {
     );
     ask("queue show", sql, |rows| {
         rows.optional(|row| {
-            let at = |column| {
-                let micros: Option<i64> = row.get(column)?;
-                Ok::<_, Fault>(micros.map(|at| ServerTime(time(at))))
-            };
             Ok(More {
                 wide: Wide::read(row)?,
-                put: at("put")?.unwrap_or(ServerTime(SystemTime::UNIX_EPOCH)),
-                canceled: at("canceled")?,
-                failed: at("failed")?,
+                put: row.get_or_default("put")?,
+                canceled: row.get("canceled")?,
+                failed: row.get("failed")?,
                 undone_until: row.get_or_default("undone_until")?,
                 parts: row.get("parts")?,
                 payload_bytes: row.get_or_default("payload_bytes")?,

@@ -1,6 +1,6 @@
 //! The jobs and workers of each queue.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,8 @@ use super::jobs::JobState;
 use super::narrow::{TIME_HAS_COME, TIME_WILL_COME, by_key, jobs_in, jobs_of};
 use super::queues::Queue;
 use crate::base::list::omit;
-use crate::db::sql::{NOW, micros, micros_since, micros_until, span, time};
+use crate::base::text::ServerTime;
+use crate::db::sql::{NOW, micros, micros_since, micros_until, span};
 use crate::db::{Ask, Fault, Kind, LIST, Row, Session, ask};
 use crate::schema::{QUEUE_MINUTES, QUEUES, RUNNING, Tables, WORKERS};
 
@@ -45,9 +46,9 @@ pub struct Summary {
     /// The queue.
     pub name: String,
     /// Since when it is paused.
-    pub paused: Option<SystemTime>,
+    pub paused: Option<ServerTime>,
     /// Since when it is being deleted.
-    pub deleted: Option<SystemTime>,
+    pub deleted: Option<ServerTime>,
     /// Jobs that are due, also delayed ones whose time has come.
     pub due: Count,
     /// The other delayed ones.
@@ -72,8 +73,8 @@ pub struct Worker {
     pub program: Option<String>,
     /// How many commands it runs at once.
     pub slots: u32,
-    pub started: SystemTime,
-    pub renewed: SystemTime,
+    pub started: ServerTime,
+    pub renewed: ServerTime,
     /// The times since then, by the server's clock.
     pub renewed_ago: Duration,
     pub started_ago: Duration,
@@ -150,13 +151,8 @@ pub fn ask_due(tables: &Tables, queue: &Queue) -> Ask<'static, Count> {
 struct QueueRow {
     id: u32,
     name: String,
-    paused: Option<SystemTime>,
-    deleted: Option<SystemTime>,
-}
-
-/// A moment of the server's, from microseconds.
-fn at(row: &Row, column: &str) -> Result<Option<SystemTime>, Fault> {
-    Ok(row.get::<Option<i64>>(column)?.map(time))
+    paused: Option<ServerTime>,
+    deleted: Option<ServerTime>,
 }
 
 /// Queues by their names, or all.
@@ -177,8 +173,8 @@ fn ask_queues(tables: &Tables, names: &[String]) -> Ask<'static, Vec<QueueRow>> 
             Ok(QueueRow {
                 id: row.get("id")?,
                 name: row.get("name")?,
-                paused: at(row, "paused")?,
-                deleted: at(row, "deleted")?,
+                paused: row.get("paused")?,
+                deleted: row.get("deleted")?,
             })
         })
     });
@@ -332,7 +328,6 @@ fn ask_workers(tables: &Tables, queue: u32) -> Ask<'static, Vec<Worker>> {
 }
 
 fn worker(row: &Row) -> Result<Worker, Fault> {
-    let at = |column| Ok::<_, Fault>(at(row, column)?.unwrap_or(SystemTime::UNIX_EPOCH));
     let ago = |column| Ok::<_, Fault>(span(row.get_or_default(column)?));
     Ok(Worker {
         number: row.get("worker")?,
@@ -341,8 +336,8 @@ fn worker(row: &Row) -> Result<Worker, Fault> {
         user: WORKERS.text("user", row)?,
         program: WORKERS.text("program", row)?,
         slots: row.get("slots")?,
-        started: at("started")?,
-        renewed: at("renewed")?,
+        started: row.get_or_default("started")?,
+        renewed: row.get_or_default("renewed")?,
         renewed_ago: ago("renewed_ago")?,
         started_ago: ago("started_ago")?,
         running: row.get("running")?,

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::long_question;
 use crate::base::exit::{Ending, Reason};
-use crate::base::text::{in_seconds, moment, printable, seconds};
+use crate::base::text::{ServerTime, in_seconds, printable, seconds};
 use crate::commands::output::print_answer;
 use crate::commands::question::Asker;
 use crate::commands::table::{Table, Tone};
@@ -203,8 +203,8 @@ struct QueueStatusJson<'a> {
 #[derive(Serialize)]
 struct QueueJson<'a> {
     name: &'a str,
-    paused_since: Option<String>,
-    deleting_since: Option<String>,
+    paused_since: Option<ServerTime>,
+    deleting_since: Option<ServerTime>,
     due: u64,
     delayed: u64,
     running: u64,
@@ -227,8 +227,8 @@ struct WorkerJson<'a> {
     program: Option<&'a str>,
     max_commands: u32,
     running: u64,
-    started: String,
-    renewed: String,
+    started: ServerTime,
+    renewed: ServerTime,
     alive: bool,
 }
 
@@ -242,8 +242,8 @@ fn queue_json((queue, workers): &OfQueue) -> QueueJson<'_> {
     let incomplete = counts.into_iter().filter(|(_, count)| count.more);
     QueueJson {
         name: &queue.name,
-        paused_since: queue.paused.map(moment),
-        deleting_since: queue.deleted.map(moment),
+        paused_since: queue.paused,
+        deleting_since: queue.deleted,
         due: queue.due.jobs,
         delayed: queue.delayed.jobs,
         running: queue.running.jobs,
@@ -265,8 +265,8 @@ fn worker_json(worker: &Worker) -> WorkerJson<'_> {
         program: worker.program.as_deref(),
         max_commands: worker.slots,
         running: worker.running,
-        started: moment(worker.started),
-        renewed: moment(worker.renewed),
+        started: worker.started,
+        renewed: worker.renewed,
         alive: !worker.gone,
     }
 }

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use super::statements::{CronText, text};
 use crate::base::text::ServerTime;
-use crate::db::sql::time;
 use crate::db::{Ask, Fault, LIST, Row, Session, ask, ask_time};
 use crate::history::Outcome;
 use crate::schema::Tables;
@@ -183,18 +182,14 @@ fn ask_daemons(text: &dyn CronText) -> Ask<'static, Vec<ListedDaemon>> {
             let list = list.unwrap_or_default();
             Ok::<_, Fault>(list.lines().map(str::to_owned).collect())
         };
-        let at = |column| {
-            let micros: Option<i64> = row.get(column)?;
-            Ok::<_, Fault>(micros.map(|at| ServerTime(time(at))))
-        };
         Ok(ListedDaemon {
             host: row.get("host")?,
             pid: row.get("pid")?,
             max_commands: row.get("slots")?,
             job_count: row.get("jobs")?,
             file_hash: row.get("definition")?,
-            started: at("started")?,
-            renewed: at("renewed")?,
+            started: row.get("started")?,
+            renewed: row.get("renewed")?,
             alive: row.get("is_alive")?,
             leaving: row.get("is_leaving")?,
             disagrees: names("disagrees")?,
