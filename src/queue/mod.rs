@@ -48,7 +48,9 @@ pub use queues::{Claim, Properties, Queue, find_queue};
 pub use reach::{For, being_deleted, missing_queue, no_such_queue, open, reach};
 pub use rescue::{Rescued, rescue};
 pub use show::{Details, show};
-pub use status::{Count, MINUTES, Scope, StatusItem, Summary, Worker, ask_due, status};
+pub use status::{
+    Count, ListedWorker, MINUTES, Scope, StatusItem, Summary, Worker, ask_due, status,
+};
 pub use turn::{EndedUnit, JobEnd, LONGEST_ERROR, Turn, TurnAnswer, Unit, Want, ask_running};
 pub use wake::wake_lock;
 pub use worker::{WorkerFacts, deregister, find_registration, register, renew};

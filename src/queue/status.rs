@@ -62,33 +62,33 @@ pub struct Summary {
     pub failed: u64,
 }
 
-/// A worker.
+/// A worker, also for programs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Worker {
     /// Its number.
-    pub number: u64,
+    pub id: u64,
     pub host: Option<String>,
     pub pid: Option<u64>,
     pub user: Option<String>,
     pub program: Option<String>,
     /// How many commands it runs at once.
-    pub slots: u32,
+    pub max_commands: u32,
     pub started: ServerTime,
     pub renewed: ServerTime,
-    /// The times since then, by the server's clock.
-    pub renewed_ago: Duration,
-    pub started_ago: Duration,
     /// The number of jobs that it holds.
     pub running: u64,
-    /// Whether its lease is over, or it died in the last day.
-    pub gone: bool,
+    /// Whether it has not ended, and its lease is not over.
+    pub alive: bool,
 }
+
+/// A worker, and the times since it was started and since it was renewed, by the server's clock.
+pub type ListedWorker = (Worker, [Duration; 2]);
 
 /// A finding: a queue, and after it each of its workers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum StatusItem {
     Queue(Box<Summary>),
-    Worker(Box<Worker>),
+    Worker(Box<ListedWorker>),
     /// There is no queue of this name.
     Missing(String),
 }
@@ -305,7 +305,7 @@ fn ask_minutes(tables: &Tables, queue: u32) -> Ask<'static, (u64, u64)> {
 }
 
 /// The workers of a queue that are registered, or died in the last day.
-fn ask_workers(tables: &Tables, queue: u32) -> Ask<'static, Vec<Worker>> {
+fn ask_workers(tables: &Tables, queue: u32) -> Ask<'static, Vec<ListedWorker>> {
     let sql = format!(
         "SELECT w.worker, w.host, w.pid, w.user, w.program, w.slots, {} AS started, {} AS renewed, {} AS renewed_ago, {} AS started_ago, \
          (SELECT CAST(COALESCE(SUM({}), 0) AS UNSIGNED) FROM {} r WHERE r.worker = w.worker) AS running, \
@@ -320,29 +320,29 @@ fn ask_workers(tables: &Tables, queue: u32) -> Ask<'static, Vec<Worker>> {
         tables.of(&WORKERS)
     );
     let workers = ask("queue workers", sql, |rows| {
-        let mut workers: Vec<Worker> = rows.all(worker)?;
-        workers.sort_by_key(|worker| worker.number);
+        let mut workers: Vec<ListedWorker> = rows.all(worker)?;
+        workers.sort_by_key(|(worker, _)| worker.id);
         Ok(workers)
     });
     workers.up_to(LIST)
 }
 
-fn worker(row: &Row) -> Result<Worker, Fault> {
+fn worker(row: &Row) -> Result<ListedWorker, Fault> {
     let ago = |column| Ok::<_, Fault>(span(row.get_or_default(column)?));
-    Ok(Worker {
-        number: row.get("worker")?,
+    let is_gone: bool = row.get("is_gone")?;
+    let worker = Worker {
+        id: row.get("worker")?,
         host: WORKERS.text("host", row)?,
         pid: row.get("pid")?,
         user: WORKERS.text("user", row)?,
         program: WORKERS.text("program", row)?,
-        slots: row.get("slots")?,
+        max_commands: row.get("slots")?,
         started: row.get_or_default("started")?,
         renewed: row.get_or_default("renewed")?,
-        renewed_ago: ago("renewed_ago")?,
-        started_ago: ago("started_ago")?,
         running: row.get("running")?,
-        gone: row.get("is_gone")?,
-    })
+        alive: !is_gone,
+    };
+    Ok((worker, [ago("started_ago")?, ago("renewed_ago")?]))
 }
 
 #[cfg(test)]

@@ -237,7 +237,7 @@ fn about_queues(answer: &Answer) -> Vec<Family> {
         oldest.add([name], queue.oldest_due.unwrap_or_default().as_secs_f64());
         done.add([name], rate(queue.done));
         failed.add([name], rate(queue.failed));
-        let alive = of_queue.iter().filter(|worker| !worker.gone);
+        let alive = of_queue.iter().filter(|(worker, _)| worker.alive);
         workers.add([name], number(alive.count()));
         paused.add([name], truth(queue.paused.is_some()));
     }

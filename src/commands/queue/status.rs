@@ -12,7 +12,7 @@ use crate::commands::question::Asker;
 use crate::commands::table::{Table, Tone};
 use crate::commands::watch::{Watched, watch};
 use crate::queue::{
-    Count, For, MINUTES, StatusItem, Summary, Worker, no_such_queue, status as ask,
+    Count, For, ListedWorker, MINUTES, StatusItem, Summary, Worker, no_such_queue, status as ask,
 };
 use crate::settings::cli::CommandLine;
 use crate::settings::{self, Color};
@@ -20,7 +20,7 @@ use crate::settings::{self, Color};
 const NOTHING: &str = "there is no queue";
 
 /// A queue and its workers.
-pub type OfQueue = (Summary, Vec<Worker>);
+pub type OfQueue = (Summary, Vec<ListedWorker>);
 
 /// Adds a finding to the queues found before it. `Err`: there is no queue of this name.
 ///
@@ -128,7 +128,7 @@ fn as_table(queues: &[OfQueue], color: Color) -> String {
             (None, Some(_)) => "paused",
             (None, None) => "open",
         };
-        let alive = workers.iter().filter(|worker| !worker.gone).count();
+        let alive = workers.iter().filter(|(worker, _)| worker.alive).count();
         table.row([
             Some(queue.name.clone()),
             Some(state.to_owned()),
@@ -174,20 +174,20 @@ fn workers_as_table(queues: &[OfQueue]) -> Table {
     let workers = queues
         .iter()
         .flat_map(|(queue, workers)| workers.iter().map(|worker| (&queue.name, worker)));
-    for (queue, worker) in workers {
-        let state = if worker.gone { "gone" } else { "alive" };
+    for (queue, (worker, [started_ago, renewed_ago])) in workers {
+        let state = if worker.alive { "alive" } else { "gone" };
         table.row([
             Some(queue.clone()),
             Some(state.to_owned()),
             worker.host.clone(),
             worker.pid.map(|pid| pid.to_string()),
             worker.program.clone(),
-            Some(worker.slots.to_string()),
+            Some(worker.max_commands.to_string()),
             Some(worker.running.to_string()),
-            Some(in_seconds(worker.started_ago).to_string()),
-            Some(format!("{} ago", in_seconds(worker.renewed_ago))),
+            Some(in_seconds(*started_ago).to_string()),
+            Some(format!("{} ago", in_seconds(*renewed_ago))),
         ]);
-        table.tone("STATE", worker.gone.then_some(Tone::Bad));
+        table.tone("STATE", (!worker.alive).then_some(Tone::Bad));
     }
     table
 }
@@ -214,22 +214,7 @@ struct QueueJson<'a> {
     oldest_due_seconds: Option<f64>,
     done_per_minute: f64,
     failed_per_minute: f64,
-    workers: Vec<WorkerJson<'a>>,
-}
-
-/// A worker, for programs.
-#[derive(Serialize)]
-struct WorkerJson<'a> {
-    id: u64,
-    host: Option<&'a str>,
-    pid: Option<u64>,
-    user: Option<&'a str>,
-    program: Option<&'a str>,
-    max_commands: u32,
-    running: u64,
-    started: ServerTime,
-    renewed: ServerTime,
-    alive: bool,
+    workers: Vec<&'a Worker>,
 }
 
 fn queue_json((queue, workers): &OfQueue) -> QueueJson<'_> {
@@ -252,21 +237,6 @@ fn queue_json((queue, workers): &OfQueue) -> QueueJson<'_> {
         oldest_due_seconds: queue.oldest_due.map(seconds),
         done_per_minute: rate(queue.done),
         failed_per_minute: rate(queue.failed),
-        workers: workers.iter().map(worker_json).collect(),
-    }
-}
-
-fn worker_json(worker: &Worker) -> WorkerJson<'_> {
-    WorkerJson {
-        id: worker.number,
-        host: worker.host.as_deref(),
-        pid: worker.pid,
-        user: worker.user.as_deref(),
-        program: worker.program.as_deref(),
-        max_commands: worker.slots,
-        running: worker.running,
-        started: worker.started,
-        renewed: worker.renewed,
-        alive: !worker.gone,
+        workers: workers.iter().map(|(worker, _)| worker).collect(),
     }
 }
