@@ -1094,7 +1094,7 @@ fn fixed_piece(text: &str) -> Option<String> {
 }
 
 /// Files whose texts are help, statements, for who builds dblock, or findings with their own advice.
-const OTHER_TEXTS: [&str; 44] = [
+const OTHER_TEXTS: [&str; 47] = [
     "lock/rows/statements/mod.rs",
     "lock/rows/statements/text.rs",
     "db/words.rs",
@@ -1105,7 +1105,10 @@ const OTHER_TEXTS: [&str; 44] = [
     "cron/crontab/year.rs",
     "cron/rules/tests.rs",
     "cron/store/attempts.rs",
+    "cron/store/daemons.rs",
+    "cron/store/list.rs",
     "cron/store/look.rs",
+    "cron/store/settle.rs",
     "crond/mail.rs",
     "cron/golden.rs",
     "schema/statements.rs",

@@ -275,18 +275,6 @@ impl Finish<'_> {
     }
 }
 
-/// Skipped ticks, for the history.
-pub(super) struct Skipped<'a> {
-    pub name: &'a str,
-    /// The last of them.
-    pub tick: i64,
-    /// Who has skipped them.
-    pub by: &'a DaemonFacts,
-    /// The id of the row.
-    pub id: &'a str,
-    pub message: String,
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;

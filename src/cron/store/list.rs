@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::statements::{CronText, text};
+use super::statements::{flag, text};
 use crate::base::text::ServerTime;
 use crate::db::{Ask, Fault, LIST, Row, Session, ask, ask_time};
 use crate::history::Outcome;
-use crate::schema::Tables;
+use crate::schema::{CRON_DAEMONS, CRON_TICKS, Tables};
 
 /// A job. All moments are microseconds since 1970, by the server's clock.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -107,26 +107,26 @@ pub fn list(
     session: &mut Session,
     mut report: impl FnMut(Listed),
 ) -> Result<(), Fault> {
-    let text = &*text(tables);
     report(Listed::Now(session.run(&ask_time(session.kind()))?));
-    for job in session.run(&ask_jobs(text))? {
+    for job in session.run(&ask_jobs(tables))? {
         report(Listed::Job(Box::new(job)));
     }
     session
-        .run(&ask_ticks(text))?
+        .run(&ask_ticks(tables))?
         .into_iter()
         .map(Listed::Tick)
         .for_each(&mut report);
     session
-        .run(&ask_daemons(text))?
+        .run(&ask_daemons(tables))?
         .into_iter()
         .map(Listed::Daemon)
         .for_each(report);
     Ok(())
 }
 
-fn ask_jobs(text: &dyn CronText) -> Ask<'static, Vec<ListedJob>> {
-    ask("cron list", text.listed_jobs(), |rows| rows.all(job)).up_to(LIST)
+fn ask_jobs(tables: &Tables) -> Ask<'static, Vec<ListedJob>> {
+    let sql = text(tables).listed_jobs();
+    ask("cron list", sql, |rows| rows.all(job)).up_to(LIST)
 }
 
 fn job(row: &Row) -> Result<ListedJob, Fault> {
@@ -159,7 +159,17 @@ fn job(row: &Row) -> Result<ListedJob, Fault> {
     })
 }
 
-fn ask_ticks(text: &dyn CronText) -> Ask<'static, Vec<ListedTick>> {
+/// Asks for all ticks with a row.
+fn ask_ticks(tables: &Tables) -> Ask<'static, Vec<ListedTick>> {
+    let words = tables.kind();
+    let sql = format!(
+        "SELECT t.name, {} AS tick_at, t.attempt, d.host, {} AS retry FROM {} t LEFT JOIN {} d ON d.daemon = t.daemon \
+         ORDER BY t.name, t.tick",
+        words.micros("t.tick"),
+        words.micros("t.start_at"),
+        tables.of(&CRON_TICKS),
+        tables.of(&CRON_DAEMONS)
+    );
     let tick = |row: &Row| {
         Ok(ListedTick {
             name: row.get("name")?,
@@ -169,13 +179,22 @@ fn ask_ticks(text: &dyn CronText) -> Ask<'static, Vec<ListedTick>> {
             retry: row.get("retry")?,
         })
     };
-    ask("cron ticks", text.listed_ticks(), move |rows| {
-        rows.all(tick)
-    })
-    .up_to(LIST)
+    ask("cron ticks", sql, move |rows| rows.all(tick)).up_to(LIST)
 }
 
-fn ask_daemons(text: &dyn CronText) -> Ask<'static, Vec<ListedDaemon>> {
+/// Asks for the daemons that are not gone for long.
+fn ask_daemons(tables: &Tables) -> Ask<'static, Vec<ListedDaemon>> {
+    let words = tables.kind();
+    let sql = format!(
+        "SELECT host, pid, slots, jobs, definition, {} AS started, {} AS renewed, {} AS is_alive, {} AS is_leaving, \
+         disagrees, differs FROM {} WHERE gone_at IS NULL AND expires_at > {} ORDER BY host, pid",
+        words.micros("started_at"),
+        words.micros("renewed_at"),
+        flag(&format!("expires_at > {}", words.now())),
+        flag("leaving_at IS NOT NULL"),
+        tables.of(&CRON_DAEMONS),
+        words.seconds_ago(24 * 3600)
+    );
     let daemon = |row: &Row| {
         let names = |column| {
             let list: Option<String> = row.get(column)?;
@@ -196,8 +215,5 @@ fn ask_daemons(text: &dyn CronText) -> Ask<'static, Vec<ListedDaemon>> {
             differs: names("differs")?,
         })
     };
-    ask("cron daemons", text.listed_daemons(), move |rows| {
-        rows.all(daemon)
-    })
-    .up_to(LIST)
+    ask("cron daemons", sql, move |rows| rows.all(daemon)).up_to(LIST)
 }

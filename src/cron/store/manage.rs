@@ -5,15 +5,15 @@ use serde::{Deserialize, Serialize};
 
 use super::super::rules::{self, Count};
 use super::super::{Schedule, Zone};
-use super::entry::{DaemonFacts, JobRow, Skipped, is_unseen};
+use super::entry::{DaemonFacts, JobRow, is_unseen};
 use super::publish::read_job;
 use super::reasons::ticks;
-use super::statements::text;
+use super::statements::Names;
 use crate::base::exit::{Failure, Reason};
 use crate::db::server_facts::{is_read_only, why_read_only};
 use crate::db::{Ask, Connector, Fault, Session, ask, command, no_answer};
 use crate::history::Deed;
-use crate::schema::{self, Tables};
+use crate::schema::{self, CRON_DAEMONS, CRON_JOBS, Tables};
 
 /// Reaches a server with the crontab's tables, however long that takes. With `writes` the server must take writes.
 /// `on_read_only` is told of each round without one: the line about a server if all are read-only, and otherwise `None`.
@@ -51,10 +51,8 @@ pub fn pause(name: &str, tables: &Tables, session: &mut Session) -> Result<(), F
         if job.is_paused {
             return Ok(());
         }
-        session.run(&command(
-            "cron pause",
-            text(tables).change_once("paused_at", name),
-        ))?;
+        let pause = set_to_now(tables, "paused_at", name);
+        session.run(&command("cron pause", pause))?;
         Deed::to(name, "cron pause", None).record_with(tables, session)
     })
 }
@@ -77,10 +75,8 @@ pub struct Runners {
 pub fn trigger(name: &str, tables: &Tables, session: &mut Session) -> Result<Runners, Fault> {
     in_transaction("trigger", session, |session| {
         let (now, job) = find_job(name, tables, session)?;
-        session.run(&command(
-            "cron trigger",
-            text(tables).change_once("triggered_at", name),
-        ))?;
+        let trigger = set_to_now(tables, "triggered_at", name);
+        session.run(&command("cron trigger", trigger))?;
         if job.triggered.is_none() {
             Deed::to(name, "cron trigger", None).record_with(tables, session)?;
         }
@@ -90,6 +86,16 @@ pub fn trigger(name: &str, tables: &Tables, session: &mut Session) -> Result<Run
             was_triggered: job.triggered.is_some(),
         })
     })
+}
+
+/// Sets this column of a job to now, unless it is set.
+fn set_to_now(tables: &Tables, column: &str, name: &str) -> String {
+    format!(
+        "UPDATE {} SET {column} = COALESCE({column}, {now}), changed_at = {now} WHERE name = {}",
+        tables.of(&CRON_JOBS),
+        tables.kind().literal(name),
+        now = tables.kind().now()
+    )
 }
 
 /// Runs `work` in a transaction. After a temporary fault nothing was changed. If that is uncertain, the fault is [`Fault::Gone`].
@@ -111,14 +117,28 @@ fn in_transaction<T>(
 
 /// How many daemons are alive and take ticks.
 fn ask_runners(tables: &Tables) -> Ask<'static, u64> {
-    ask("cron count", text(tables).runners(), |rows| {
+    let sql = format!(
+        "SELECT COUNT(*) FROM {} WHERE expires_at > {} AND leaving_at IS NULL",
+        tables.of(&CRON_DAEMONS),
+        tables.kind().now()
+    );
+    ask("cron count", sql, |rows| {
         rows.value()?.ok_or_else(no_answer)
     })
 }
 
 /// The server's time, and a job's row, which is then locked.
 fn find_job(name: &str, tables: &Tables, session: &mut Session) -> Result<(i64, JobRow), Fault> {
-    let job = ask("cron job", text(tables).lock_job(name), |rows| {
+    let names = Names::of(tables);
+    let words = names.words;
+    let sql = format!(
+        "SELECT {} AS server_time, {} FROM {} WHERE name = {} FOR UPDATE",
+        words.micros(words.now()),
+        names.job_columns(),
+        names.jobs,
+        words.literal(name)
+    );
+    let job = ask("cron job", sql, |rows| {
         rows.optional(|row| Ok((row.get("server_time")?, read_job(row)?.1)))
     });
     session.run(&job)?.ok_or_else(|| {
@@ -156,8 +176,17 @@ pub fn resume(
         let schedule = Schedule::parse(&job.schedule, zone, name).map_err(wrong)?;
         let (due, next) = rules::resume(&schedule, job.next, now);
         let last = due.map(|(_, last)| last);
-        let text = text(tables);
-        session.run(&command("cron resume", text.resume(name, next, last)))?;
+        let names = Names::of(tables);
+        let words = names.words;
+        let resume = format!(
+            "UPDATE {} SET paused_at = NULL, changed_at = {}, next_at = {}, settled_at = COALESCE({}, settled_at) WHERE name = {}",
+            names.jobs,
+            words.now(),
+            words.optional_moment(next),
+            words.optional_moment(last),
+            words.literal(name)
+        );
+        session.run(&command("cron resume", resume))?;
         Deed::to(name, "cron resume", None).record_with(tables, session)?;
         let Some((first, last)) = due else {
             return Ok(Some(Count::NONE));
@@ -168,14 +197,14 @@ pub fn resume(
             schedule.tick(at).to_string()
         };
         let what = ticks(count, (first, last), &shown);
-        let skipped = Skipped {
-            name,
-            tick: last,
-            by,
-            id,
-            message: format!("{name}: paused; {what} skipped"),
-        };
-        session.run(&command("cron resume", text.record_skip(&skipped)))?;
+        let record = format!(
+            "INSERT INTO {} ({}, ended_at, outcome, message) VALUES ({}, {})",
+            names.runs,
+            names.run_columns(),
+            names.run(id, (name, last), "1", by, "dblock"),
+            names.skipped(&format!("{name}: paused; {what} skipped"))
+        );
+        session.run(&command("cron resume", record))?;
         Ok(Some(count))
     })
 }

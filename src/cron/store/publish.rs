@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::entry::{Definition, JobRow, Publish, settled_until};
-use super::statements::text;
+use super::statements::{Names, text};
 use crate::cron::Schedule;
 use crate::cron::rules::next_after;
 use crate::db::{Ask, Batch, Fault, LIST, Row, ask, batch, command};
@@ -27,7 +27,9 @@ pub(super) fn read_job(row: &Row) -> Result<(String, JobRow), Fault> {
 
 /// Asks for the rows of all jobs, by their names.
 pub fn ask_jobs(tables: &Tables) -> Ask<'static, HashMap<String, JobRow>> {
-    ask("cron jobs", text(tables).jobs(), |rows| rows.all(read_job)).up_to(LIST)
+    let names = Names::of(tables);
+    let sql = format!("SELECT {} FROM {}", names.job_columns(), names.jobs);
+    ask("cron jobs", sql, |rows| rows.all(read_job)).up_to(LIST)
 }
 
 /// A job's first tick of a new schedule comes after this moment, so that no settled tick is taken again.

@@ -25,10 +25,6 @@ fn is_silent() -> String {
 pub struct MySqlCron(pub(super) Names);
 
 impl CronText for MySqlCron {
-    fn names(&self) -> &Names {
-        &self.0
-    }
-
     fn unless_there(&self) -> String {
         format!("ON DUPLICATE KEY UPDATE attempt = {}.attempt", self.0.ticks)
     }
@@ -63,7 +59,7 @@ impl CronText for MySqlCron {
         ];
         let run = "LEFT(SHA2(CONCAT(t.run, ' given up'), 256), 32)";
         let tick = "DATE_FORMAT(t.tick, '%Y-%m-%dT%H:%i:%sZ')";
-        let given_up = self.give_up(daemon, run, tick);
+        let given_up = self.0.give_up(daemon, run, tick);
         statements.into_iter().chain(given_up).collect()
     }
 
@@ -74,7 +70,7 @@ impl CronText for MySqlCron {
             daemons,
             ..
         } = &self.0;
-        let succeeded = self.has_succeeded();
+        let succeeded = self.0.has_succeeded();
         [
             format!(
                 "DELETE o FROM {daemons} o LEFT JOIN {daemons} n ON {succeeded} \
@@ -98,7 +94,7 @@ impl CronText for MySqlCron {
             ..
         } = &self.0;
         let select = |kind, columns: &[(&str, String)]| select(kind, columns, |_| "NULL");
-        let job = format!("{} FROM {jobs}", select(JOB, &self.job_values()));
+        let job = format!("{} FROM {jobs}", select(JOB, &self.0.job_values()));
         let which = match look.since {
             None => job,
             Some(since) => format!(
@@ -132,7 +128,7 @@ impl CronText for MySqlCron {
             is_silent(),
             seconds_ago(UNRECORDED),
         );
-        let tick = select(TICK, &self.tick_values(&start_at, is_orphan));
+        let tick = select(TICK, &self.0.tick_values(&start_at, is_orphan));
         let daemon = select(DAEMON, &[("daemon", "daemon".to_owned())]);
         format!(
             "{which} UNION ALL {now} \
@@ -148,7 +144,7 @@ impl CronText for MySqlCron {
             [&job.name, &job.schedule, &job.zone, &job.hash].map(|text| text_literal(text));
         let (host, next, jitter) = (
             text_literal(publish.host),
-            self.words().optional_moment(*next),
+            self.0.words.optional_moment(*next),
             job.jitter,
         );
         let is_same = format!("schedule = {schedule} AND zone = {zone}");
@@ -197,7 +193,7 @@ impl CronText for MySqlCron {
         format!(
             "UPDATE {} SET seen_at = {NOW} WHERE {} AND (name, schedule, zone) IN ({})",
             self.0.jobs,
-            self.is_to_be_noted(since, until),
+            self.0.is_to_be_noted(since, until),
             each.collect::<Vec<_>>().join(", ")
         )
     }
@@ -209,7 +205,7 @@ impl CronText for MySqlCron {
             "SELECT {} FROM (SELECT listed.*, (SELECT x.run FROM {runs} x WHERE x.name = listed.name AND x.acquired_at IS NOT NULL \
              ORDER BY x.name DESC, x.requested_at DESC LIMIT 1) AS last_run FROM {jobs} listed) j \
              LEFT JOIN {runs} r ON r.run = j.last_run ORDER BY j.name",
-            self.listed_columns()
+            self.0.listed_columns()
         )
     }
 }

@@ -40,10 +40,6 @@ fn select(kind: u8, columns: &[(&str, String)]) -> String {
 pub struct PostgresCron(pub(super) Names);
 
 impl CronText for PostgresCron {
-    fn names(&self) -> &Names {
-        &self.0
-    }
-
     fn unless_there(&self) -> String {
         "ON CONFLICT (name, tick) DO NOTHING".to_owned()
     }
@@ -94,7 +90,7 @@ impl CronText for PostgresCron {
         ];
         let run = "left(encode(sha256(convert_to(t.run || ' given up', 'UTF8')), 'hex'), 32)";
         let tick = "to_char(t.tick AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')";
-        let given_up = self.give_up(daemon, run, tick);
+        let given_up = self.0.give_up(daemon, run, tick);
         statements.into_iter().chain(given_up).collect()
     }
 
@@ -106,7 +102,7 @@ impl CronText for PostgresCron {
             daemons,
             ..
         } = &self.0;
-        let succeeded = self.has_succeeded();
+        let succeeded = self.0.has_succeeded();
         [
             format!(
                 "DELETE FROM {daemons} WHERE daemon IN (SELECT o.daemon FROM {daemons} o WHERE o.expires_at < {ASKED} - interval '1 day' \
@@ -134,7 +130,7 @@ impl CronText for PostgresCron {
             locks,
             ..
         } = &self.0;
-        let job = format!("{} FROM {jobs}", select(JOB, &self.job_values()));
+        let job = format!("{} FROM {jobs}", select(JOB, &self.0.job_values()));
         let which = match look.since {
             None => job,
             Some(since) => format!(
@@ -158,7 +154,7 @@ impl CronText for PostgresCron {
              AND NOT coalesce(l.held_until > {ASKED}, false))::int",
             is_alive(ASKED),
         );
-        let tick = select(TICK, &self.tick_values(start_at, is_orphan));
+        let tick = select(TICK, &self.0.tick_values(start_at, is_orphan));
         let daemon = select(DAEMON, &[("daemon", "daemon".to_owned())]);
         format!(
             "{which} UNION ALL {now} UNION ALL {tick} FROM {ticks} t \
@@ -212,20 +208,20 @@ impl CronText for PostgresCron {
              {changed}, {next_at}, {others}, seen_at = excluded.seen_at",
             self.0.jobs,
             job.jitter,
-            self.words().optional_moment(*next),
+            self.0.words.optional_moment(*next),
         )
     }
 
     fn touch(&self, jobs: &[&Definition], since: Duration, until: Option<i64>) -> String {
         let each = jobs.iter().map(|job| {
             let texts = [&job.name, &job.schedule, &job.zone];
-            format!("({})", self.words().literals(texts))
+            format!("({})", self.0.words.literals(texts))
         });
         format!(
             "UPDATE {0} j SET seen_at = {NOW} FROM (SELECT name FROM {0} WHERE {1} AND (name, schedule, zone) IN ({2}) \
              ORDER BY name FOR UPDATE) due WHERE j.name = due.name",
             self.0.jobs,
-            self.is_to_be_noted(since, until),
+            self.0.is_to_be_noted(since, until),
             each.collect::<Vec<_>>().join(", ")
         )
     }
@@ -237,7 +233,7 @@ impl CronText for PostgresCron {
         format!(
             "SELECT {} FROM {jobs} j LEFT JOIN LATERAL (SELECT * FROM {runs} x WHERE x.name BETWEEN j.name AND j.name \
              AND x.acquired_at IS NOT NULL ORDER BY x.name DESC, x.requested_at DESC LIMIT 1) r ON true ORDER BY j.name",
-            self.listed_columns()
+            self.0.listed_columns()
         )
     }
 }
