@@ -125,12 +125,20 @@ impl Names {
         ]
     }
 
-    /// The condition that a job is to be noted, for [`CronText::touch`].
-    fn is_to_be_noted(&self, since: Duration, until: Option<i64>) -> String {
+    /// The condition that one of these jobs is to be noted, for [`CronText::touch`].
+    fn is_to_be_noted(&self, jobs: &[&Definition], since: Duration, until: Option<i64>) -> String {
         let words = self.words;
+        let each = jobs.iter().map(|job| {
+            let texts = [&job.name, &job.schedule, &job.zone];
+            format!("({})", words.literals(texts))
+        });
         let later = until.map(|until| format!(" OR seen_at > {}", words.moment(until)));
         let since = words.seconds_ago(since.as_secs());
-        format!("(seen_at < {since}{})", later.unwrap_or_default())
+        format!(
+            "(seen_at < {since}{}) AND (name, schedule, zone) IN ({})",
+            later.unwrap_or_default(),
+            each.collect::<Vec<_>>().join(", ")
+        )
     }
 
     /// The columns of a run that a daemon requests, for the history.

@@ -185,16 +185,10 @@ impl CronText for MySqlCron {
     }
 
     fn touch(&self, jobs: &[&Definition], since: Duration, until: Option<i64>) -> String {
-        let each = jobs.iter().map(|job| {
-            let [name, schedule, zone] =
-                [&job.name, &job.schedule, &job.zone].map(|text| text_literal(text));
-            format!("({name}, {schedule}, {zone})")
-        });
         format!(
-            "UPDATE {} SET seen_at = {NOW} WHERE {} AND (name, schedule, zone) IN ({})",
+            "UPDATE {} SET seen_at = {NOW} WHERE {}",
             self.0.jobs,
-            self.0.is_to_be_noted(since, until),
-            each.collect::<Vec<_>>().join(", ")
+            self.0.is_to_be_noted(jobs, since, until)
         )
     }
 

@@ -213,16 +213,10 @@ impl CronText for PostgresCron {
     }
 
     fn touch(&self, jobs: &[&Definition], since: Duration, until: Option<i64>) -> String {
-        let each = jobs.iter().map(|job| {
-            let texts = [&job.name, &job.schedule, &job.zone];
-            format!("({})", self.0.words.literals(texts))
-        });
         format!(
-            "UPDATE {0} j SET seen_at = {NOW} FROM (SELECT name FROM {0} WHERE {1} AND (name, schedule, zone) IN ({2}) \
-             ORDER BY name FOR UPDATE) due WHERE j.name = due.name",
+            "UPDATE {0} j SET seen_at = {NOW} FROM (SELECT name FROM {0} WHERE {1} ORDER BY name FOR UPDATE) due WHERE j.name = due.name",
             self.0.jobs,
-            self.0.is_to_be_noted(since, until),
-            each.collect::<Vec<_>>().join(", ")
+            self.0.is_to_be_noted(jobs, since, until)
         )
     }
 
