@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize, Serializer};
 use unicode_width::UnicodeWidthChar;
 
+use super::clock::micros;
+
 /// The most bytes of a line, without `dblock: ` and the line break. Below `PIPE_BUF`, so that a line is written at once.
 const LONGEST_LINE: usize = 2000;
 
@@ -126,8 +128,25 @@ pub fn moment(moment: SystemTime) -> String {
 }
 
 /// A moment by a server's clock. Programs get it as [`moment`] writes it, and another process of dblock's as it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub struct ServerTime(pub SystemTime);
+
+impl ServerTime {
+    /// The microseconds since the start of 1970.
+    pub fn micros(self) -> i64 {
+        micros(self.since(Self::default()))
+    }
+
+    /// The time since an earlier moment; zero: it is later.
+    pub fn since(self, earlier: Self) -> Duration {
+        self.0.duration_since(earlier.0).unwrap_or_default()
+    }
+
+    /// The time between two moments, if there are two.
+    pub fn between(from: Option<Self>, to: Option<Self>) -> Option<Duration> {
+        Some(to?.since(from?))
+    }
+}
 
 /// The start of 1970, for a moment that nobody has written.
 impl Default for ServerTime {

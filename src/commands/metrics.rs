@@ -18,6 +18,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::file;
 use crate::base::log::Level;
+use crate::base::text::ServerTime;
 use crate::cron::{self, Listed};
 use crate::db::server_facts::Product;
 use crate::db::{Fault, Session, ask_session_info, ask_time};
@@ -38,8 +39,8 @@ enum Item {
     /// dblock's tables can be used.
     HasTables,
     Cron(Listed),
-    /// The end of the latest success of a job whose last run is none, in microseconds since 1970.
-    Success(String, i64),
+    /// The end of the latest success of a job whose last run is none.
+    Success(String, ServerTime),
     Queue(StatusItem),
     /// Of these things so many are left out because of the limit.
     Omitted(Thing, usize),
@@ -58,8 +59,8 @@ enum Thing {
 struct Server {
     product: String,
     version: String,
-    /// Its time, in microseconds since 1970.
-    now: i64,
+    /// Its time.
+    now: ServerTime,
 }
 
 /// The server's whole answer.
@@ -71,7 +72,7 @@ struct Answer {
     has_tables: bool,
     cron: CronStatus,
     /// The latest successes of jobs whose last run is none.
-    successes: Vec<(String, i64)>,
+    successes: Vec<(String, ServerTime)>,
     queues: Vec<OfQueue>,
     omitted: Vec<(Thing, usize)>,
     /// How long it took to connect and to ask.
@@ -201,7 +202,7 @@ fn ask_cron(
             if jobs > most {
                 return;
             }
-            if job.last.as_ref().is_some_and(|run| !run.has_succeeded()) {
+            if job.last.is_some() && !job.has_succeeded() {
                 unsuccessful.push(job.name.clone());
             }
         }

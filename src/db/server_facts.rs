@@ -10,6 +10,7 @@ use super::session::Session;
 use super::target::Kind;
 use super::wire::Code;
 use crate::base::clock::Moment;
+use crate::base::text::ServerTime;
 
 /// The number of round trips, of which the median counts.
 pub const TRIES: usize = 5;
@@ -84,7 +85,7 @@ pub fn ask_session_info(kind: Kind) -> Ask<'static, SessionInfo> {
 }
 
 /// Asks for the server's time, in microseconds since 1970.
-pub fn ask_time(kind: Kind) -> Ask<'static, i64> {
+pub fn ask_time(kind: Kind) -> Ask<'static, ServerTime> {
     let now = kind.micros(kind.now());
     ask("now", format!("SELECT {now}"), |rows| {
         Ok(rows.value()?.unwrap_or_default())

@@ -2,9 +2,7 @@
 //! walk from page to page shows each run that there was at its beginning once, whatever is written meanwhile.
 
 use std::fmt::{self, Display, Formatter};
-use std::time::SystemTime;
 
-use crate::base::clock::micros;
 use crate::base::text::ServerTime;
 
 /// The digits of a run's id.
@@ -27,9 +25,8 @@ pub struct RunCursor {
 impl RunCursor {
     /// The one of a run.
     pub fn of(requested: ServerTime, run: &str) -> Self {
-        let since_1970 = requested.0.duration_since(SystemTime::UNIX_EPOCH);
         Self {
-            requested: micros(since_1970.unwrap_or_default()),
+            requested: requested.micros(),
             run: run.to_owned(),
         }
     }
@@ -58,11 +55,12 @@ impl Display for RunCursor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::db::sql::time;
 
     #[test]
     fn what_is_printed_is_read_and_nothing_else() {
         let run = "0123456789abcdef0123456789abcdef";
-        let at = SystemTime::UNIX_EPOCH + std::time::Duration::from_micros(1_795_693_641_356_167);
+        let at = time(1_795_693_641_356_167);
         let cursor = RunCursor::of(ServerTime(at), run);
         assert_eq!(cursor.to_string(), format!("1795693641356167-{run}"));
         assert_eq!(RunCursor::parse(&cursor.to_string()), Some(cursor));

@@ -1,6 +1,7 @@
 //! When a name last succeeded, by its runs: also where no `--once-at` and no `--once-per` has that recorded.
 
 use super::Outcome;
+use crate::base::text::ServerTime;
 use crate::db::{Ask, Fault, Session, ask};
 use crate::schema::Tables;
 
@@ -10,8 +11,7 @@ const LOOKED_AT: usize = 1000;
 /// How many names are asked for at once.
 const TOGETHER: usize = 50;
 
-/// The end of the latest run of each of these names that exited with 0, in microseconds since 1970. A name without one among its latest
-/// [`LOOKED_AT`] runs is left out.
+/// The end of the latest run of each of these names that exited with 0. A name without one among its latest [`LOOKED_AT`] runs is left out.
 ///
 /// # Errors
 /// Those of a statement.
@@ -19,7 +19,7 @@ pub fn latest_successes(
     names: &[String],
     tables: &Tables,
     session: &mut Session,
-) -> Result<Vec<(String, i64)>, Fault> {
+) -> Result<Vec<(String, ServerTime)>, Fault> {
     let mut found = Vec::new();
     for names in names.chunks(TOGETHER) {
         for (number, ended) in session.run(&ask_latest(names, tables))? {
@@ -31,7 +31,7 @@ pub fn latest_successes(
 }
 
 /// For each name its place in the list, and the end of its latest success.
-fn ask_latest(names: &[String], tables: &Tables) -> Ask<'static, Vec<(usize, Option<i64>)>> {
+fn ask_latest(names: &[String], tables: &Tables) -> Ask<'static, Vec<(usize, Option<ServerTime>)>> {
     let kind = tables.kind();
     let (ran, ended) = (kind.literal(Outcome::Ran.word()), kind.micros("ended_at"));
     let of_each = names.iter().enumerate().map(|(number, name)| {

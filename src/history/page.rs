@@ -1,7 +1,5 @@
 //! A page of the history: which runs a statement selects, by which key, and how a row is read.
 
-use std::time::Duration;
-
 use super::entry::{
     Entry, FAILURES, Filter, ListedRun, PAGE, RUNNING, TimeBound, UNKNOWN, UNSEEN, VANISHED,
 };
@@ -209,7 +207,7 @@ impl Page<'_> {
         let (outcome, message) = match ended {
             Some(_) => (text("outcome")?.unwrap_or_default(), message),
             None if is_running => {
-                so_far = between(started.or(acquired), Some(now));
+                so_far = ServerTime::between(started.or(acquired), Some(now));
                 (RUNNING.to_owned(), message)
             }
             None if has_expired => lost(EXPIRED),
@@ -233,8 +231,8 @@ impl Page<'_> {
             acquired,
             started,
             ended,
-            waited: between(Some(requested), acquired.or(ended)).map(Span),
-            ran: between(started, ended).map(Span),
+            waited: ServerTime::between(Some(requested), acquired.or(ended)).map(Span),
+            ran: ServerTime::between(started, ended).map(Span),
             outcome,
             exit_code: row.get("exit_code")?,
             signal: text("signal_name")?,
@@ -243,11 +241,6 @@ impl Page<'_> {
         };
         Ok((run, so_far))
     }
-}
-
-/// The time between two moments, if there are two.
-fn between(from: Option<ServerTime>, to: Option<ServerTime>) -> Option<Duration> {
-    Some(to?.0.duration_since(from?.0).unwrap_or_default())
 }
 
 /// The condition that the run in the row with this alias has no end, and still has its session on this server, or its row.

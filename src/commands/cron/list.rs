@@ -7,13 +7,12 @@ use serde::Serialize;
 
 use super::question;
 use crate::base::exit::Ending;
-use crate::base::text::{in_seconds, moment, printable, seconds};
+use crate::base::text::{ServerTime, in_seconds, printable, seconds};
 use crate::commands::output::print_answer;
 use crate::commands::question::Asker;
 use crate::commands::table::{Table, Tone, result, to_the_second, tone_of};
 use crate::commands::watch::{Watched, watch};
 use crate::cron::{self, FRESH, LastRun, Listed, ListedDaemon, ListedJob, ListedTick, is_unseen};
-use crate::db::sql::{span, time};
 use crate::history::{RUNNING, UNKNOWN};
 use crate::settings::cli::CommandLine;
 use crate::settings::{self, Color};
@@ -24,9 +23,10 @@ const NOBODY: &str = "no dblock cron run is alive";
 /// The answer of the server.
 #[derive(Default)]
 pub struct CronStatus {
-    now: i64,
+    now: ServerTime,
     pub jobs: Vec<ListedJob>,
-    pub ticks: Vec<ListedTick>,
+    /// The ticks, each with the name of its job.
+    ticks: Vec<(String, ListedTick)>,
     pub daemons: Vec<ListedDaemon>,
 }
 
@@ -54,24 +54,15 @@ pub fn list(command_line: CommandLine) -> anyhow::Result<Ending> {
     Ok(Ending::Code(0))
 }
 
-fn shown(micros: Option<i64>) -> Option<String> {
-    micros.map(|at| to_the_second(time(at)))
-}
-
-fn text(micros: Option<i64>) -> Option<String> {
-    micros.map(|at| moment(time(at)))
-}
-
-/// The time between two moments, if there are two.
-pub fn between(from: Option<i64>, to: Option<i64>) -> Option<Duration> {
-    Some(span(to?.saturating_sub(from?)))
+fn shown(at: Option<ServerTime>) -> Option<String> {
+    at.map(|at| to_the_second(at.0))
 }
 
 impl CronStatus {
     /// Whether no daemon has had the job in its file for a while. Unknown, and thus `false`, if no daemon is alive.
     pub fn is_in_no_file(&self, job: &ListedJob) -> bool {
         let seen = job.seen;
-        seen.is_some_and(|seen| is_unseen(seen, self.now)) && self.is_served()
+        seen.is_some_and(|seen| is_unseen(seen.micros(), self.now.micros())) && self.is_served()
     }
 
     /// Whether any daemon is alive.
@@ -80,8 +71,8 @@ impl CronStatus {
     }
 
     /// The next tick of a job; `None`: there is none, or it was let pass, as the job is paused.
-    pub fn next(&self, job: &ListedJob) -> Option<i64> {
-        let passes = |next: &i64| job.paused.is_some() && *next <= self.now;
+    pub fn next(&self, job: &ListedJob) -> Option<ServerTime> {
+        let passes = |next: &ServerTime| job.paused.is_some() && *next <= self.now;
         job.next.filter(|next| !passes(next))
     }
 
@@ -92,35 +83,44 @@ impl CronStatus {
         if self.is_in_no_file(job) || self.is_served() && job.seen.is_none_or(|seen| seen < next) {
             return None;
         }
-        let late = span(self.now.saturating_sub(next));
+        let late = self.now.since(next);
         (late > FRESH + job.jitter && job.paused.is_none()).then_some(late)
     }
 
+    /// The ticks of a job that are in progress.
+    pub fn ticks_of(&self, job: &ListedJob) -> impl Iterator<Item = &ListedTick> {
+        let all = self.ticks.iter();
+        all.filter(move |(name, _)| *name == job.name)
+            .map(|(_, tick)| tick)
+    }
+
     /// The outcome of a job's last run, as the word in JSON. A run without an end is running if a daemon that is alive has its tick.
-    fn outcome<'a>(&self, job: &str, run: &'a LastRun) -> &'a str {
+    fn outcome<'a>(&self, job: &'a ListedJob, run: &LastRun) -> &'a str {
         let is_alive = |host: &Option<String>| {
             let mut daemons = self.daemons.iter();
             host.is_some() && daemons.any(|daemon| daemon.alive && daemon.host == *host)
         };
-        let mut ticks = self.ticks.iter();
-        let has_it = |tick: &ListedTick| {
-            tick.name == job && (Some(tick.tick), tick.attempt) == (run.tick, run.attempt)
-        };
-        match &run.outcome {
+        let has_it = |tick: &ListedTick| (Some(tick.tick), tick.attempt) == (run.tick, run.attempt);
+        match &job.outcome {
             Some(word) => word,
-            None if ticks.any(|tick| has_it(tick) && is_alive(&tick.host)) => RUNNING,
+            None if self
+                .ticks_of(job)
+                .any(|tick| has_it(tick) && is_alive(&tick.host)) =>
+            {
+                RUNNING
+            }
             None => UNKNOWN,
         }
     }
 
     /// The outcome of a job's last run and how long it took, for people.
-    fn ended(&self, job: &str, run: &LastRun) -> (String, Option<String>) {
+    fn ended(&self, job: &ListedJob, run: &LastRun) -> (String, Option<String>) {
         let outcome = self.outcome(job, run);
         let result = result(outcome, run.signal.as_deref(), run.exit_code);
-        let so_far = between(run.started.or(run.acquired), Some(self.now));
+        let so_far = ServerTime::between(run.started.or(run.acquired), Some(self.now));
         let took = match outcome {
             RUNNING => so_far.map(|span| format!("{} so far", in_seconds(span))),
-            _ => between(run.started, run.ended).map(|span| in_seconds(span).to_string()),
+            _ => run.ran.map(|span| in_seconds(span.0).to_string()),
         };
         (result, took)
     }
@@ -137,10 +137,10 @@ impl CronStatus {
                 .map(|late| format!("late by {}", in_seconds(late))),
         );
         parts.extend(job.triggered.map(|_| "triggered".to_owned()));
-        for tick in self.ticks.iter().filter(|tick| tick.name == job.name) {
+        for tick in self.ticks_of(job) {
             parts.push(match (&tick.host, tick.retry) {
                 (Some(host), _) => format!("runs on {host}"),
-                (None, Some(retry)) => format!("again at {}", to_the_second(time(retry))),
+                (None, Some(retry)) => format!("again at {}", to_the_second(retry.0)),
                 (None, None) => "a tick waits".to_owned(),
             });
         }
@@ -150,45 +150,29 @@ impl CronStatus {
     fn for_programs<'a>(&'a self, server: &'a str) -> CronListJson<'a> {
         CronListJson {
             server,
-            now: moment(time(self.now)),
+            now: self.now,
             jobs: self.jobs.iter().map(|job| self.job_json(job)).collect(),
             daemons: &self.daemons,
         }
     }
 
     fn job_json<'a>(&'a self, job: &'a ListedJob) -> CronJobJson<'a> {
-        let ticks = self.ticks.iter().filter(|tick| tick.name == job.name);
-        let ticks = ticks.map(|tick| TickJson {
-            tick: moment(time(tick.tick)),
-            attempt: tick.attempt,
-            host: tick.host.as_deref(),
-            retry: text(tick.retry),
-        });
         let last = job.last.as_ref().map(|run| LastRunJson {
-            run: &run.run,
-            tick: text(run.tick),
-            attempt: run.attempt,
-            host: run.host.as_deref(),
-            acquired: text(run.acquired),
-            started: text(run.started),
-            ended: text(run.ended),
-            ran_seconds: between(run.started, run.ended).map(seconds),
-            outcome: self.outcome(&job.name, run),
-            exit_code: run.exit_code,
-            signal: run.signal.as_deref(),
+            run,
+            outcome: self.outcome(job, run),
         });
         CronJobJson {
             name: &job.name,
             schedule: &job.schedule,
             time_zone: &job.zone,
-            next: text(self.next(job)),
+            next: self.next(job),
             in_no_file: self.is_in_no_file(job),
             late_seconds: self.late(job).map(seconds),
-            paused_since: text(job.paused),
-            triggered: text(job.triggered),
-            seen: text(job.seen),
+            paused_since: job.paused,
+            triggered: job.triggered,
+            seen: job.seen,
             changed_by: job.changed_by.as_deref(),
-            under_way: ticks.collect(),
+            under_way: self.ticks_of(job).collect(),
             last,
         }
     }
@@ -201,7 +185,7 @@ impl Watched for CronStatus {
         match item {
             Listed::Now(now) => self.now = now,
             Listed::Job(job) => self.jobs.push(*job),
-            Listed::Tick(tick) => self.ticks.push(tick),
+            Listed::Tick(job, tick) => self.ticks.push((job, tick)),
             Listed::Daemon(daemon) => self.daemons.push(daemon),
         }
     }
@@ -226,7 +210,7 @@ impl Watched for CronStatus {
         );
         for job in &self.jobs {
             let last = job.last.as_ref();
-            let (result, took) = last.map(|run| self.ended(&job.name, run)).unzip();
+            let (result, took) = last.map(|run| self.ended(job, run)).unzip();
             jobs.row([
                 Some(job.name.clone()),
                 Some(job.schedule.clone()),
@@ -239,7 +223,7 @@ impl Watched for CronStatus {
                 self.state(job),
             ]);
             let tone = last.and_then(|run| {
-                let outcome = self.outcome(&job.name, run);
+                let outcome = self.outcome(job, run);
                 tone_of(outcome, run.signal.as_deref(), run.exit_code)
             });
             jobs.tone("RESULT", tone);
@@ -276,7 +260,7 @@ impl Watched for CronStatus {
 #[derive(Serialize)]
 struct CronListJson<'a> {
     server: &'a str,
-    now: String,
+    now: ServerTime,
     jobs: Vec<CronJobJson<'a>>,
     daemons: &'a [ListedDaemon],
 }
@@ -287,38 +271,21 @@ struct CronJobJson<'a> {
     name: &'a str,
     schedule: &'a str,
     time_zone: &'a str,
-    next: Option<String>,
+    next: Option<ServerTime>,
     in_no_file: bool,
     late_seconds: Option<f64>,
-    paused_since: Option<String>,
-    triggered: Option<String>,
-    seen: Option<String>,
+    paused_since: Option<ServerTime>,
+    triggered: Option<ServerTime>,
+    seen: Option<ServerTime>,
     changed_by: Option<&'a str>,
-    under_way: Vec<TickJson<'a>>,
+    under_way: Vec<&'a ListedTick>,
     last: Option<LastRunJson<'a>>,
-}
-
-/// A tick in progress, for programs.
-#[derive(Serialize)]
-struct TickJson<'a> {
-    tick: String,
-    attempt: u32,
-    host: Option<&'a str>,
-    retry: Option<String>,
 }
 
 /// A job's last run, for programs.
 #[derive(Serialize)]
 struct LastRunJson<'a> {
-    run: &'a str,
-    tick: Option<String>,
-    attempt: u32,
-    host: Option<&'a str>,
-    acquired: Option<String>,
-    started: Option<String>,
-    ended: Option<String>,
-    ran_seconds: Option<f64>,
+    #[serde(flatten)]
+    run: &'a LastRun,
     outcome: &'a str,
-    exit_code: Option<u32>,
-    signal: Option<&'a str>,
 }

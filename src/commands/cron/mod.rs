@@ -5,7 +5,7 @@ mod list;
 mod manage;
 mod run;
 
-pub use list::{CronStatus, between};
+pub use list::CronStatus;
 
 use super::question::Question;
 use crate::base::exit::Ending;

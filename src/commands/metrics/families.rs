@@ -1,11 +1,9 @@
 //! Which metrics there are. `docs/metrics.md` explains them. Whoever watches them compares them with each other, so all times are by the
 //! server's clock; and a name is left alone once it is here.
 
-use std::time::Duration;
-
 use super::exposition::Family;
 use super::{Answer, Thing};
-use crate::commands::cron::between;
+use crate::base::text::ServerTime;
 use crate::commands::queue::rate;
 use crate::commands::status::has_expired;
 use crate::cron::ListedJob;
@@ -30,13 +28,13 @@ fn truth(is: bool) -> f64 {
     f64::from(u8::from(is))
 }
 
-/// A moment, in seconds since 1970, from microseconds.
+/// A moment, in seconds since 1970.
 #[expect(
     clippy::cast_precision_loss,
     reason = "exact to the microsecond for centuries"
 )]
-fn moment(micros: i64) -> f64 {
-    micros as f64 / 1e6
+fn moment(at: ServerTime) -> f64 {
+    at.micros() as f64 / 1e6
 }
 
 fn about_server(answer: &Answer) -> Vec<Family> {
@@ -154,17 +152,15 @@ fn about_jobs(answer: &Answer) -> Vec<Family> {
         }
         late.add(name, cron.late(job).map_or(0.0, |span| span.as_secs_f64()));
         paused.add(name, truth(job.paused.is_some()));
-        let ticks = cron.ticks.iter().filter(|tick| tick.name == job.name);
-        let ticks = ticks.filter(|tick| tick.host.is_some());
+        let ticks = cron.ticks_of(job).filter(|tick| tick.host.is_some());
         running.add(name, number(ticks.count()));
         if let Some(last) = &job.last {
             if let Some(at) = last.started.or(last.acquired) {
                 started.add(name, moment(at));
             }
-            if last.outcome.is_some() {
-                let span = between(last.started, last.ended);
-                took.add(name, span.unwrap_or(Duration::ZERO).as_secs_f64());
-                result.add(name, truth(last.has_succeeded()));
+            if job.outcome.is_some() {
+                took.add(name, last.ran.map_or(0.0, |span| span.0.as_secs_f64()));
+                result.add(name, truth(job.has_succeeded()));
             }
         }
         if let Some(at) = last_success(job, answer) {
@@ -188,9 +184,9 @@ fn about_jobs(answer: &Answer) -> Vec<Family> {
     ]
 }
 
-/// When the latest run of a job that succeeded ended, in microseconds since 1970.
-fn last_success(job: &ListedJob, answer: &Answer) -> Option<i64> {
-    let of_last = job.last.as_ref().filter(|run| run.has_succeeded());
+/// When the latest run of a job that succeeded ended.
+fn last_success(job: &ListedJob, answer: &Answer) -> Option<ServerTime> {
+    let of_last = job.last.as_ref().filter(|_| job.has_succeeded());
     let mut earlier = answer.successes.iter();
     of_last.and_then(|run| run.ended).or_else(|| {
         earlier

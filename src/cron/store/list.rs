@@ -5,67 +5,69 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::statements::{flag, text};
-use crate::base::text::ServerTime;
+use crate::base::text::{ServerTime, Span};
 use crate::db::{Ask, Fault, LIST, Row, Session, ask, ask_time};
 use crate::history::Outcome;
 use crate::schema::{CRON_DAEMONS, CRON_TICKS, Tables};
 
-/// A job. All moments are microseconds since 1970, by the server's clock.
+/// A job.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ListedJob {
     pub name: String,
     pub schedule: String,
     pub zone: String,
     /// The next tick; `None`: there is none.
-    pub next: Option<i64>,
-    pub paused: Option<i64>,
+    pub next: Option<ServerTime>,
+    pub paused: Option<ServerTime>,
     /// When it was triggered by hand.
-    pub triggered: Option<i64>,
+    pub triggered: Option<ServerTime>,
     /// When it was last seen in a daemon's file.
-    pub seen: Option<i64>,
+    pub seen: Option<ServerTime>,
     /// The longest delay of its ticks.
     pub jitter: Duration,
     /// The host whose file has last changed it.
     pub changed_by: Option<String>,
     /// Its last run.
     pub last: Option<LastRun>,
+    /// The outcome of that as in the history; `None`: it has not ended.
+    pub outcome: Option<String>,
 }
 
-/// A run of a job.
+impl ListedJob {
+    /// Whether the command of its last run exited with 0.
+    pub fn has_succeeded(&self) -> bool {
+        let exits = |run: &LastRun| run.exit_code == Some(0) && run.signal.is_none();
+        self.outcome.as_deref() == Some(Outcome::Ran.word())
+            && self.last.as_ref().is_some_and(exits)
+    }
+}
+
+/// A run of a job, also for programs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LastRun {
     pub run: String,
-    pub tick: Option<i64>,
+    pub tick: Option<ServerTime>,
     pub attempt: u32,
     pub host: Option<String>,
-    pub acquired: Option<i64>,
-    pub started: Option<i64>,
-    pub ended: Option<i64>,
-    /// The outcome as in the history; `None`: it has not ended.
-    pub outcome: Option<String>,
+    pub acquired: Option<ServerTime>,
+    pub started: Option<ServerTime>,
+    pub ended: Option<ServerTime>,
+    /// How long the command ran.
+    #[serde(rename = "ran_seconds")]
+    pub ran: Option<Span>,
     pub exit_code: Option<u32>,
     pub signal: Option<String>,
 }
 
-impl LastRun {
-    /// Whether the command ran and exited with 0.
-    pub fn has_succeeded(&self) -> bool {
-        self.outcome.as_deref() == Some(Outcome::Ran.word())
-            && self.exit_code == Some(0)
-            && self.signal.is_none()
-    }
-}
-
-/// A tick in progress.
+/// A tick in progress, also for programs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ListedTick {
-    pub name: String,
-    pub tick: i64,
+    pub tick: ServerTime,
     pub attempt: u32,
     /// Where it runs; `None`: it is not running.
     pub host: Option<String>,
     /// When it is tried again. If this is `None` too, it waits for an earlier tick.
-    pub retry: Option<i64>,
+    pub retry: Option<ServerTime>,
 }
 
 /// A daemon, also for programs.
@@ -92,9 +94,10 @@ pub struct ListedDaemon {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Listed {
     /// The server's time.
-    Now(i64),
+    Now(ServerTime),
     Job(Box<ListedJob>),
-    Tick(ListedTick),
+    /// A tick of the job of this name.
+    Tick(String, ListedTick),
     Daemon(ListedDaemon),
 }
 
@@ -114,7 +117,7 @@ pub fn list(
     session
         .run(&ask_ticks(tables))?
         .into_iter()
-        .map(Listed::Tick)
+        .map(|(job, tick)| Listed::Tick(job, tick))
         .for_each(&mut report);
     session
         .run(&ask_daemons(tables))?
@@ -132,18 +135,21 @@ fn ask_jobs(tables: &Tables) -> Ask<'static, Vec<ListedJob>> {
 fn job(row: &Row) -> Result<ListedJob, Fault> {
     let last = match row.get("run")? {
         None => None,
-        Some(run) => Some(LastRun {
-            run,
-            tick: row.get("tick")?,
-            acquired: row.get("acquired")?,
-            started: row.get("started")?,
-            ended: row.get("ended")?,
-            attempt: row.get("attempt")?,
-            host: row.get("host")?,
-            outcome: row.get("outcome")?,
-            exit_code: row.get("exit_code")?,
-            signal: row.get("signal_name")?,
-        }),
+        Some(run) => {
+            let (started, ended) = (row.get("started")?, row.get("ended")?);
+            Some(LastRun {
+                run,
+                tick: row.get("tick")?,
+                acquired: row.get("acquired")?,
+                started,
+                ended,
+                ran: ServerTime::between(started, ended).map(Span),
+                attempt: row.get("attempt")?,
+                host: row.get("host")?,
+                exit_code: row.get("exit_code")?,
+                signal: row.get("signal_name")?,
+            })
+        }
     };
     Ok(ListedJob {
         name: row.get("name")?,
@@ -156,11 +162,12 @@ fn job(row: &Row) -> Result<ListedJob, Fault> {
         seen: row.get("seen")?,
         jitter: Duration::from_secs(row.get("jitter_seconds")?),
         last,
+        outcome: row.get("outcome")?,
     })
 }
 
 /// Asks for all ticks with a row.
-fn ask_ticks(tables: &Tables) -> Ask<'static, Vec<ListedTick>> {
+fn ask_ticks(tables: &Tables) -> Ask<'static, Vec<(String, ListedTick)>> {
     let words = tables.kind();
     let sql = format!(
         "SELECT t.name, {} AS tick_at, t.attempt, d.host, {} AS retry FROM {} t LEFT JOIN {} d ON d.daemon = t.daemon \
@@ -171,13 +178,13 @@ fn ask_ticks(tables: &Tables) -> Ask<'static, Vec<ListedTick>> {
         tables.of(&CRON_DAEMONS)
     );
     let tick = |row: &Row| {
-        Ok(ListedTick {
-            name: row.get("name")?,
+        let tick = ListedTick {
             tick: row.get_or_default("tick_at")?,
             attempt: row.get("attempt")?,
             host: row.get("host")?,
             retry: row.get("retry")?,
-        })
+        };
+        Ok((row.get("name")?, tick))
     };
     ask("cron ticks", sql, move |rows| rows.all(tick)).up_to(LIST)
 }
