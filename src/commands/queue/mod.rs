@@ -14,13 +14,13 @@ mod work;
 
 pub use status::{OfQueue, add, rate};
 
-use std::cell::RefCell;
-
 use super::question::{Asker, Question};
-use crate::base::exit::{CONFLICT, Ending, Reason};
+use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
+use crate::base::log::Log;
 use crate::base::text::counted;
-use crate::db::Fault;
-use crate::queue::{For, Queue as FoundQueue, find_queue, missing_queue, reach};
+use crate::db::{Fault, Session};
+use crate::queue::{Changed, For, JobState, Queue as FoundQueue, find_queue, missing_queue, reach};
+use crate::schema::Tables;
 use crate::settings::Common;
 use crate::settings::cli::{CommandLine, Queue};
 
@@ -74,28 +74,46 @@ fn missing<T>(name: &str, asker: &mut Asker<T>) -> Fault {
     missing.map_or_else(|fault| fault, Fault::Final)
 }
 
-/// The exit code for several jobs of which some could not be changed: the greatest code counts.
-struct Worst(RefCell<u8>);
-
-impl Worst {
-    fn new() -> Self {
-        Self(RefCell::new(0))
-    }
-
-    /// A job is running: try again later.
-    fn later(&self) {
-        self.0.replace_with(|code| CONFLICT.max(*code));
-    }
-
-    /// A job does not exist.
-    fn missing(&self) {
-        self.0
-            .replace_with(|code| Reason::Configuration.code().max(*code));
-    }
-
-    fn ending(self) -> Ending {
-        Ending::Code(self.0.into_inner())
-    }
+/// Changes these jobs of a queue, one after the other, and says which are left alone. `on_change` takes notice of the others; `false`: it
+/// does not know of such a change. Returns the exit code: the greatest counts.
+fn change_each(
+    question: &Question,
+    (name, ids): (&str, &[u64]),
+    change: fn(u64, &FoundQueue, &Tables, &mut Session) -> Result<Changed, Fault>,
+    log: Log,
+    mut on_change: impl FnMut(u64, Changed) -> bool,
+) -> Result<Ending, Failure> {
+    let mut worst = 0;
+    question.ask(
+        |asker| {
+            let queue = find(name, asker)?;
+            for &id in ids {
+                let changed = asker.act(|tables, session| change(id, &queue, tables, session))?;
+                asker.answers.send((id, changed));
+            }
+            Ok(())
+        },
+        |(id, changed): (u64, Changed)| {
+            if on_change(id, changed) {
+                return;
+            }
+            if changed == Changed::Not(JobState::Running) {
+                log.warning(format_args!(
+                    "job {id} of {name} is running; it is left alone"
+                ));
+                worst = worst.max(CONFLICT);
+                return;
+            }
+            match changed {
+                Changed::Not(state) => {
+                    log.error(format_args!("job {id} of {name} is {}", state.word()));
+                }
+                _ => log.error(format_args!("{name} has no job {id}")),
+            }
+            worst = worst.max(Reason::Configuration.code());
+        },
+    )?;
+    Ok(Ending::Code(worst))
 }
 
 fn jobs(number: u64) -> String {

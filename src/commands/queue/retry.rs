@@ -1,6 +1,6 @@
 //! `dblock queue retry`: makes dead and delayed jobs due now.
 
-use super::{Worst, find, jobs, long_question};
+use super::{change_each, find, jobs, long_question};
 use crate::base::exit::Ending;
 use crate::commands::output::print_done;
 use crate::queue::{Changed, For, JobState, retry as retry_job, retry_dead};
@@ -18,8 +18,7 @@ pub fn retry(command_line: CommandLine) -> anyhow::Result<Ending> {
     let question = long_question("dblock queue retry", For::Writing, &common);
     let mut retried = 0;
     let mut due = Vec::new();
-    let worst = Worst::new();
-    match &of_jobs.jobs {
+    let ending = match &of_jobs.jobs {
         Jobs::Dead => {
             retried = question.ask_one(|asker| {
                 let queue = find(name, asker)?;
@@ -29,46 +28,22 @@ pub fn retry(command_line: CommandLine) -> anyhow::Result<Ending> {
                 })?;
                 Ok(count)
             })?;
+            Ending::Code(0)
         }
-        Jobs::Ids(ids) => {
-            question.ask(
-                |asker| {
-                    let queue = find(name, asker)?;
-                    for &id in ids {
-                        let changed =
-                            asker.act(|tables, session| retry_job(id, &queue, tables, session))?;
-                        asker.answers.send((id, changed));
-                    }
-                    Ok(())
-                },
-                |(id, changed): (u64, Changed)| match changed {
-                    Changed::Retried(_) => retried += 1,
-                    Changed::Not(JobState::Due) => {
-                        due.push(id);
-                    }
-                    Changed::Not(JobState::Running) => {
-                        log.warning(format_args!(
-                            "job {id} of {name} is running; it is left alone"
-                        ));
-                        worst.later();
-                    }
-                    Changed::Not(state) => {
-                        log.error(format_args!("job {id} of {name} is {}", state.word()));
-                        worst.missing();
-                    }
-                    Changed::Unknown | Changed::Deleted(_) | Changed::Canceled => {
-                        log.error(format_args!("{name} has no job {id}"));
-                        worst.missing();
-                    }
-                },
-            )?;
-        }
-    }
+        Jobs::Ids(ids) => change_each(&question, (name, ids), retry_job, log, |id, changed| {
+            match changed {
+                Changed::Retried(_) => retried += 1,
+                Changed::Not(JobState::Due) => due.push(id),
+                _ => return false,
+            }
+            true
+        })?,
+    };
     for id in due {
         print_done(log, format_args!("job {id} of {name} is due already"));
     }
     if retried > 0 || of_jobs.jobs == Jobs::Dead {
         print_done(log, format_args!("{} due again", jobs(retried)));
     }
-    Ok(worst.ending())
+    Ok(ending)
 }
