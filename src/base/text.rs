@@ -6,8 +6,6 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize, Serializer};
 use unicode_width::UnicodeWidthChar;
 
-use super::clock::micros;
-
 /// The most bytes of a line, without `dblock: ` and the line break. Below `PIPE_BUF`, so that a line is written at once.
 const LONGEST_LINE: usize = 2000;
 
@@ -134,7 +132,9 @@ pub struct ServerTime(pub SystemTime);
 impl ServerTime {
     /// The microseconds since the start of 1970.
     pub fn micros(self) -> i64 {
-        micros(self.since(Self::default()))
+        // As `clock::micros`, which the page does not have: this file is a part of it, too.
+        let micros = self.since(Self::default()).as_micros();
+        i64::try_from(micros).unwrap_or(i64::MAX)
     }
 
     /// The time since an earlier moment; zero: it is later.
