@@ -84,7 +84,7 @@ pub fn ask_session_info(kind: Kind) -> Ask<'static, SessionInfo> {
     })
 }
 
-/// Asks for the server's time, in microseconds since 1970.
+/// Asks for the server's time.
 pub fn ask_time(kind: Kind) -> Ask<'static, ServerTime> {
     let now = kind.micros(kind.now());
     ask("now", format!("SELECT {now}"), |rows| {
