@@ -73,10 +73,10 @@ pub struct Worker {
     pub program: Option<String>,
     /// How many commands it runs at once.
     pub max_commands: u32,
-    pub started: ServerTime,
-    pub renewed: ServerTime,
     /// The number of jobs that it holds.
     pub running: u64,
+    pub started: ServerTime,
+    pub renewed: ServerTime,
     /// Whether it has not ended, and its lease is not over.
     pub alive: bool,
 }
@@ -337,9 +337,9 @@ fn worker(row: &Row) -> Result<ListedWorker, Fault> {
         user: WORKERS.text("user", row)?,
         program: WORKERS.text("program", row)?,
         max_commands: row.get("slots")?,
+        running: row.get("running")?,
         started: row.get_or_default("started")?,
         renewed: row.get_or_default("renewed")?,
-        running: row.get("running")?,
         alive: !is_gone,
     };
     Ok((worker, [ago("started_ago")?, ago("renewed_ago")?]))
