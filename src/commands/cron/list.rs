@@ -116,7 +116,7 @@ impl CronStatus {
     /// The outcome of a job's last run and how long it took, for people.
     fn ended(&self, job: &ListedJob, run: &LastRun) -> (String, Option<String>) {
         let outcome = self.outcome(job, run);
-        let result = result(outcome, run.signal.as_deref(), run.exit_code);
+        let result = result(outcome, job.signal.as_deref(), job.exit_code);
         let so_far = ServerTime::between(run.started.or(run.acquired), Some(self.now));
         let took = match outcome {
             RUNNING => so_far.map(|span| format!("{} so far", in_seconds(span))),
@@ -160,6 +160,8 @@ impl CronStatus {
         let last = job.last.as_ref().map(|run| LastRunJson {
             run,
             outcome: self.outcome(job, run),
+            exit_code: job.exit_code,
+            signal: job.signal.as_deref(),
         });
         CronJobJson {
             name: &job.name,
@@ -224,7 +226,7 @@ impl Watched for CronStatus {
             ]);
             let tone = last.and_then(|run| {
                 let outcome = self.outcome(job, run);
-                tone_of(outcome, run.signal.as_deref(), run.exit_code)
+                tone_of(outcome, job.signal.as_deref(), job.exit_code)
             });
             jobs.tone("RESULT", tone);
             jobs.tone("NOW", self.late(job).map(|_| Tone::Bad));
@@ -288,4 +290,6 @@ struct LastRunJson<'a> {
     #[serde(flatten)]
     run: &'a LastRun,
     outcome: &'a str,
+    exit_code: Option<u32>,
+    signal: Option<&'a str>,
 }

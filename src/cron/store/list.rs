@@ -31,18 +31,20 @@ pub struct ListedJob {
     pub last: Option<LastRun>,
     /// The outcome of that as in the history; `None`: it has not ended.
     pub outcome: Option<String>,
+    pub exit_code: Option<u32>,
+    pub signal: Option<String>,
 }
 
 impl ListedJob {
     /// Whether the command of its last run exited with 0.
     pub fn has_succeeded(&self) -> bool {
-        let exits = |run: &LastRun| run.exit_code == Some(0) && run.signal.is_none();
         self.outcome.as_deref() == Some(Outcome::Ran.word())
-            && self.last.as_ref().is_some_and(exits)
+            && self.exit_code == Some(0)
+            && self.signal.is_none()
     }
 }
 
-/// A run of a job, also for programs.
+/// A run of a job without how it ended, also for programs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LastRun {
     pub run: String,
@@ -55,8 +57,6 @@ pub struct LastRun {
     /// How long the command ran.
     #[serde(rename = "ran_seconds")]
     pub ran: Option<Span>,
-    pub exit_code: Option<u32>,
-    pub signal: Option<String>,
 }
 
 /// A tick in progress, also for programs.
@@ -146,8 +146,6 @@ fn job(row: &Row) -> Result<ListedJob, Fault> {
                 ran: ServerTime::between(started, ended).map(Span),
                 attempt: row.get("attempt")?,
                 host: row.get("host")?,
-                exit_code: row.get("exit_code")?,
-                signal: row.get("signal_name")?,
             })
         }
     };
@@ -163,6 +161,8 @@ fn job(row: &Row) -> Result<ListedJob, Fault> {
         jitter: Duration::from_secs(row.get("jitter_seconds")?),
         last,
         outcome: row.get("outcome")?,
+        exit_code: row.get("exit_code")?,
+        signal: row.get("signal_name")?,
     })
 }
 
