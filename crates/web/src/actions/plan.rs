@@ -99,7 +99,7 @@ fn what_a_trigger_does(name: &str, seen: &Seen) -> &'static str {
     } else if job.in_no_file {
         "No daemon has it in its file: it does not run before one has."
     } else if !job.under_way.is_empty() {
-        "It is under way. Its option --overlap says what becomes of another run meanwhile; without that it is skipped."
+        "It is under way. Another run meanwhile is skipped, unless its option --overlap says otherwise."
     } else {
         "A daemon of the crontab starts it within about a second, in addition to its ticks."
     }

@@ -234,7 +234,7 @@ fn whether_a_job_can_run_now_is_said_before() {
         ),
         (
             &changed(r#""under_way":[]"#, tick),
-            "without that it is skipped",
+            "Another run meanwhile is skipped",
         ),
     ] {
         fleet.answers("cron-list", crontab);
