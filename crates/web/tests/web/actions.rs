@@ -423,7 +423,8 @@ fn a_script_sees_by_the_status_that_nothing_was_done_and_what_is_known_to_be_mis
     with_job(&fleet);
     with_queue(&fleet, 1);
     fleet.write("refuse", "dblock: cannot do it\n");
-    let web = fleet.serve(&["--allow-actions", "--refresh", "1s"]).enter();
+    // After an action all is asked for anew, at once; what is known then is of now until the next one, on however slow a machine.
+    let web = fleet.serve(&["--allow-actions", "--refresh", "1h"]).enter();
     // The command is run in any case: the page may know less than it.
     let post = |kind: &str, form: &str| {
         web.until_all_is_known();
