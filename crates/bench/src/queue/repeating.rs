@@ -47,9 +47,8 @@ fn of_server(setup: &Setup, server: &Server, table: &mut Table) -> Result<()> {
         work
     })?;
     // What is late from the time without workers is handed out first.
-    sleep(Duration::from_secs(2 * sizes.period));
-    let from = clock()?;
-    let next = next_due(&queue)?;
+    let period = sizes.period as f64;
+    let (from, next) = await_caught_up(&queue, period)?;
     sleep(Duration::from_secs(sizes.repeating));
     let to = clock()?;
     drop(claimers);
@@ -58,7 +57,7 @@ fn of_server(setup: &Setup, server: &Server, table: &mut Table) -> Result<()> {
     }
     let mut counts = Counts {
         next,
-        period: sizes.period as f64,
+        period,
         since: vec![0; sizes.blocks * OF_BLOCK],
         twice: 0,
     };
@@ -107,6 +106,35 @@ fn of_server(setup: &Setup, server: &Server, table: &mut Table) -> Result<()> {
 /// Seconds since 1970.
 fn clock() -> Result<f64> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64())
+}
+
+/// Waits until nothing was late by half a period for a whole one: a run that is later than that could not be told from the next one of its
+/// block. Returns when that was so, and when each block was due next.
+///
+/// # Errors
+/// The machine does not hand out what is due.
+fn await_caught_up(queue: &Queue, period: f64) -> Result<(f64, Vec<f64>)> {
+    let begun = clock()?;
+    let deadline = begun + (30.0 * period).max(60.0);
+    let mut late_at = begun;
+    loop {
+        sleep(Duration::from_secs_f64(period / 20.0));
+        let next = next_due(queue)?;
+        let now = clock()?;
+        if next.iter().any(|due| now - due >= period / 2.0) {
+            late_at = now;
+        }
+        if now - late_at >= period {
+            return Ok((now, next));
+        }
+        if now > deadline {
+            let jobs = next.len() * OF_BLOCK;
+            return Err(format!(
+                "{jobs} jobs, each due every {period} s, are more than this machine hands out"
+            )
+            .into());
+        }
+    }
 }
 
 /// When each block is due next, in the order in which they were put.
