@@ -623,6 +623,14 @@ all_servers! {
         assert_eq!((row.fence, row.owner), (last, None), "it is released");
     }
 
+    fn who_is_kept_out_is_told_for_how_long_the_lock_is_held(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("since");
+        let _holder = begin(job(server, &name));
+        let skip = Dblock::run(server, &name).command(["true"]).output();
+        skip.expect_code(75).expect_one_line(" (sh), for ");
+    }
+
     fn a_command_without_a_durable_lock_finds_no_fence_of_one_around_it(shared on mysql) {
         let server = Server::durable(shared.kind);
         let name = unique("inner");

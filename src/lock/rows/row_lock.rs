@@ -328,6 +328,15 @@ impl RowLock {
         }
     }
 
+    /// The holder of a row. The row is of this lock alone, so it says since when that is held.
+    fn holder(&self, row: &SlotState) -> Client {
+        let mut client = row.client.clone();
+        if let Some(claims) = &mut client.claims {
+            claims.lock = Some(self.wanted.name.to_string());
+        }
+        client
+    }
+
     /// The holders of the rows.
     pub(super) fn holders(&self, rows: &[SlotState]) -> Holders {
         let mut held: Vec<&SlotState> = rows.iter().filter(|row| row.is_owned()).collect();
@@ -337,7 +346,7 @@ impl RowLock {
             .take(MOST_NAMED as usize)
             .map(|row| match row.killer() {
                 Some(killer) => Holder::Killer(Box::new(killer)),
-                None => Holder::Session(Box::new(row.client.clone())),
+                None => Holder::Session(Box::new(self.holder(row))),
             });
         Holders {
             named: named.collect(),

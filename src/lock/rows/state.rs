@@ -74,7 +74,7 @@ impl SlotState {
                     pid: pid.map(|pid| pid.to_string()),
                     command: RUNS.text("program", row)?,
                     os_user: RUNS.text("user", row)?,
-                    started: SystemTime::now().checked_sub(span(held_for.unwrap_or_default())),
+                    started: held_for.and_then(|held| SystemTime::now().checked_sub(span(held))),
                     ..Claims::default()
                 }),
             },
