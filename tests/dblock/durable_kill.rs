@@ -426,6 +426,22 @@ all_servers_with_tables! {
         Dblock::at(server, "release").arg(&held).output().expect_code(74);
     }
 
+    fn a_token_whose_command_is_ended_before_it_begins_is_void_also_if_the_session_is_lost_just_then(server) {
+        let (name, proxy) = (unique("token"), Proxy::to(server));
+        let held = token(server, &name, &[]);
+        // As whoever has waited for the end of a command before this one.
+        let ask = "UPDATE dblock.dblock_locks SET kill_requested_at = renewed_at, kill_requested_by = 'web2, pid 4711' WHERE name = ?";
+        server.watcher().exec_drop(ask, (&name,)).unwrap();
+        proxy.freeze_at_named("release row");
+        let run = Dblock::at(server, "run").env("DBLOCK_URL", proxy.url()).args(["--connect-timeout", "60"]);
+        let mut run = run.args(["--token", &held]).command(["echo", "ran"]).spawn();
+        eventually("its row is about to be released", SOON, || proxy.is_frozen());
+        proxy.cut();
+        proxy.thaw();
+        run.wait_within(SOON).expect_code(74).expect_stdout("").expect_said(["was ended by "]);
+        assert_eq!(server.owner(&name, 0), None);
+    }
+
     fn a_script_that_renews_while_its_command_is_being_ended_frees_nothing(server) {
         let name = unique("token");
         let held = token(server, &name, &[]);

@@ -84,9 +84,8 @@ impl RowLock {
                 return Err(Failure::new(Reason::LockLost, line));
             }
             Ok(Renewal::Killed(killer)) => {
-                // No command has started yet.
-                let _ = self.release_row(&[]);
-                self.claim.may_hold = false;
+                // No command has started yet, which the release tells the killer. If it fails, it is tried once more.
+                self.claim.may_hold = self.release_row(&[]).is_err();
                 let line = format!("{} was ended by {killer}", self.wanted.name);
                 return Err(Failure::new(Reason::LockLost, line));
             }
