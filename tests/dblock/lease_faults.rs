@@ -994,6 +994,37 @@ fn a_durable_holder_that_ignores_a_loss_goes_on_to_the_next_server_while_a_resol
 }
 
 #[test]
+fn a_durable_lock_without_a_session_is_released_on_the_next_server_while_a_resolver_hangs() {
+    let server = Server::durable(Kind::MariaDb);
+    let (name, proxy) = (unique("resolver-releases"), Proxy::to(server));
+    // Two ways to one server.
+    let next = Proxy::to(server);
+    let hosts = format!("db.example:{},127.0.0.1:{}", proxy.port, next.port);
+    let run = Dblock::run_at(&format!("mysql://dblock@{hosts}/"), &name);
+    let run = run.args(["--durable", "--ttl", "60", "--connect-timeout", "20"]);
+    let (run, hosts) = with_hosts(run, "127.0.0.1 db.example\n");
+    let hosts = hosts.into_temp_path();
+    let mut run = holder(run, TELLS_ITS_END).spawn();
+    let command = run.wait_pid("shell");
+    let hangs = Hangs::new(&hosts);
+    next.refuse(true);
+    proxy.cut();
+    eventually("the name is being resolved", SOON, || hangs.is_waited_for());
+    drop(run.take_stdin());
+    eventually_gone(command, SOON);
+    let ended = Instant::now();
+    // By then its keeper has given up the renewal that was under way, and is to release the lock.
+    eventually("it has no other server", SOON, || {
+        ended.elapsed() > Duration::from_secs(6)
+    });
+    next.refuse(false);
+    // The system lets it hang for 45 s, and the release is waited for for 20 s.
+    run.wait_within(SOON).expect_code(6);
+    assert_eq!(server.owner(&name, 0), None);
+    drop(hangs);
+}
+
+#[test]
 fn the_keeper_of_a_dblock_that_was_killed_does_not_wait_for_a_resolver_that_hangs() {
     let server = Server::durable(Kind::MariaDb);
     let name = unique("resolver-outlives");

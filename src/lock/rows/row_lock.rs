@@ -109,8 +109,7 @@ pub(super) struct OfToken {
 /// The renewal that is under way, or the latest one.
 #[derive(Default)]
 pub(super) struct CurrentRenewal {
-    /// When to stop waiting for its answer at the latest, or for that to the acknowledgement of a kill; `None`: none is under way, or it
-    /// has no such limit.
+    /// When to stop waiting for its answer at the latest, or for that to a release; `None`: none is under way, or it has no such limit.
     pub until: Option<Moment>,
     /// Whether it was refused on a new session, which was dropped.
     is_refused: bool,
@@ -460,7 +459,11 @@ impl Backend for RowLock {
                 break Ok(true);
             }
             let also = unrecorded.as_ref().map_or_else(also, |_| Vec::new());
-            let reached = self.reach_to_release().map_err(refused_for_now);
+            // Also where a resolver hangs, the next server is tried before the supervisor stops waiting.
+            let is_lost = self.session.is_none();
+            let until = is_lost.then(|| Moment::now() + self.wanted.ttl / 2);
+            let reached = self.within(until, Self::reach_to_release);
+            let reached = reached.map_err(refused_for_now);
             match reached.and_then(|()| self.release_row(&also)) {
                 Ok(was_held) => break Ok(was_held),
                 Err(fault)
