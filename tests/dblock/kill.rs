@@ -1,7 +1,7 @@
 //! `dblock kill` ends a holder and its command, whatever its policy, and nobody has the slot before that.
 
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
@@ -576,6 +576,27 @@ all_servers! {
         told.expect_code(0);
         expect_told(&told, &["its command has ended", "now it is free"]);
         waits.wait().expect_code(74).expect_stdout("").expect_one_line("was ended by");
+    }
+
+    fn one_that_was_stopped_before_it_heard_of_its_grant_is_ended_too(server on mysql) {
+        let (name, proxy) = (unique("stopped-early"), Proxy::to(server));
+        proxy.freeze_at_named("open");
+        let run = Dblock::run_at(&proxy.url(), &name).args(["--ttl", "4", "--connect-timeout", "60"]);
+        let mut run = run.command(["echo", "ran"]).spawn();
+        eventually("it asks", SOON, || proxy.is_frozen());
+        let stopped = Frozen::new(run.pid());
+        proxy.thaw();
+        let renews = |packet: &Packet| packet.sent().is_some_and(|sent| sent.contains("dblock renew"));
+        eventually("its keeper holds the lock", SOON, || proxy.packets().iter().any(renews));
+        let mut killing = kill(server, &name).args(["--wait", "forever"]).spawn();
+        server.eventually_held(&format!("{name}#end0"));
+        let killed = Instant::now();
+        eventually("what it hears of its grant first is too old", SOON, || killed.elapsed() > Duration::from_secs(3));
+        drop(stopped);
+        let told = killing.wait_within(SOON);
+        told.expect_code(0);
+        expect_told(&told, &["its command has ended", "now it is free"]);
+        run.wait_within(SOON).expect_code(74).expect_stdout("").expect_said(["was ended by "]);
     }
 
     fn a_kill_during_a_run_time_limits_grace_is_heard_of(server on mariadb) {

@@ -120,11 +120,12 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Whether the keeper may hold the lock, or holds one that would outlive it. Then it must not be killed before it has released the
-    /// lock.
+    /// Whether the keeper may hold the lock, or holds one that would outlive it, or is to tell a killer that there is no command. Then it
+    /// must not be killed before it has released the lock.
     fn keeper_is_to_release(&self) -> bool {
-        let has_it = self.lock.is_held() && self.is_durable() && !self.runner.peer.is_closed();
-        self.keeper_claims() || has_it
+        let has_it = self.lock.is_held() && self.is_durable();
+        let is_needed = has_it || self.killed;
+        self.keeper_claims() || is_needed && !self.runner.peer.is_closed()
     }
 
     fn after_acquiring(&mut self, decision: anyhow::Result<Acquisition>) -> Phase {
@@ -199,6 +200,11 @@ impl Supervisor<'_> {
                     self.wait_longer(acquiring);
                 }
                 acquiring.answer = Some(answer);
+            }
+            FromKeeper::Killed(who) => {
+                self.killed = true;
+                let line = format!("{} was ended by {who}", self.job.lock.name);
+                return Some(Err(Failure::new(Reason::LockLost, line).into()));
             }
             FromKeeper::OnlyReadOnly(server) => acquiring.only_read_only = server,
             FromKeeper::RowLocked(is_locked) => acquiring.row_is_locked = is_locked,
