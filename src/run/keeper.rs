@@ -386,8 +386,10 @@ impl Keeper<'_> {
     /// Makes one attempt to reacquire the slot. Returns when the next one is due.
     fn reacquire(&mut self) -> Result<Option<Moment>, Over> {
         let (process, board) = (self.supervisor.process, self.supervisor.board);
-        // No session has to outlive the command now, and connecting may take a while: let the kernel end the keeper with its supervisor.
-        if !process.is_dead() && process.die_with().is_err() {
+        // No session has to outlive the command now, unless a killer waits on one, and connecting may take a while: let the kernel end the
+        // keeper with its supervisor.
+        let is_needed = self.lock.backend.known_killer().is_some();
+        if !is_needed && !process.is_dead() && process.die_with().is_err() {
             return Err(Over::Orphaned);
         }
         let until = self.last_answer_or_next();

@@ -8,8 +8,8 @@ use nix::sys::signal::Signal;
 
 use crate::harness::{
     Client, Dblock, Frozen, Kind, Output, PASSWORD, Packet, Proxy, Records, Running, SOON, Server,
-    Unkillable, Watcher, all_servers, both_servers, eventually, eventually_unkillable, quoted,
-    runs, send, slack, unique, within,
+    Unkillable, Watcher, all_servers, both_servers, eventually, eventually_unkillable, is_stopped,
+    quoted, runs, send, slack, unique, within,
 };
 
 /// A dblock whose command runs until it is ended, and says its process.
@@ -687,7 +687,7 @@ all_servers! {
         let name = unique("stopped");
         let (dblock, command) = holder(server, &name, &["--kill-after", "0.5", "--ttl", "8"]);
         dblock.signal(Signal::SIGSTOP);
-        eventually("it is stopped", SOON, || crate::harness::is_stopped(dblock.pid()));
+        eventually("it is stopped", SOON, || is_stopped(dblock.pid()));
         let killing = kill(server, &name).args(["--wait", "2"]).output();
         assert!([Some(0), Some(75)].contains(&killing.code), "{killing:#?}");
         eventually("the command is gone", SOON, || !runs(command));
@@ -849,8 +849,9 @@ fn one_that_says_that_its_command_is_ending_is_waited_for_for_longer_than_its_ti
     assert!(is_told, "the second never heard of the end");
 }
 
-/// The end of a command is heard of also on the only server once that is read-only, and takes no `record` of the run either.
-fn is_heard_of_on_a_read_only_server(is_stopped: bool, record: Option<&str>) {
+/// The end of a command is heard of also on the only server once that is read-only, and takes no `record` of the run either; and whatever
+/// `signal` its dblock gets before.
+fn is_heard_of_on_a_read_only_server(signal: Option<Signal>, record: Option<&str>) {
     let server = &Server::private(Kind::MariaDb);
     if record.is_some() {
         server.make_tables();
@@ -869,34 +870,52 @@ fn is_heard_of_on_a_read_only_server(is_stopped: bool, record: Option<&str>) {
     // It asks every eight seconds whether its server takes writes, and looks for one that does.
     dblock.wait_stderr("is read-only", SOON);
     assert!(runs(command));
-    let stopped = is_stopped.then(|| Frozen::new(dblock.pid()));
+    if let Some(signal) = signal {
+        dblock.signal(signal);
+        eventually("it is stopped, or dead", SOON, || {
+            is_stopped(dblock.pid()) || !runs(dblock.pid())
+        });
+    }
     drop(disk);
     let told = killing.wait_within(SOON);
     told.expect_code(0);
     expect_told(&told, &["its command has ended", "now it is free"]);
-    drop(stopped);
     if record.is_some() {
         // That is still waited for.
         server.set_read_only(false);
     }
-    dblock.wait_within(SOON).expect_code(74);
+    if signal == Some(Signal::SIGSTOP) {
+        dblock.signal(Signal::SIGCONT);
+    }
+    let end = dblock.wait_within(SOON);
+    if signal == Some(Signal::SIGKILL) {
+        end.expect_signal(Signal::SIGKILL);
+    } else {
+        end.expect_code(74);
+    }
     server.set_read_only(false);
 }
 
 #[test]
 fn the_end_of_a_command_is_heard_of_also_on_the_only_server_once_that_is_read_only() {
-    is_heard_of_on_a_read_only_server(false, None);
+    is_heard_of_on_a_read_only_server(None, None);
 }
 
 #[test]
 fn the_end_of_a_command_is_heard_of_before_it_is_recorded() {
-    is_heard_of_on_a_read_only_server(false, Some("--record"));
+    is_heard_of_on_a_read_only_server(None, Some("--record"));
 }
 
 #[test]
 fn the_end_of_a_stopped_dblocks_command_is_heard_of_also_on_the_only_server_once_that_is_read_only()
 {
-    is_heard_of_on_a_read_only_server(true, None);
+    is_heard_of_on_a_read_only_server(Some(Signal::SIGSTOP), None);
+}
+
+#[test]
+fn the_end_of_a_killed_dblocks_command_is_heard_of_also_on_the_only_server_once_that_is_read_only()
+{
+    is_heard_of_on_a_read_only_server(Some(Signal::SIGKILL), None);
 }
 
 #[test]
