@@ -273,6 +273,14 @@ pub fn cut(text: &str) -> String {
     cut_to_bytes(text, LONGEST_TEXT).to_owned()
 }
 
+/// The failure, with its line [`cut`].
+pub fn with_cut_line(failure: &Failure) -> Failure {
+    Failure {
+        line: cut(&failure.line),
+        ..failure.clone()
+    }
+}
+
 /// The result of waiting at a link.
 pub enum Arrival<M> {
     /// A message.

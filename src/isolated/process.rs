@@ -16,7 +16,7 @@ use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::{ForkResult, Pid, dup2_stderr, fork, getpid, getppid, setsid};
 use serde::Serialize;
 
-use super::link::{Link, cut};
+use super::link::{Link, with_cut_line};
 use crate::base::children::{End, reap_within};
 use crate::base::descriptors;
 use crate::base::exit::{Ending, Failure, Reason};
@@ -122,10 +122,7 @@ fn guarded(work: impl FnOnce() -> Result<(), Failure>, report: impl FnOnce(Failu
         }
     };
     let code = failure.reason.code();
-    report(Failure {
-        line: cut(&failure.line),
-        ..failure
-    });
+    report(with_cut_line(&failure));
     Ending::Code(code)
 }
 

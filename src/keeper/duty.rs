@@ -10,7 +10,7 @@ use super::parent::{Event, Parent};
 use super::pause::{SHORTEST_PAUSE, sleep_longer};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
-use crate::isolated::link::cut;
+use crate::isolated::link::with_cut_line;
 
 /// What is special to a run, a worker or a daemon. The last methods are the same for all.
 pub trait Duty<'a> {
@@ -79,10 +79,7 @@ pub trait Duty<'a> {
         let ended = match over {
             Over::Done => Ok(()),
             Over::Failed(failure) => {
-                let told = Failure {
-                    line: cut(&failure.line),
-                    ..failure.clone()
-                };
+                let told = with_cut_line(&failure);
                 self.parent().say(told.into());
                 Err(failure)
             }

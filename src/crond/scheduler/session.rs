@@ -10,7 +10,7 @@ use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::cron::open;
 use crate::db::{Fault, Session};
-use crate::isolated::link::cut;
+use crate::isolated::link::{cut, with_cut_line};
 use crate::keeper::{Duty, NoAnswer, capped};
 use crate::lock::named::{Request, follow, number_of_shared};
 use crate::lock::rows::{RowLock, SharedServer};
@@ -92,10 +92,7 @@ impl Scheduler<'_> {
 
     /// Has the coordinator say what the server refuses. Returns when to ask again.
     pub(super) fn stay(&mut self, failure: &Failure) -> Moment {
-        let failed = FromScheduler::Failed(Failure {
-            line: cut(&failure.line),
-            ..failure.clone()
-        });
+        let failed = FromScheduler::Failed(with_cut_line(failure));
         self.coordinator.say_if_heard(&failed);
         // The next look that is answered says that this is over.
         self.registration.is_ready = false;

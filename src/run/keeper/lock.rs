@@ -12,7 +12,7 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::db::{Client, Fault, Session};
 use crate::history::{KeptOutput, OutputPart, RunEnd, SKIP_LIMIT};
-use crate::isolated::link::cut;
+use crate::isolated::link::{cut, with_cut_line};
 use crate::keeper::Parent;
 use crate::lock::{
     Backend, Grant, Holders, LONGEST_TTL, Lease, LockSpec, OnLockLost, Reattempt, Refusal, Release,
@@ -198,10 +198,7 @@ impl<'a> Lock<'a> {
         self.state = HoldState::Abandoned;
         self.shorten_deadline();
         let why = match why {
-            Refusal::Failed(failure) => Refusal::Failed(Failure {
-                line: cut(&failure.line),
-                ..failure
-            }),
+            Refusal::Failed(failure) => Refusal::Failed(with_cut_line(&failure)),
             taken @ Refusal::Taken(_) => taken,
         };
         supervisor.say(FromKeeper::Abandoned(why));
