@@ -102,7 +102,7 @@ fn keep(work: Work, link: &Rc<Link>, supervisor: Pid, board: Board) -> Result<()
     };
     let lock = Lock::new(&task, backend, recorder, state, lease);
     let supervisor = Parent::new(link, supervisor, board, FromKeeper::Note)?;
-    if may_hold == Some(true) {
+    if may_hold == Some(true) || lives_on.is_some() {
         // The keeper before may hold the lock, which must be released also if the supervisor dies.
         supervisor.process.outlive();
     }

@@ -12,8 +12,9 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::harness::pty::{INTERRUPT, SUSPEND, Shell};
 use crate::harness::{
-    Client, Dblock, PASSWORD, Proxy, Running, SOON, Server, Watcher, all_servers, allow_files,
-    each_lock, eventually, eventually_gone, is_stopped, send, slack, stat_field, unique, within,
+    Client, Dblock, Kind, PASSWORD, Proxy, Running, SOON, Server, Watcher, all_servers,
+    allow_files, each_lock, eventually, eventually_gone, is_stopped, send, slack, stat_field,
+    unique, within,
 };
 
 /// Long enough to see that something does not happen.
@@ -598,6 +599,25 @@ all_servers! {
         taken_again(server, &name, id);
         end_hold(server, &name, run, 6);
     }
+}
+
+#[test]
+fn a_row_is_released_that_another_keeper_holds_on_when_its_dblock_is_killed() {
+    let server = Server::durable(Kind::MariaDb);
+    let name = unique("replaced");
+    let mut run = holding(server, &name, "1h").sh("exit 6").spawn();
+    begins_to_hold(&mut run);
+    let renewed = || {
+        let query = "SELECT renewed_at FROM dblock.dblock_locks WHERE name = ?";
+        server.watcher().exec::<String>(query, (&name,)).unwrap()
+    };
+    let before = renewed();
+    send(run.keeper(None), Signal::SIGKILL);
+    // The next renewal of the one before would come in a minute.
+    eventually("another keeper holds it", SOON, || renewed() != before);
+    run.signal(Signal::SIGKILL);
+    run.wait_within(SOON).expect_signal(Signal::SIGKILL);
+    eventually("it is released", SOON, || server.owner(&name, 0).is_none());
 }
 
 // What happens to a named lock, which ends with its session.
