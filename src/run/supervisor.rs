@@ -234,6 +234,12 @@ impl Plan for Supervisor<'_> {
                 replaced = this.start_releasing_keeper(&mut releasing);
                 Phase::Releasing(releasing)
             }
+            Phase::Holding(holding) => {
+                replaced = this.replace_keeper();
+                let end = this.run_end(&holding.conclusion);
+                this.runner.peer.send(ToKeeper::Hold(end));
+                Phase::Holding(holding)
+            }
             phase => {
                 replaced = this.replace_keeper();
                 phase

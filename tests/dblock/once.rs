@@ -10,8 +10,8 @@ use nix::sys::signal::Signal;
 
 use crate::harness::schema::follows;
 use crate::harness::{
-    Dblock, Kind, Proxy, Records, Running, SOON, Server, Tables, Watcher, all_servers,
-    both_servers, eventually, is_stopped, runs, send, slack, unique, url_of, within,
+    Dblock, Frozen, Kind, Proxy, Records, Running, SOON, Server, Tables, Watcher, all_servers,
+    both_servers, eventually, is_stopped, polls, runs, send, slack, unique, url_of, within,
 };
 
 fn run(server: &Server, name: &str, options: &[&str]) -> Dblock {
@@ -624,6 +624,43 @@ fn a_success_whose_row_is_locked_for_a_while_counts_from_when_its_run_began() {
         late.is_some_and(|late| late < 3_000_000),
         "{late:?} microseconds"
     );
+}
+
+#[test]
+fn a_success_that_was_not_recorded_at_once_is_when_its_dblock_is_killed_while_it_holds_the_row_on()
+{
+    let server = Server::durable(Kind::MariaDb);
+    let (name, proxy) = (unique("held-on"), Proxy::to(server));
+    let options = [
+        "--durable",
+        "--once-per",
+        "1h",
+        "--hold-at-least",
+        "1h",
+        "-v",
+    ];
+    let begun = Dblock::run_at(&proxy.url(), &name).args(options);
+    let mut begun = begun.stdin(Stdio::piped()).sh("echo shell $$; cat").spawn();
+    let command = begun.wait_pid("shell");
+    let before = server.holder(&name);
+    // It hears of the end while its session is lost, and it does not know yet.
+    let stopped = Frozen::new(begun.keeper(Some(command)));
+    proxy.cut();
+    drop(begun.take_stdin());
+    begun.wait_stderr("holding", SOON);
+    eventually("it is told", SOON, || polls(begun.pid()));
+    drop(stopped);
+    eventually("it has another session", SOON, || {
+        let holder = server.holder(&name);
+        holder.is_some() && holder != before
+    });
+    begun.signal(Signal::SIGKILL);
+    begun.wait_within(SOON).expect_signal(Signal::SIGKILL);
+    eventually("it is released", SOON, || server.owner(&name, 0).is_none());
+    let (outcome, code, _) = end_of(server, &name);
+    assert_eq!((&*outcome, code), ("ran", Some(0)));
+    let again = run(server, &name, &["--once-per", "1h"]).command(["true"]);
+    again.output().expect_code(75);
 }
 
 #[test]

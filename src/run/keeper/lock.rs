@@ -71,6 +71,8 @@ pub struct Lock<'a> {
     is_prepared: bool,
     /// What is to be kept of the command's output.
     output: Option<KeptOutput>,
+    /// How the command has ended, and when that was told; `None`: that is not known.
+    ended: Option<(RunEnd, Moment)>,
 }
 
 impl<'a> Lock<'a> {
@@ -98,6 +100,7 @@ impl<'a> Lock<'a> {
             was_refused: false,
             is_prepared: false,
             output: None,
+            ended: None,
         }
     }
 
@@ -297,7 +300,13 @@ impl<'a> Lock<'a> {
     /// Releases the lock of a supervisor that has died; the command is gone.
     pub fn release_for_the_dead(&mut self) {
         self.prepare();
-        let record = self.recorder.as_ref().map(Recorder::end_of_the_dead);
+        let record = self.recorder.as_ref().map(|recorder| match &self.ended {
+            Some((end, told)) => recorder.end(&RunEnd {
+                ended_ago: end.ended_ago + told.elapsed(),
+                ..end.clone()
+            }),
+            None => recorder.end_of_the_dead(),
+        });
         self.backend
             .release_for_the_dead(&record.unwrap_or_default());
     }
@@ -415,6 +424,7 @@ impl<'a> Lock<'a> {
 
     /// Records how the run ended while the lock is still held. The release records it again, in case this fails.
     pub fn record_end(&mut self, end: Option<&RunEnd>) {
+        self.ended = end.map(|end| (end.clone(), Moment::now()));
         self.prepare();
         if let (Some(recorder), Some(end)) = (&self.recorder, end)
             && let Some(session) = self.backend.session()
