@@ -78,8 +78,7 @@ pub fn run(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
         user: local_user(),
         slots: descriptors::allow(spec.slots, [DESCRIPTORS, OWN_DESCRIPTORS], log),
     };
-    let board =
-        Board::new(facts.slots).map_err(|error| Failure::refused("share memory", &error))?;
+    let board = Board::new(facts.slots)?;
     let resumed = Resumed::nothing();
     let scheduler = scheduler::fork_off(spec, &jobs, &facts, board, log.shown, resumed)?;
     let coordinator = Coordinator {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::SeqCst};
 
 use nix::unistd::Pid;
 
+use crate::base::exit::Failure;
 use crate::base::processes::Processes;
 use crate::base::shared_memory::share;
 use crate::db::LatestTimeline;
@@ -35,12 +36,14 @@ impl Board {
     /// A board with this many places, at least one.
     ///
     /// # Errors
-    /// As `mmap(2)`.
-    pub fn new(places: u32) -> io::Result<Self> {
+    /// The system refused.
+    pub fn new(places: u32) -> Result<Self, Failure> {
+        let refused = |error: io::Error| Failure::refused("share memory", &error);
+        // SAFETY: an entry is all atomics, and zero is a free one.
+        let entries = unsafe { share(places.max(1) as usize) };
         Ok(Self {
-            // SAFETY: an entry is all atomics, and zero is a free one.
-            entries: unsafe { share(places.max(1) as usize)? },
-            timeline: LatestTimeline::shared()?,
+            entries: entries.map_err(refused)?,
+            timeline: LatestTimeline::shared().map_err(refused)?,
         })
     }
 

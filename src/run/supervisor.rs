@@ -56,7 +56,7 @@ pub fn supervise(
     fallback: Fallback,
 ) -> anyhow::Result<Conclusion> {
     let poller = Poller::new(signals)?;
-    let board = Board::new(1).map_err(|error| Failure::refused("share memory", &error))?;
+    let board = Board::new(1)?;
     let work = Work::Acquire(job.task(run_id, fallback.names_holders, log.shown));
     let keeper = keeper::fork_off(work, board)?;
     let supervisor = Supervisor {

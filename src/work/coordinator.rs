@@ -24,7 +24,7 @@ use super::message::{ToClaimer, Trouble};
 use super::{Spec, Until};
 use crate::base::clock::Moment;
 use crate::base::descriptors;
-use crate::base::exit::{Ending, Failure};
+use crate::base::exit::Ending;
 use crate::base::log::Log;
 use crate::base::progress::ProgressLine;
 use crate::base::user::local_user;
@@ -49,7 +49,7 @@ pub fn work(mut spec: Spec, log: Log) -> anyhow::Result<Ending> {
     let poller = Poller::for_many()?;
     spec.jobs = descriptors::allow(spec.jobs, [DESCRIPTORS, OWN_DESCRIPTORS], log);
     let spec = &spec;
-    let board = Board::new(spec.jobs).map_err(|error| Failure::refused("share memory", &error))?;
+    let board = Board::new(spec.jobs)?;
     let facts = WorkerFacts {
         run: run_id_lock()?.trim_start_matches('#').to_owned(),
         host: own_host(),
