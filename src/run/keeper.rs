@@ -440,9 +440,9 @@ impl Keeper<'_> {
 
     /// Renews the lock, and reports to the supervisor whether it is still held.
     fn renew(&mut self) {
-        // After a loss of the session a row is renewed on a new one, also where the command may run on without the lock.
+        // After a loss of the session a row is renewed on a new one, also where the command may run on without the lock, or has ended.
         let until = if self.lock.backend.outlives_session() {
-            self.last_answer_or_next()
+            Some(self.last_answer().unwrap_or_else(|| self.next_answer()))
         } else {
             self.last_answer()
         };

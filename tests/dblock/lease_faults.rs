@@ -994,6 +994,31 @@ fn a_durable_holder_that_ignores_a_loss_goes_on_to_the_next_server_while_a_resol
 }
 
 #[test]
+fn a_row_that_is_held_on_after_its_command_is_renewed_on_the_next_server_while_a_resolver_hangs() {
+    let server = Server::durable(Kind::MariaDb);
+    let (name, proxy) = (unique("resolver-holds"), Proxy::to(server));
+    // Two ways to one server.
+    let hosts = format!("db.example:{},127.0.0.1:{}", proxy.port, server.port);
+    let run = Dblock::run_at(&format!("mysql://dblock@{hosts}/"), &name);
+    let run = run.args(["--durable", "--ttl", "60", "--hold-at-least", "600", "-v"]);
+    let (run, hosts) = with_hosts(run, "127.0.0.1 db.example\n");
+    let hosts = hosts.into_temp_path();
+    let mut run = run.command(["true"]).spawn();
+    run.wait_stderr("holding", SOON);
+    let before = server.holder(&name).expect("it is held");
+    let hangs = Hangs::new(&hosts);
+    proxy.cut();
+    eventually("the name is being resolved", SOON, || hangs.is_waited_for());
+    // The system lets it hang for 45 s.
+    eventually("it is held on the next server", SOON, || {
+        server.holder(&name).is_some_and(|id| id != before)
+    });
+    drop(hangs);
+    run.signal(Signal::SIGTERM);
+    run.wait_within(SOON).expect_code(0);
+}
+
+#[test]
 fn a_durable_lock_without_a_session_is_released_on_the_next_server_while_a_resolver_hangs() {
     let server = Server::durable(Kind::MariaDb);
     let (name, proxy) = (unique("resolver-releases"), Proxy::to(server));
