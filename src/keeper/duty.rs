@@ -132,8 +132,8 @@ pub trait Duty<'a> {
         }
     }
 
-    /// The other process has died: kills its commands, keeps what they work on until they are gone, and then returns it at once. If it lives
-    /// on after all, its commands do, too, and the process that replaces this one keeps on what this one has kept.
+    /// The other process has died: kills its commands, keeps what they work on until they are gone, and then returns it at once. If it
+    /// lives on after all, so do its commands, and the process that replaces this one keeps what this one has kept.
     fn outlive_parent(&mut self) {
         let (process, board) = (self.parent().process, self.parent().board);
         let are_gone = process.kill_all(board, || self.hold_on()).is_ok();
