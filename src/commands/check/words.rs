@@ -267,8 +267,8 @@ pub enum NotSeen {
     Stranger,
     /// The second session is with this server, which the user named, too, and which does not know the first one's lock.
     #[error(
-        "gives a lock to two sessions at once: {0}, which is named, too, takes writes as well, and the two do not know each other's \
-         locks; leave one of them out"
+        "is not the only one that takes writes: {0}, which is named, too, does as well, and the two do not know each other's locks; \
+         leave one of them out"
     )]
     OtherServer(String),
     /// There was no second session, or it did not answer.

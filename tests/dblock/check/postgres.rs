@@ -239,7 +239,7 @@ fn the_primary_from_before_a_fail_over_is_named_beside_the_new_one() {
     expect_state(&found, "second_session", "unfit");
     let advice = finding(&found, "second_session")["advice"].as_str();
     let second = format!(
-        "127.0.0.1:{}, which is named, too, takes writes as well",
+        "not the only one that takes writes: 127.0.0.1:{}, which is named, too, does as well",
         standby.port
     );
     assert!(
