@@ -23,6 +23,9 @@ const REFRESHES_AFTER_A_LOOK: u32 = 3;
 /// For how many refreshes an answer to a single page is good.
 const REFRESHES_OF_AN_ANSWER: u32 = 3;
 
+/// How long after something was done all is asked for once more: by then a daemon has started what it was asked to run.
+const SECOND_LOOK: Duration = Duration::from_secs(3);
+
 /// The longest that who looks first waits for the first answers.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -132,6 +135,7 @@ impl Fleet {
     pub async fn poll(&self) {
         let mut runs = Runs::default();
         let mut pace = Pace::new(self.refresh);
+        let mut second_look = None;
         loop {
             while !self.is_looked_at() {
                 self.is_looked.notified().await;
@@ -139,7 +143,14 @@ impl Fleet {
             let (topic, due) = pace.next();
             tokio::select! {
                 biased;
-                () = self.is_changed.notified() => pace.hurry(),
+                () = self.is_changed.notified() => {
+                    pace.hurry();
+                    second_look = Some(Instant::now() + SECOND_LOOK);
+                }
+                () = sleep_until(second_look.unwrap_or(due)), if second_look.is_some() => {
+                    pace.hurry();
+                    second_look = None;
+                }
                 () = sleep_until(due) => self.ask_about(topic, &mut pace, &mut runs).await,
             }
         }

@@ -20,6 +20,7 @@ pub fn page(view: &View, seen: &Seen) -> Markup {
     let contents = html! {
         h1 #headline { (words::counted(locks.len(), "lock")) @if waiting > 0 { ", " (waiting) " waiting" } }
         section #away aria-label="Answers" { (answers::problems(seen, view.now)) }
+        @if let (Some(at), None) = (seen.locks.at, &seen.locks.error) { p.note { "As of " (words::relative(at, view.now)) "." } }
         @if locks.is_empty() && status.is_some() { p.note { "None is held, or waited for, that this account can see." } }
         @if !locks.is_empty() { section #locks aria-label="Locks" { (scrolling("Locks", &table(view, &locks))) } }
         @if locks.len() > MOST { p.note { (locks.len() - MOST) " more: " code { "dblock status" } } }

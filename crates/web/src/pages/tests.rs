@@ -1007,6 +1007,17 @@ fn a_run_says_when_it_was_due_and_what_it_took_and_its_fence() {
 }
 
 #[test]
+fn locks_say_how_old_the_answer_is() {
+    let mut seen = real().seen;
+    seen.locks.at = Some(now() - Duration::from_secs(18));
+    let text_of = |seen: &Seen| text(&locks::page(&view(), seen).into_string());
+    assert!(text_of(&seen).contains("As of 18 s ago."));
+    // Then that is said with the reason.
+    seen.locks.error = Some("cannot reach db".to_owned());
+    assert!(!text_of(&seen).contains("As of"));
+}
+
+#[test]
 fn locks_have_the_names_of_those_who_hold_them_and_of_those_who_wait() {
     let view = View {
         may_act: false,

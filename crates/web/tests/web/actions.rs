@@ -453,6 +453,23 @@ fn a_script_sees_by_the_status_that_nothing_was_done_and_what_is_known_to_be_mis
 }
 
 #[test]
+fn what_was_done_is_seen_at_once_and_what_it_began_a_moment_later() {
+    let fleet = Fleet::new();
+    with_job(&fleet);
+    // By itself it asks every ten minutes.
+    let args = ["--allow-actions", "--refresh", "10m"];
+    let web = fleet.serve(&args).enter();
+    let asked = || fleet.asked(&["status"]);
+    until("it is asked", || {
+        web.get("/").expect(200);
+        asked() == 1
+    });
+    web.post("/actions/trigger", &format!("job={ENCODED}"))
+        .expect(200);
+    until("it is asked twice more", || asked() == 3);
+}
+
+#[test]
 fn no_more_than_two_are_under_way_at_once() {
     let fleet = Fleet::new();
     fleet.write("slow", "");
