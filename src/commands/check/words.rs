@@ -239,8 +239,8 @@ pub fn second_session(kind: Kind, killed: bool) -> [Finding; 2] {
             "a lost session keeps the lock until its wait_timeout, and a queue moves more slowly; connect to the server itself"
         }
         Kind::Postgres => {
-            "a lost session keeps the lock until its idle_session_timeout, and dblock kill ends no holder; see that the role may \
-             execute pg_terminate_backend()"
+            "a lost session keeps the lock until its idle_session_timeout, and dblock kill ends holders of durable locks alone; see that \
+             the role may execute pg_terminate_backend()"
         }
     };
     let kill = if killed {
