@@ -224,7 +224,7 @@ async fn of_kill(held: &Held, asked: &str, fleet: &Fleet) -> Result<Plan, String
 /// What `dblock kill` does to this holder.
 fn what_a_kill_ends(holder: &Holder) -> &'static str {
     if holder.expired {
-        "The lock has expired. It is taken from the holder, and is free after that. Nothing is ended."
+        "The lock has expired. It is taken from the holder, and is free after that. What the holder may still do is not waited for."
     } else if holder.is_of_script() {
         "The lock is taken from the script, whose token is void then, and is free after that. The script itself goes on."
     } else if holder.is_dblock() {
