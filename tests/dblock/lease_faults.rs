@@ -1216,8 +1216,9 @@ fn a_holder_whose_host_stays_blocked_goes_on_until_its_lease_is_over_and_asks_on
     end.expect_code(74)
         .expect_said([" is not reacquired yet: ", "the host is blocked"]);
     assert!(!runs(command));
-    // SIGTERM comes at nine tenths of it, less a second for SIGKILL.
-    assert!(lasted > Duration::from_secs(4), "{lasted:?}: {end:#?}");
+    // SIGTERM comes at nine tenths of it, less a second for SIGKILL. A renewal that was under way at the cut proves nothing: the one before
+    // was two seconds earlier.
+    assert!(lasted > Duration::from_secs(3), "{lasted:?}: {end:#?}");
     // Every other pause is a fifth of a second at most.
     let asked = asked.load(Ordering::Relaxed);
     assert!((2..20).contains(&asked), "asked {asked} times: {end:#?}");
