@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::base::exit::{Failure, Reason};
@@ -25,6 +26,12 @@ use crate::cli;
 
 /// The longest that a dblock may take to answer. It gives up by itself earlier, unless it is told to connect for longer.
 pub const LIMIT: Duration = Duration::from_secs(15);
+
+/// How long the end of one that was killed is waited for. The kernel may not end it, as while a disk hangs.
+const OF_A_KILL: Duration = Duration::from_secs(1);
+
+/// How many there are at once, with those that have not ended though they were killed: several times as many as are ever asked at once.
+const AT_ONCE: usize = 16;
 
 /// The longest answer that is read: some ten thousand runs.
 const LARGEST: u64 = 8 * 1024 * 1024;
@@ -97,7 +104,7 @@ pub struct Ended {
     pub asked: Timestamp,
     /// None: it was ended by a signal, or could not be started.
     pub code: Option<i32>,
-    /// Whether it was killed at its limit.
+    /// Whether it was killed at its limit, or not started because too many that were have not ended.
     pub is_late: bool,
     /// Whether it answered more than is read.
     pub is_too_long: bool,
@@ -167,6 +174,7 @@ pub struct Dblock {
     /// How long it may take to connect.
     pub connect_timeout: Duration,
     warnings: Warnings,
+    turns: Arc<Semaphore>,
 }
 
 impl Dblock {
@@ -183,6 +191,7 @@ impl Dblock {
             handed_on,
             connect_timeout: Duration::ZERO,
             warnings: Warnings::default(),
+            turns: Arc::new(Semaphore::new(AT_ONCE)),
         };
         let words = Words::of(["config", "--json"]);
         let mut check = dblock.command(&words, None);
@@ -231,6 +240,13 @@ impl Dblock {
         if all.any(|word| word.contains('\0')) {
             return Ended::failed("nothing has a NUL character in its name".to_owned());
         }
+        let Ok(turn) = self.turns.clone().try_acquire_owned() else {
+            let line = "too many dblocks were killed, and have not ended: no more are started";
+            return Ended {
+                is_late: true,
+                ..Ended::failed(line.to_owned())
+            };
+        };
         let asked = Timestamp::now();
         let mut command = self.command(words, via);
         let mut child = match command.process_group(0).spawn() {
@@ -251,7 +267,11 @@ impl Dblock {
         let Ok(((answer, said), status)) = ended else {
             group.is_left_alone = false;
             drop(group);
-            let _ = child.wait().await;
+            let end = tokio::spawn(async move {
+                let _ = child.wait().await;
+                drop(turn);
+            });
+            let _ = timeout(OF_A_KILL, end).await;
             let limit = humantime::format_duration(limit);
             let line = format!("{} took longer than {limit}, and was killed", words.line());
             return Ended {
@@ -436,6 +456,8 @@ fn shown(status: ExitStatus) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tokio::runtime;
+
     use super::*;
 
     #[test]
@@ -449,6 +471,27 @@ mod tests {
         }
         assert_eq!(locked(&warnings.0).len(), WARNINGS);
         assert_eq!(new("a\nwarning 999\n"), ["a"]);
+    }
+
+    #[test]
+    fn while_too_many_have_not_ended_no_more_are_started() {
+        let dblock = Dblock {
+            program: "true".into(),
+            handed_on: Vec::new(),
+            connect_timeout: Duration::ZERO,
+            warnings: Warnings::default(),
+            turns: Arc::new(Semaphore::new(1)),
+        };
+        let runtime = runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.unwrap();
+        let ask = || runtime.block_on(dblock.ask(&Words::of(["status"]), LIMIT));
+        for _ in 0..2 {
+            let ended = ask();
+            assert!(ended.is_success(), "{ended:?}");
+        }
+        let _turn = dblock.turns.clone().try_acquire_owned().unwrap();
+        let ended = ask();
+        assert!(ended.is_late && ended.line.contains("have not ended"));
     }
 
     #[test]

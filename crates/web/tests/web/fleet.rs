@@ -1,6 +1,8 @@
 //! The fleet is asked by one, for all who look, and not when nobody does.
 
 use std::fs;
+use std::io;
+use std::ptr;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -226,6 +228,27 @@ fn a_dblock_that_hangs_is_killed_and_said_to_be() {
     web.until_shows("/", "The server does not answer", true);
     fleet.remove("hang");
     web.until_shows("/", "took longer than", false);
+}
+
+#[test]
+fn a_dblock_that_does_not_end_though_it_is_killed_keeps_no_other_from_being_asked() {
+    let fleet = Fleet::new();
+    fleet.write("hang", "");
+    let web = fleet.serve(&["--refresh", "1s"]).enter();
+    web.get("/").expect(200);
+    let hanging = || fs::read_to_string(fleet.path("hanging")).unwrap_or_default();
+    until("one hangs", || hanging().contains('\n'));
+    let pid: i32 = hanging().lines().next().unwrap().parse().unwrap();
+    // It stops just before its end, as if a disk hung, for as long as this thread lives.
+    let before_its_end = usize::try_from(libc::PTRACE_O_TRACEEXIT).unwrap();
+    let [nothing, options] = [0, before_its_end].map(ptr::without_provenance_mut::<libc::c_void>);
+    // SAFETY: this request touches no memory.
+    let done = unsafe { libc::ptrace(libc::PTRACE_SEIZE, pid, nothing, options) };
+    assert_eq!(done, 0, "{}", io::Error::last_os_error());
+    web.until_shows("/", "took longer than", true);
+    fleet.remove("hang");
+    web.until_shows("/", "took longer than", false);
+    assert_eq!(kill(Pid::from_raw(pid), None), Ok(()), "it has ended");
 }
 
 #[test]
