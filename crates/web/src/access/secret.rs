@@ -90,15 +90,26 @@ pub fn password_in(path: &Path) -> Result<Digest, Failure> {
     Ok(Digest::of(line))
 }
 
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    // Opening a pipe would wait for its writer.
+/// Opens a regular file. Nobody is served meanwhile, and opening a pipe would wait for its writer.
+///
+/// # Errors
+/// As `open(2)`. Also if it is another kind of file.
+pub fn open(path: &Path) -> io::Result<(File, Metadata)> {
     let file = File::options()
         .read(true)
         .custom_flags(nix::libc::O_NONBLOCK)
         .open(path)?;
     let metadata = file.metadata()?;
-    if !metadata.is_file() || metadata.len() > LARGEST {
-        return Err(io::Error::other("it is not a regular file of a line"));
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    Ok((file, metadata))
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let (file, metadata) = open(path)?;
+    if metadata.len() > LARGEST {
+        return Err(io::Error::other("it is larger than 64 KiB"));
     }
     refuse_public(&metadata)?;
     let mut bytes = Vec::new();

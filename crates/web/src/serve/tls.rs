@@ -1,6 +1,5 @@
 //! The certificate of the page, and its key.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,17 +9,18 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::access::secret::refuse_public;
+use crate::access::secret::{open, refuse_public};
 use crate::base::exit::{Failure, Reason};
 use crate::base::text::in_words;
 
 /// TLS 1.2 and 1.3, with this certificate and its key.
 ///
 /// # Errors
-/// They cannot be read, or do not belong together, or others can read the key.
+/// They cannot be read, are no regular files, or do not belong together, or others can read the key.
 pub fn acceptor((certificate, key): &(PathBuf, PathBuf)) -> Result<TlsAcceptor, Failure> {
-    let certificates =
-        CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let opened = open(certificate).map_err(|error| refused(certificate, &in_words(&error)));
+    let (file, _) = opened?;
+    let certificates = CertificateDer::pem_reader_iter(file).collect::<Result<Vec<_>, _>>();
     let certificates = certificates.map_err(|error| refused(certificate, &in_pem(&error)))?;
     if certificates.is_empty() {
         return Err(refused(certificate, "there is no certificate in it"));
@@ -39,8 +39,8 @@ pub fn acceptor((certificate, key): &(PathBuf, PathBuf)) -> Result<TlsAcceptor, 
 }
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Failure> {
-    let opened = File::open(path).and_then(|file| {
-        refuse_public(&file.metadata()?)?;
+    let opened = open(path).and_then(|(file, metadata)| {
+        refuse_public(&metadata)?;
         Ok(file)
     });
     let file = opened.map_err(|error| refused(path, &in_words(&error)))?;

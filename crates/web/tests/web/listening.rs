@@ -10,6 +10,8 @@ use std::process::Command;
 
 use nix::pty::openpty;
 use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 
 use crate::harness::{Fleet, Response, Web, output, private, read_all, until};
 
@@ -326,6 +328,23 @@ fn a_file_without_a_key_is_said_to_have_none() {
     let said = String::from_utf8_lossy(&refused.stderr);
     let line = format!("dblock: cannot use {none}: there is no private key in it\n");
     assert_eq!((refused.status.code(), &*said), (Some(78), &*line));
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_certificate_or_a_key_is_refused_and_not_waited_for() {
+    let fleet = Fleet::new();
+    let files = certificate(&fleet, "page");
+    let mut web = fleet.serve(&["--tls-cert", &files[0], "--tls-key", &files[1]]);
+    for file in &files {
+        let own = format!("{file}.own");
+        fs::rename(file, &own).unwrap();
+        mkfifo(Path::new(file), Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+        web.signal(Signal::SIGHUP);
+        let why = "it is not a regular file; what was read before stays in force";
+        assert_eq!(web.says(), format!("dblock: cannot use {file}: {why}"));
+        fs::rename(&own, file).unwrap();
+    }
+    assert_eq!(web.end(Signal::SIGTERM), (Some(0), String::new()));
 }
 
 #[test]
