@@ -136,17 +136,14 @@ pub async fn answer(
     (status, Html(page.into_string())).into_response()
 }
 
-/// What the command said, and its exit code.
+/// What the command said, also what it warned of, and its exit code.
 fn shown(ended: &Ended) -> String {
     let said = String::from_utf8_lossy(&ended.answer);
     let code = ended.code.map(|code| format!("exit code {code}"));
-    let line = (!ended.is_success()).then(|| ended.line.clone());
-    let all = [
-        Some(said.trim().to_owned()).filter(|said| !said.is_empty()),
-        line,
-        code,
-    ];
-    all.into_iter().flatten().collect::<Vec<_>>().join("\n")
+    let code = code.unwrap_or_default();
+    let all = [said.trim(), ended.line.as_str(), code.as_str()];
+    let all = all.into_iter().filter(|lines| !lines.is_empty());
+    all.collect::<Vec<_>>().join("\n")
 }
 
 impl Actions {

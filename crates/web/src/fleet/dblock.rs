@@ -112,7 +112,8 @@ pub struct Ended {
     pub is_away: bool,
     /// What it wrote to stdout.
     pub answer: Vec<u8>,
-    /// The last line of stderr, without `dblock: `, or all lines of one that was to do something; without one, what became of it.
+    /// The last line of stderr, without `dblock: `, or all lines of one that was to do something; without one, what became of it if it
+    /// failed, and else nothing.
     pub line: String,
 }
 
@@ -294,7 +295,11 @@ impl Dblock {
         } else {
             last_line(&said)
         };
-        let line = line.unwrap_or_else(|| shown(status));
+        let line = match line {
+            Some(line) => line,
+            None if status.success() => String::new(),
+            None => shown(status),
+        };
         match answer {
             Ok(answer) => Ended {
                 at: Timestamp::now(),
@@ -317,7 +322,8 @@ impl Dblock {
         }
     }
 
-    /// Says what one that was done has warned of: no page does. It may say the same each few seconds, which is said once.
+    /// Says what one that was done has warned of: no page does but that of an action. It may say the same each few seconds, which is said
+    /// once.
     fn pass_on(&self, words: &Words, said: &[u8]) {
         let options = words.options.iter().map(String::as_str);
         let command: Vec<_> = options.take_while(|word| !word.starts_with('-')).collect();

@@ -172,7 +172,7 @@ fn a_page_of_its_own_question_keeps_the_last_answer_where_the_server_is_away() {
 }
 
 #[test]
-fn what_a_command_that_is_done_warns_of_is_a_line_on_stderr_once_and_on_no_page() {
+fn what_a_command_that_is_done_warns_of_is_a_line_on_stderr_once_and_on_the_page_of_an_action() {
     let fleet = Fleet::new();
     let first = "dblock: the password in --url can be read by every user\n";
     fleet.write("warn", first);
@@ -186,7 +186,9 @@ fn what_a_command_that_is_done_warns_of_is_a_line_on_stderr_once_and_on_no_page(
         let before = asked();
         // After an action all is asked for anew, at once.
         let done = web.post("/actions/pause", "job=good").expect(200);
-        done.has("Done.").lacks("every user").lacks("replica");
+        done.has("Done.")
+            .has("done: cron pause\nthe password in --url can be read by every user\ndb2 is")
+            .has("as a &lt;b&gt;replica&lt;/b&gt;\\u{1b}[2K is\nexit code 0");
         until("it is asked again", || {
             let page = web.get("/").expect(200);
             page.lacks("every user").lacks("replica");
