@@ -22,7 +22,7 @@ use axum::routing::get;
 use crate::base::exit::Failure;
 use crate::base::{locked, say};
 use crate::options::{Listen, Options};
-use crate::pages::{View, layout, links};
+use crate::pages::{MAIN_ONLY, View, layout, links};
 
 use hosts::Hosts;
 use login::Attempts;
@@ -374,8 +374,8 @@ impl Guard {
 
     fn stranger(&self, request: &Request) -> Response {
         let is_password = self.access.has_password();
-        let is_page = request.method() != Method::POST
-            && !request.headers().contains_key(crate::pages::MAIN_ONLY);
+        let is_page =
+            request.method() != Method::POST && !request.headers().contains_key(MAIN_ONLY);
         let to = request.uri().path_and_query().map_or("/", |to| to.as_str());
         if let Some(response) = self.by_token(request) {
             return response;
@@ -395,7 +395,9 @@ impl Guard {
         } else {
             "Open the URL that dblock web printed when it was started. It has a token, which your browser then keeps until it is closed."
         };
-        self.message(StatusCode::FORBIDDEN, "Who are you?", words)
+        let message = self.message(StatusCode::FORBIDDEN, "Who are you?", words);
+        // By the header the page's script knows that it was not a proxy that answered.
+        ([(MAIN_ONLY, "1")], message).into_response()
     }
 
     fn message(&self, status: StatusCode, title: &str, words: &str) -> Response {

@@ -66,7 +66,7 @@
   const say = () => {
     const minutes = Math.floor((new Date() - since) / 60000);
     const age = minutes < 1 ? "less than a minute" : `${minutes} min`;
-    const words = problem && `Not refreshed for ${age}: dblock web does not answer (${problem}). What is shown is old.`;
+    const words = problem && `Not refreshed for ${age}: ${problem}. What is shown is old.`;
     if (stale.textContent !== words) stale.textContent = words;
   };
 
@@ -75,9 +75,10 @@
     clearTimeout(late);
     // It is waited for: a slow server's answer may still come.
     late = setTimeout(() => {
-      problem ||= "nothing within 12 s";
+      problem ||= "dblock web does not answer (nothing within 12 s)";
       say();
     }, 12000);
+    let isKnown = true;
     try {
       const answer = await fetch(location.pathname + location.search, {
         headers: { "x-dblock-main": "1" },
@@ -86,10 +87,12 @@
         // Longer than a page waits for two slow answers.
         signal: AbortSignal.timeout(40000),
       });
+      const isOwn = answer.headers.has("x-dblock-main");
+      // The login is over.
+      isKnown = !(isOwn && answer.status === 403);
       // What the page is about may be gone: this page says so.
-      const isGone = answer.status === 404 && answer.headers.has("x-dblock-main");
-      const again = answer.status === 403 ? ": load this page again to log in" : "";
-      if (!answer.ok && !isGone) throw new Error(`the answer was ${answer.status}${again}`);
+      const isGone = isOwn && answer.status === 404;
+      if (!answer.ok && !isGone) throw new Error(`the answer was ${answer.status}`);
       const text = await answer.text();
       // It was asked again since.
       if (own !== asked) return;
@@ -104,7 +107,9 @@
     } catch (error) {
       if (own !== asked) return;
       failures += 1;
-      problem = error.message;
+      problem = isKnown
+        ? `dblock web does not answer (${error.message})`
+        : "this browser is not logged in any more; load this page again to log in";
     }
     clearTimeout(late);
     say();

@@ -200,6 +200,8 @@ fn somebody_logs_in_and_out_by_the_keyboard_and_an_open_page_says_that_the_login
         "a line that says so",
         "return document.getElementById('stale').textContent.includes('load this page again to log in')",
     );
+    let stale = browser.text("return document.getElementById('stale').textContent");
+    assert!(!stale.contains("does not answer"), "{stale}");
 }
 
 /// The innermost elements that stand out of the window.

@@ -247,9 +247,9 @@ fn the_password_is_asked_for_and_lets_in() {
     let asked = web.get("/history?result=lost").expect(303);
     let login = asked.header("location").unwrap().to_owned();
     web.get(&login).expect(200).has("type=\"password\"");
-    // The script is not sent to another page.
-    web.send("GET", "/", &[("X-Dblock-Main", "1")], "")
-        .expect(403);
+    // The script is not sent to another page, and knows that no proxy answers.
+    let refused = web.send("GET", "/", &[("X-Dblock-Main", "1")], "");
+    assert_eq!(refused.expect(403).header("x-dblock-main"), Some("1"));
 
     log_in(&web, "", "password=wrong")
         .expect(403)
