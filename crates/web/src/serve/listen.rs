@@ -4,11 +4,10 @@ use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use nix::sys::stat::{Mode, umask};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
 
 use super::refused;
 use super::write_timeout::Stream;
@@ -33,7 +32,7 @@ impl Listener {
         let (shown, bound) = match listen {
             Listen::Tcp(address) => (address.to_string(), Self::tcp(*address).await),
             Listen::Unix(path) => {
-                let bound = remove_dead(path).and_then(|()| bind(path));
+                let bound = remove_dead(path).await.and_then(|()| bind(path));
                 (path.display().to_string(), bound)
             }
         };
@@ -86,17 +85,18 @@ impl Listener {
 }
 
 /// A socket that one who was killed has left goes; one that somebody listens on stays.
-fn remove_dead(path: &Path) -> io::Result<()> {
+async fn remove_dead(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
         Ok(found) if !found.file_type().is_socket() => {
             Err(io::Error::other("there is something else of that name"))
         }
-        Ok(_) => match UnixStream::connect(path) {
-            Ok(_) => Err(io::Error::other("another process listens there")),
+        Ok(_) => match UnixStream::connect(path).await {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
-            Err(error) => Err(error),
+            // It would block where the listener accepts nobody, and no more can wait for that.
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ => Err(io::Error::other("another process listens there")),
         },
     }
 }

@@ -10,6 +10,7 @@ use std::process::Command;
 
 use nix::pty::openpty;
 use nix::sys::signal::Signal;
+use nix::sys::socket::{Backlog, listen};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
@@ -84,6 +85,24 @@ fn a_dead_socket_is_replaced_and_a_living_one_is_not() {
         Some(71)
     );
     assert_eq!(fs::read_to_string(&socket).unwrap(), "data");
+}
+
+#[test]
+fn a_socket_of_one_who_accepts_nobody_is_left_alone_at_once() {
+    let fleet = Fleet::new();
+    let socket = fleet.path("web.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    // One can wait, and does.
+    listen(&listener, Backlog::new(0).unwrap()).unwrap();
+    let _waiting = UnixStream::connect(&socket).unwrap();
+    let same = format!("unix:{}", socket.display());
+    let second = output(&mut fleet.command(&["--listen", &same]));
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert!(
+        second.status.code() == Some(71) && said.contains("another process"),
+        "{said}"
+    );
+    assert!(socket.exists());
 }
 
 #[test]
