@@ -182,7 +182,8 @@ impl Runs {
     /// The question for all that failed, behind those of a round; None: that was asked lately.
     pub fn about_failures(&self, now: Timestamp) -> Option<Question> {
         // The server's clock may have been set back.
-        let is_known = |at: Timestamp| (at..at + OF_FAILED).contains(&now);
+        let is_known =
+            |at: Timestamp| (SignedDuration::ZERO..OF_FAILED).contains(&now.duration_since(at));
         if self.failed_at.is_some_and(is_known) {
             return None;
         }
@@ -582,6 +583,15 @@ mod tests {
         let away = Answer::of_test(69, "");
         all.learn(&question, &away, &mut known, minutes(0))
             .unwrap_err();
+    }
+
+    #[test]
+    fn what_failed_is_asked_for_once_also_at_the_last_moment_that_there_is() {
+        let (mut all, mut known) = first(&[run("a", -1, "ran")]);
+        let now = Timestamp::MAX;
+        let question = all.about_failures(now).unwrap();
+        all.learn(&question, &answer(&[]), &mut known, now).unwrap();
+        assert!(all.about_failures(now).is_none());
     }
 
     #[test]

@@ -154,7 +154,11 @@ impl Seen {
     /// The server's time now: as it was at its last answer, and how long ago that was by this host's clock.
     pub fn server_now(&self, now: Timestamp) -> Timestamp {
         match (&self.cron.value, self.cron.at) {
-            (Some(cron), Some(at)) => cron.now + now.duration_since(at),
+            (Some(cron), Some(at)) => {
+                // It may say that it is the last moment that there is.
+                let later = cron.now.saturating_add(now.duration_since(at));
+                later.unwrap_or(cron.now)
+            }
             _ => now,
         }
     }
@@ -167,6 +171,18 @@ mod tests {
     use jiff::SignedDuration;
 
     use super::*;
+
+    #[test]
+    fn a_server_at_the_last_moment_that_there_is_stays_there() {
+        let latest = r#"{"server":"db1","now":"9999-12-30T22:00:00.000Z","jobs":[],"daemons":[]}"#;
+        let at = Timestamp::UNIX_EPOCH;
+        let seen = Seen {
+            cron: Part::new(serde_json::from_str(latest).unwrap(), at),
+            ..Seen::default()
+        };
+        let now = at + SignedDuration::from_hours(1);
+        assert_eq!(seen.server_now(now), Timestamp::MAX);
+    }
 
     #[test]
     fn what_was_new_before_this_host_slept_is_old() {
