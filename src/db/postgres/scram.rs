@@ -8,6 +8,7 @@ use std::num::NonZeroU32;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ring::{digest, hmac, pbkdf2};
+use stringprep::tables::{change_display_properties_or_deprecated, unassigned_code_point};
 use zeroize::Zeroizing;
 
 /// The most rounds that are computed: a server could demand to compute for ever. PostgreSQL's default is 4,096. There is no least, as in
@@ -142,11 +143,19 @@ fn key(bytes: &[u8]) -> hmac::Key {
     hmac::Key::new(hmac::HMAC_SHA256, bytes)
 }
 
-/// A password as RFC 4013 spells it. As in PostgreSQL, one that has no such spelling is taken as it is.
+/// A password as RFC 4013 spells it. As in PostgreSQL, one that has no such spelling, or an empty one, is taken as it is.
 fn prepared(password: &[u8]) -> Zeroizing<Vec<u8>> {
     let text = std::str::from_utf8(password).ok();
+    let text = text.filter(|text| !text.contains(is_prohibited));
     let text = text.and_then(|text| stringprep::saslprep(text).ok());
+    let text = text.filter(|text| !text.is_empty());
     Zeroizing::new(text.map_or_else(|| password.to_vec(), |text| text.into_owned().into_bytes()))
+}
+
+/// Whether a password with this character has no such spelling for PostgreSQL, which looks for what is prohibited in the password itself.
+/// The crate looks in the spelling, where other characters, which are allowed, may stand for this one.
+fn is_prohibited(character: char) -> bool {
+    unassigned_code_point(character) || change_display_properties_or_deprecated(character)
 }
 
 #[cfg(test)]
@@ -199,6 +208,16 @@ mod tests {
         assert_eq!(*prepared("\u{2168}".as_bytes()), b"IX");
         assert_eq!(*prepared(b"\xff\x01"), b"\xff\x01");
         assert_eq!(*prepared(b"a\x07"), b"a\x07");
+        assert_eq!(*prepared("\u{2153}".as_bytes()), "1\u{2044}3".as_bytes());
+    }
+
+    #[test]
+    fn a_password_that_postgresql_takes_as_it_is_is_taken_so() {
+        // A seventh and a squared A are newer than the RFC and would be spelled 1⁄7 and A, a tone mark is deprecated, and of a soft hyphen
+        // nothing would be left.
+        for password in ["\u{2150}", "a\u{1f130}", "e\u{340}", "\u{ad}"] {
+            assert_eq!(*prepared(password.as_bytes()), password.as_bytes());
+        }
     }
 
     #[test]
