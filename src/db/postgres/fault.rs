@@ -46,8 +46,11 @@ impl Refusal {
         while let Ok(Some(field)) = fields.next() {
             let text = || String::from_utf8_lossy(field.value_bytes()).into_owned();
             match field.type_() {
-                // The severity that is not translated. The other one, `S`, may be in any language.
-                b'V' => refusal.is_fatal = matches!(field.value_bytes(), b"FATAL" | b"PANIC"),
+                // The severity that is not translated. The other one, `S`, may be in any language; PgBouncer sends nothing but that, in
+                // English.
+                b'V' | b'S' => {
+                    refusal.is_fatal |= matches!(field.value_bytes(), b"FATAL" | b"PANIC");
+                }
                 b'C' => refusal.state = text(),
                 b'M' => refusal.message = printable(&text()),
                 _ => {}
@@ -161,7 +164,31 @@ impl fmt::Display for Refusal {
 
 #[cfg(test)]
 mod tests {
+    use bytes::BytesMut;
+    use postgres_protocol::message::backend::Message;
+
     use super::*;
+
+    #[test]
+    fn the_end_of_a_session_is_told_by_servers_in_any_language_and_by_poolers() {
+        let read = |fields: &[u8]| {
+            let length = u32::try_from(fields.len() + 4).unwrap();
+            let message = [&b"E"[..], &length.to_be_bytes(), fields].concat();
+            match Message::parse(&mut BytesMut::from(&message[..])) {
+                Ok(Some(Message::ErrorResponse(body))) => Refusal::read(&body),
+                _ => panic!("it is an error"),
+            }
+        };
+        for (fields, is_fatal) in [
+            (&b"SFATALE\0VFATAL\0C57P01\0Mfine\0\0"[..], true),
+            (&b"SERREUR\0VERROR\0C42P01\0Mnon\0\0"[..], false),
+            (&b"SFATAL\0C08P01\0Mquery_wait_timeout\0\0"[..], true),
+            (&b"SERROR\0C08P01\0Mno\0\0"[..], false),
+        ] {
+            let refusal = read(fields);
+            assert_eq!(refusal.is_fatal, is_fatal, "{refusal}");
+        }
+    }
 
     #[test]
     fn an_error_says_what_may_follow() {
