@@ -46,6 +46,15 @@ fn a_worker_that_drains_a_queue_says_how_far_it_is() {
     });
     shell.expect_code(0);
     let seen = shell.all().to_owned();
+    // A job is done, or left, and not both. One may have ended just now.
+    let lefts = seen.split(" left, ").filter_map(|before| {
+        let (done, left) = before.rsplit_once(" done, 0 failed, ")?;
+        let done = done.rsplit(|c: char| !c.is_ascii_digit()).next()?;
+        Some(done.parse::<u32>().unwrap() + left.parse::<u32>().unwrap())
+    });
+    for all in lefts {
+        assert!((24..=25).contains(&all), "{all}: {seen:?}");
+    }
     // What is cleared, and then overwritten by a line of its own.
     assert!(seen.contains("\x1b8\x1b[Koops\n"), "{seen:?}");
     assert_is_cleared(&seen);

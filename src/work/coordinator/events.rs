@@ -125,7 +125,7 @@ impl Plan for Coordinator<'_> {
                     self.claims.take_in(claimed, File::from(file));
                 }
             }
-            FromClaimer::Left(left) => self.progress.left = Some(left),
+            FromClaimer::Left(due) => self.note_due(due),
             FromClaimer::Gone(claims) => self.drop_claims(&claims),
             FromClaimer::TurnEnded { nothing_due } => {
                 self.claims.note_recorded();

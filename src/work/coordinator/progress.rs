@@ -14,8 +14,8 @@ const WINDOW: Duration = Duration::from_secs(10);
 /// The line, and what it says.
 pub(super) struct Progress {
     pub line: ProgressLine,
-    /// How many jobs are due, when the claimer looked last; `None`: it has not.
-    pub left: Option<Count>,
+    /// How many jobs were left when the claimer looked last, and how many had been done or had failed by then; `None`: it has not.
+    left: Option<(Count, u64)>,
     pace: [(Moment, u64); 2],
 }
 
@@ -27,6 +27,15 @@ impl Progress {
             pace: [(Moment::now(), 0); 2],
         }
     }
+}
+
+/// How many jobs are left of those that were `left` at the last look, if so many have `ended` since, and as many are `in_hand`.
+fn still_left(left: Count, ended: u64, in_hand: u32) -> Count {
+    if left.more {
+        return left;
+    }
+    let jobs = left.jobs.saturating_sub(ended).max(in_hand.into());
+    Count { jobs, ..left }
 }
 
 /// The text of the line: jobs done and attempts failed, and how many jobs are left.
@@ -47,16 +56,21 @@ fn text(counts: (u64, u64), left: Option<Count>, rate: f64) -> String {
 }
 
 impl Coordinator<'_> {
+    /// The claimer has looked: so many are due. Those in hand are left, too.
+    pub(super) fn note_due(&mut self, due: Count) {
+        let (done, failed) = self.claims.totals();
+        let jobs = due.jobs + u64::from(self.in_hand());
+        self.progress.left = Some((Count { jobs, ..due }, done + failed));
+    }
+
     /// Draws the line, if that is due.
     pub(super) fn show_progress(&mut self) {
         let (counts, in_hand) = (self.claims.totals(), self.in_hand());
         let Progress { line, left, pace } = &mut self.progress;
         line.show(|| {
-            let left = left.map(|left| Count {
-                jobs: left.jobs + u64::from(in_hand),
-                ..left
-            });
-            text(counts, left, rate(pace, counts.0 + counts.1))
+            let ended = counts.0 + counts.1;
+            let left = left.map(|(left, before)| still_left(left, ended - before, in_hand));
+            text(counts, left, rate(pace, ended))
         });
     }
 }
@@ -91,6 +105,20 @@ mod tests {
         assert_eq!(line, "0 done, 0 failed, 10000+ left, 2.0 jobs a second");
         let line = text((0, 0), count(9, false), 0.0);
         assert_eq!(line, "0 done, 0 failed, 9 left, 0.0 jobs a second");
+    }
+
+    #[test]
+    fn what_has_ended_since_the_last_look_is_not_left() {
+        let left = |jobs, more, ended, in_hand| {
+            let left = still_left(Count { jobs, more }, ended, in_hand);
+            (left.jobs, left.more)
+        };
+        assert_eq!(left(300, false, 0, 7), (300, false));
+        assert_eq!(left(300, false, 60, 7), (240, false));
+        // Others have put more.
+        assert_eq!(left(300, false, 299, 7), (7, false));
+        assert_eq!(left(300, false, 400, 0), (0, false));
+        assert_eq!(left(10_000, true, 400, 7), (10_000, true));
     }
 
     #[test]
