@@ -114,7 +114,13 @@ impl Supervisor<'_> {
         }
         match self.after_acquiring(decision) {
             Phase::Done(Some(conclusion)) if is_to_release => {
-                self.begin_release(LAST_CHANCE, conclusion)
+                // A killer waits for an answer, as after a command.
+                let limit = if self.killed {
+                    self.job.release_within
+                } else {
+                    LAST_CHANCE
+                };
+                self.begin_release(limit, conclusion)
             }
             phase => phase,
         }
