@@ -968,16 +968,20 @@ fn a_resolver_that_hangs_goes_with_its_keeper_and_costs_nothing_once_it_answers(
     run.wait_within(SOON).expect_code(6);
 }
 
+/// A run with two ways to one server: by the name of a host at the first port, and by its address at the second. The path is that of its
+/// /etc/hosts, which has the name.
+fn two_ways(name: &str, first: u16, second: u16) -> (Dblock, TempPath) {
+    let url = format!("mysql://dblock@db.example:{first},127.0.0.1:{second}/");
+    let (run, hosts) = with_hosts(Dblock::run_at(&url, name), "127.0.0.1 db.example\n");
+    (run, hosts.into_temp_path())
+}
+
 #[test]
 fn a_durable_holder_that_ignores_a_loss_goes_on_to_the_next_server_while_a_resolver_hangs() {
     let server = Server::durable(Kind::MariaDb);
     let (name, proxy) = (unique("resolver-ignores"), Proxy::to(server));
-    // Two ways to one server.
-    let hosts = format!("db.example:{},127.0.0.1:{}", proxy.port, server.port);
-    let run = Dblock::run_at(&format!("mysql://dblock@{hosts}/"), &name);
+    let (run, hosts) = two_ways(&name, proxy.port, server.port);
     let run = run.args(["--durable", "--ttl", "60", "--on-lock-lost", "ignore"]);
-    let (run, hosts) = with_hosts(run, "127.0.0.1 db.example\n");
-    let hosts = hosts.into_temp_path();
     let mut run = holder(run, TELLS_ITS_END).spawn();
     run.wait_pid("shell");
     let before = server.holder(&name).expect("it is held");
@@ -997,12 +1001,8 @@ fn a_durable_holder_that_ignores_a_loss_goes_on_to_the_next_server_while_a_resol
 fn a_row_that_is_held_on_after_its_command_is_renewed_on_the_next_server_while_a_resolver_hangs() {
     let server = Server::durable(Kind::MariaDb);
     let (name, proxy) = (unique("resolver-holds"), Proxy::to(server));
-    // Two ways to one server.
-    let hosts = format!("db.example:{},127.0.0.1:{}", proxy.port, server.port);
-    let run = Dblock::run_at(&format!("mysql://dblock@{hosts}/"), &name);
+    let (run, hosts) = two_ways(&name, proxy.port, server.port);
     let run = run.args(["--durable", "--ttl", "60", "--hold-at-least", "600", "-v"]);
-    let (run, hosts) = with_hosts(run, "127.0.0.1 db.example\n");
-    let hosts = hosts.into_temp_path();
     let mut run = run.command(["true"]).spawn();
     run.wait_stderr("holding", SOON);
     let before = server.holder(&name).expect("it is held");
@@ -1022,13 +1022,9 @@ fn a_row_that_is_held_on_after_its_command_is_renewed_on_the_next_server_while_a
 fn a_durable_lock_without_a_session_is_released_on_the_next_server_while_a_resolver_hangs() {
     let server = Server::durable(Kind::MariaDb);
     let (name, proxy) = (unique("resolver-releases"), Proxy::to(server));
-    // Two ways to one server.
     let next = Proxy::to(server);
-    let hosts = format!("db.example:{},127.0.0.1:{}", proxy.port, next.port);
-    let run = Dblock::run_at(&format!("mysql://dblock@{hosts}/"), &name);
+    let (run, hosts) = two_ways(&name, proxy.port, next.port);
     let run = run.args(["--durable", "--ttl", "60", "--connect-timeout", "20"]);
-    let (run, hosts) = with_hosts(run, "127.0.0.1 db.example\n");
-    let hosts = hosts.into_temp_path();
     let mut run = holder(run, TELLS_ITS_END).spawn();
     let command = run.wait_pid("shell");
     let hangs = Hangs::new(&hosts);
@@ -1079,13 +1075,9 @@ fn a_holder_that_somebody_ends_and_whose_resolver_hangs_goes_on_to_the_next_serv
     for policy in ["reacquire", "terminate"] {
         let (name, proxy) = (unique("resolver-ends"), Proxy::to(server));
         let mut disk = Unkillable::new();
-        // Two ways to one server.
-        let hosts = format!("db.example:{},127.0.0.1:{}", proxy.port, server.port);
-        let run = Dblock::run_at(&format!("mysql://dblock@{hosts}/"), &name);
+        let (run, hosts) = two_ways(&name, proxy.port, server.port);
         let run = run.args(["--ttl", "20", "--kill-after", "0.5"]);
         let run = run.args(["--on-lock-lost", policy]).without_terminal();
-        let (run, hosts) = with_hosts(run, "127.0.0.1 db.example\n");
-        let hosts = hosts.into_temp_path();
         let script = format!("echo shell $$; read x <{}", quoted(&disk.file()));
         let mut run = run.sh(&script).spawn();
         let command = run.wait_pid("shell");
@@ -1121,13 +1113,9 @@ each_lock! {
         for &signal in signals {
             let (name, proxy) = (unique("resolver-tells"), Proxy::to(server));
             let mut disk = Unkillable::new();
-            // Two ways to one server.
-            let hosts = format!("db.example:{},127.0.0.1:{}", proxy.port, server.port);
-            let run = Dblock::run_at(&format!("mysql://dblock@{hosts}/"), &name);
+            let (run, hosts) = two_ways(&name, proxy.port, server.port);
             let run = run.args(server.durable.then_some("--durable"));
             let run = run.args(["--ttl", "60", "--kill-after", "0.5"]).without_terminal();
-            let (run, hosts) = with_hosts(run, "127.0.0.1 db.example\n");
-            let hosts = hosts.into_temp_path();
             let mut run = run.sh(&format!("echo shell $$; read x <{}", quoted(&disk.file()))).spawn();
             let command = run.wait_pid("shell");
             let keeper = run.keeper(Some(command));
