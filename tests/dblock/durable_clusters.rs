@@ -552,22 +552,32 @@ fn nodes_with_other_clocks_are_refused() {
     }
 }
 
+/// Waits until a member of a group has carried out all that the first one has, and would still have it after SIGKILL.
+fn has_all_on_disk(cluster: &Cluster, index: usize) {
+    let mut first = cluster.admin(0);
+    let executed = first.query_first::<String, _>("SELECT @@GLOBAL.gtid_executed");
+    let executed = executed.expect("it is asked").expect("it has written");
+    let mut member = cluster.admin(index);
+    let wait = format!(
+        "SELECT WAIT_FOR_EXECUTED_GTID_SET('{executed}', {})",
+        SOON.as_secs()
+    );
+    let expired = member.query_first::<u8, _>(wait).expect("it waits");
+    assert_eq!(expired, Some(0), "it has what the first has");
+    // The servers of the tests flush once a second only.
+    let flush = "FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS";
+    member.query_drop(flush).expect("the admin may do that");
+}
+
 /// A member that was started again and is told nothing takes writes of its own.
 fn a_member_that_has_not_joined_is_passed_over(replication: Replication) {
     let cluster = with_tables(Cluster::private(replication));
     let outside = 2;
-    let durable = "SET PERSIST innodb_flush_log_at_trx_commit = 1";
-    cluster
-        .admin(outside)
-        .query_drop(durable)
-        .expect("it may be set");
-    grant(&cluster);
+    has_all_on_disk(&cluster, outside);
     cluster.kill(outside);
     cluster.nodes[outside].start();
     let admin = |statement: &str| cluster.admin(outside).query_drop(statement);
     admin("CREATE DATABASE its_own").expect("it takes writes of its own");
-    // It has what the others had.
-    admin("CREATE DATABASE IF NOT EXISTS dblock").expect("it takes writes of its own");
     let name = unique("outside");
     let output = run(&cluster, outside, &name).sh("echo ran").output();
     output
