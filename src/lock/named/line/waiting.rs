@@ -73,7 +73,7 @@ impl Request {
         let (own, ttl) = (opening.connection_id(), opening.ttl);
         let (mut place, mut ask) = (Place::default(), Ask::Listen);
         let (mut asked, mut turn_begun) = (Moment::now(), Moment::now());
-        let mut heeded = [Heeded::default(); 2];
+        let (mut heeded, mut pause) = ([Heeded::default(); 2], PAUSE);
         loop {
             let answer = match ask {
                 Ask::Listen => {
@@ -94,8 +94,10 @@ impl Request {
                         number => number?,
                     };
                     self.check_own(answered, own, session)?;
+                    // Others have come in between, or somebody has the last number for as long as they like.
                     if number.is_none() {
-                        sleep(PAUSE);
+                        sleep(self.left().map_or(pause, |left| pause.min(left)));
+                        pause = RECHECK.min(pause * 2);
                     }
                     Answer::Number(number)
                 }
