@@ -456,17 +456,29 @@ fn a_commit_that_notifies_and_waits_for_a_standby_keeps_no_lock_and_ends_no_comm
     eventually("there is none", SOON, || {
         other.is("current_setting('synchronous_standby_names') = 'nobody'")
     });
+    let waits = |pid: u64| {
+        format!(
+            "EXISTS (SELECT FROM pg_stat_activity WHERE pid = {pid} AND wait_event = 'SyncRep')"
+        )
+    };
+    // Commits wait once another process of the server has read that, too, which may be a moment later.
+    eventually("another commit waits for a standby", SOON, || {
+        let mut before = server.postgres();
+        before.run("SET synchronous_commit = on");
+        let begun = before.begin("SELECT pg_logical_emit_message(true, 'test', '')");
+        begun.is_ok() && within(Duration::from_millis(500), || admin.is(&waits(before.pid)))
+    });
     // The server commits one at a time of those that notify.
     let writes = "BEGIN; CREATE TABLE written (number int); NOTIFY anybody; COMMIT";
     other.begin(writes).unwrap();
-    let waits = "EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep')";
-    eventually("its commit waits for a standby", SOON, || admin.is(waits));
+    let waits = waits(other.pid);
+    eventually("its commit waits for a standby", SOON, || admin.is(&waits));
     drop(first.take_stdin());
     first.wait_within(SOON).expect_code(0).expect_silence();
     for mut waiting in waiting {
         waiting.wait_within(SOON).expect_code(0).expect_silence();
     }
-    assert!(admin.is(waits));
+    assert!(admin.is(&waits));
     admin.run("ALTER SYSTEM RESET synchronous_standby_names");
     admin.run("SELECT pg_reload_conf()");
     other.end().unwrap();
