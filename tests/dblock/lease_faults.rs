@@ -851,10 +851,15 @@ each_way! {
         let (name, proxy) = (unique("hangs"), Proxy::to(server));
         let mut run = holder_through(server, &proxy, &name, "4s");
         let command = run.wait_pid("shell");
-        let begun = Instant::now();
         let hung = Hung::new(run.pid());
+        // Just after a renewal, whose answer has come: one that was under way would prove nothing, and the one before may be long ago.
+        let before = renewals(&proxy);
+        eventually("it is renewed", SOON, || {
+            renewals(&proxy) > before && proxy.packets().last().is_some_and(|last| proxy.is_answered(last.connection))
+        });
+        let since = Instant::now();
         proxy.freeze();
-        let renewed = last_sent(&proxy, begun);
+        let renewed = last_sent(&proxy, since);
         eventually_gone(command, SOON);
         // It was not killed before its time either.
         assert!(renewed.elapsed() > TTL / 2, "{:?}", renewed.elapsed());
