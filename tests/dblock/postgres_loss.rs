@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
+use crate::harness::postgres::{DATABASE, Postgres};
 use crate::harness::{
-    Dblock, Frozen, Kind, Packet, Proxy, Running, SOON, Server, Watcher, eventually,
+    ADMIN, Dblock, Frozen, Kind, Packet, Proxy, Running, SOON, Server, Watcher, eventually,
     eventually_gone, runs, send, slack, unique, within,
 };
 use crate::sigkill::{looks_for_life, with_sign_of_life};
@@ -272,9 +273,12 @@ fn a_session_lasts_as_long_as_its_lease_and_not_as_long_as_the_servers_own_limit
         "lock_timeout=1s",
     ];
     let server = &Server::private_with(Kind::Postgres, &options);
-    // They are for dblock's sessions: the test's own, from now on, may be slow.
-    let mut admin = server.new_admin().unwrap();
-    for limit in ["idle_session_timeout", "statement_timeout", "lock_timeout"] {
+    // They are for dblock's sessions: the test's own may be slow.
+    let limits = ["idle_session_timeout", "statement_timeout", "lock_timeout"];
+    let address = (server.address, server.port);
+    let none = limits.map(|limit| (limit, "0"));
+    let mut admin = Postgres::connect_with(address, ADMIN, DATABASE, &none).unwrap();
+    for limit in limits {
         admin.run(&format!("ALTER ROLE admin SET {limit} = 0"));
     }
     drop(admin);
