@@ -674,7 +674,8 @@ all_servers! {
     fn the_named_lock_that_somebody_else_got_is_taken_again_when_it_is_free(shared) {
         let server = Server::durable(shared.kind);
         let name = unique("named-later");
-        let run = begin(job(server, &name).args(["--ttl", "8"]));
+        // A machine that stands still for seconds does not let it run out.
+        let run = begin(job(server, &name).args(["--ttl", "16"]));
         let mut other = server.plain();
         let (others, lock) = (other.connection_id(), name.clone());
         let waits = std::thread::spawn(move || {
@@ -729,7 +730,7 @@ all_servers! {
         let name = unique("keeper-ending");
         let script = "trap 'echo asked' TERM; echo began $$; while ! read x; do sleep 0.05; done; exit 5";
         // The shell has set its trap by then, and is not killed before it has read a line.
-        let run = Dblock::run(server, &name).args(["--timeout", "4", "--kill-after", "60", "-v"]);
+        let run = Dblock::run(server, &name).args(["--timeout", "8", "--kill-after", "60", "-v"]);
         let mut run = run.stdin(Stdio::piped()).sh(script).spawn();
         let command = run.wait_pid("began");
         run.wait_line("asked", SOON);
@@ -1343,7 +1344,7 @@ all_servers! {
     fn a_hold_goes_on_over_a_lost_session(shared) {
         let server = Server::durable(shared.kind);
         let name = unique("hold");
-        let mut run = Dblock::run(server, &name).args(["--hold-at-least", "8"]).sh("echo ran; exit 5").spawn();
+        let mut run = Dblock::run(server, &name).args(["--hold-at-least", "12"]).sh("echo ran; exit 5").spawn();
         run.wait_line("ran", SOON);
         kill_session(server, &name);
         Dblock::run(server, &name).command(["true"]).output().expect_code(75);
@@ -1404,7 +1405,8 @@ both_servers! {
         let server = private_that_logs_statements(shared.kind);
         let proxy = Proxy::to(&server);
         let name = unique("statements");
-        let run = Dblock::run_at(&proxy.url(), &name).args(["--durable", "--ttl", "8"]).stdin(Stdio::piped());
+        // A machine that stands still for seconds does not let it run out.
+        let run = Dblock::run_at(&proxy.url(), &name).args(["--durable", "--ttl", "16"]).stdin(Stdio::piped());
         let run = begin(run.sh("echo began; cat; exit 5"));
         let renewal = || {
             let mut sent = proxy.packets().into_iter().filter_map(|packet| packet.sent());

@@ -436,13 +436,14 @@ fn a_commit_that_notifies_and_waits_for_a_standby_keeps_no_lock_and_ends_no_comm
     let name = unique("notifies");
     let run = || {
         let run = Dblock::run(server, &name).args(["--wait", "5m"]);
-        run.args(["--ttl", "8", "--kill-after", "1"])
+        // A machine that stands still for seconds does not let it run out.
+        run.args(["--ttl", "10", "--kill-after", "1"])
     };
     let mut first = run().stdin(Stdio::piped()).sh("echo began; cat").spawn();
     first.wait_line("began", SOON);
     let waiting: Vec<_> = (1..=2)
         .map(|number| {
-            let waiting = run().sh("sleep 9").spawn();
+            let waiting = run().sh("sleep 11").spawn();
             let stands = || server.waiters(&name).len() == number;
             eventually("the next one waits", SOON, stands);
             waiting
