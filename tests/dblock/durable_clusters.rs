@@ -534,7 +534,7 @@ fn nodes_with_other_clocks_are_refused() {
         drop(holder);
     }
     // Rows whose time is over by the clock that is ahead: what counts is how soon their holders end their commands, too.
-    for (held, ttl, code) in [("8", "400", 78), ("400", "60", 78), ("400", "400", 0)] {
+    for (held, ttl, code) in [("60", "400", 78), ("400", "60", 78), ("400", "400", 0)] {
         let name = unique("expired");
         let holder = hold(&name, 0, held);
         let expire = format!(
