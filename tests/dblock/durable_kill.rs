@@ -385,8 +385,8 @@ all_servers_with_tables! {
         let (name, free) = (unique("read-only"), unique("free"));
         server.row_of_a_stranger(&name, 0, 600);
         server.set_read_only(true);
-        // They seek another one for nearly all of their time.
-        let kill = |name: &str, args: &[&str]| kill(&server, name).args(args).args(["--connect-timeout", "10"]).spawn();
+        // They seek another one for nearly all of their time, and have the rest of it to say so.
+        let kill = |name: &str, args: &[&str]| kill(&server, name).args(args).args(["--connect-timeout", "20"]).spawn();
         let all = [(&name, &[][..]), (&name, &["--force"]), (&free, &[])].map(|(name, args)| kill(name, args));
         let shown = kill(&name, &["--dry-run"]);
         for refused in all {
