@@ -137,8 +137,8 @@ impl Private {
         self.read_until("stopped")
     }
 
-    /// Starts it again; when a plain client got its first session.
-    pub fn start(&mut self) -> Result<Duration> {
+    /// Starts it again; when a plain client asked for its first session, and when it got that.
+    pub fn start(&mut self) -> Result<(Duration, Duration)> {
         self.order("start")?;
         let begun = Instant::now();
         let returned = loop {
@@ -148,8 +148,9 @@ impl Private {
                 .prefer_socket(false)
                 .user(Some(ACCOUNT))
                 .pass(Some(PASSWORD));
+            let asked = now()?;
             if Conn::new(options).is_ok() {
-                break now()?;
+                break (asked, now()?);
             }
             if begun.elapsed() > START_LIMIT {
                 return Err("the server did not come back".into());
