@@ -103,7 +103,8 @@ fn is_forbidden(error: &(dyn Error + 'static)) -> bool {
 
 #[allow(clippy::cast_precision_loss, reason = "some thousands")]
 fn processor_time(setup: &Setup, server: &Server, table: &mut Table) -> Result<()> {
-    let holders = Holders::start(setup, server, RENEWING, &["--ttl", SHORT_TTL])?;
+    let ttl = setup.sizes.durable_ttl.unwrap_or(SHORT_TTL);
+    let holders = Holders::start(setup, server, RENEWING, &["--ttl", ttl])?;
     let mut session = server.session()?;
     let times = || -> Result<Vec<f64>> {
         let of = |holder: &std::process::Child| -> Result<f64> {

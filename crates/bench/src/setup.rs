@@ -86,7 +86,7 @@ impl OfPostgres {
         waiting: [(3, 1), (5, 1)],
         waiting_of_many: (8, 1),
         idle: (10, 2),
-        holders: (8, 2),
+        holders: (8, 4),
         upkeep: (3, 1),
     };
 }
@@ -264,14 +264,15 @@ impl Sizes {
     pub const SMOKE: Self = Self {
         runs: 3,
         holders: 5,
-        renewals: 2,
+        renewals: 4,
         waiting: [(3, 1), (5, 1), (8, 1)],
         makespans: 1,
         fleet: 8,
         counted: 2,
         thunder: (20, 1),
-        durable: (8, 2),
-        durable_ttl: Some("4s"),
+        durable: (8, 4),
+        // Each renews within the time, and a machine that stands still for some seconds ends no command.
+        durable_ttl: Some("12s"),
         restarts: 1,
         postgres: OfPostgres::SMOKE,
         queue: OfQueue::SMOKE,
