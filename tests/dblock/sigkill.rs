@@ -49,6 +49,12 @@ fn second_copy(server: &Server, name: &str, sign: &Path) -> Running {
 /// The command is ended when the lock is lost.
 const TERMINATE: [&str; 2] = ["--on-lock-lost", "terminate"];
 
+/// A machine may stand still for seconds meanwhile.
+const LASTING: [&str; 4] = ["--ttl", "12", "--kill-after", "0.2"];
+
+/// How long the lock of such a run is waited for: longer than that.
+const LONGER: &str = "14";
+
 /// Groups that are hard to end, all of them: they print `ready` when they are complete.
 const GROUPS: [&str; 6] = [
     "echo ready; sleep 60; true",
@@ -217,14 +223,14 @@ each_way! {
     fn a_command_that_waits_for_a_disk_for_ever_keeps_the_lock_for_longer_than_the_ttl(server) {
         let (name, mut disk) = (unique("disk"), Unkillable::new());
         let script = format!("echo shell $$; read x <{}", quoted(&disk.file()));
-        let mut run = Dblock::run(server, &name).without_terminal().args(["--ttl", "6", "--kill-after", "0.2"]).sh(&script).spawn();
+        let mut run = Dblock::run(server, &name).without_terminal().args(LASTING).sh(&script).spawn();
         let command = run.wait_pid("shell");
         disk.eventually_opened();
         run.signal(Signal::SIGKILL);
         run.wait_within(SOON).expect_signal(Signal::SIGKILL);
         eventually_unkillable(command);
         let second = |wait| Dblock::run(server, &name).args(["--wait", wait]).command(["true"]).output();
-        second("8").expect_code(75);
+        second(LONGER).expect_code(75);
         assert!(runs(command));
         drop(disk);
         second("20").expect_code(0);
@@ -233,7 +239,7 @@ each_way! {
     fn a_command_that_waits_for_a_disk_keeps_the_lock_for_longer_than_the_ttl_when_somebody_ends_it(server) {
         let (name, mut disk) = (unique("stuck"), Unkillable::new());
         let script = format!("echo shell $$; read x <{}", quoted(&disk.file()));
-        let run = Dblock::run(server, &name).without_terminal().args(["--ttl", "6", "--kill-after", "0.2"]);
+        let run = Dblock::run(server, &name).without_terminal().args(LASTING);
         let mut run = run.sh(&script).spawn();
         let command = run.wait_pid("shell");
         disk.eventually_opened();
@@ -241,7 +247,7 @@ each_way! {
         told.expect_code(75).expect_one_line("nobody gets the slot before it has");
         eventually_unkillable(command);
         let second = |wait| Dblock::run(server, &name).args(["--wait", wait]).command(["true"]).output();
-        second("8").expect_code(75);
+        second(LONGER).expect_code(75);
         assert!(runs(command));
         drop(disk);
         second("20").expect_code(0);
@@ -436,8 +442,7 @@ fn a_command_that_cannot_be_killed_keeps_the_lock_for_longer_than_the_ttl() {
         let name = unique("longer");
         let folder = tempfile::tempdir().unwrap();
         let script = "echo shell $$; exec sleep 60";
-        let options = ["--ttl", "6", "--kill-after", "0.2"];
-        let run = out_of_reach(server, &name, folder.path(), &options, script);
+        let run = out_of_reach(server, &name, folder.path(), &LASTING, script);
         let mut run = run.spawn();
         let command = run.wait_pid("shell");
         run.signal(Signal::SIGKILL);
@@ -448,7 +453,7 @@ fn a_command_that_cannot_be_killed_keeps_the_lock_for_longer_than_the_ttl() {
                 .command(["true"])
                 .output()
         };
-        second("8").expect_code(75);
+        second(LONGER).expect_code(75);
         assert!(runs(command));
         send(command, Signal::SIGKILL);
         second("20").expect_code(0);
