@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use mysql::Conn;
 use mysql::prelude::Queryable;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
@@ -554,6 +555,16 @@ fn the_lock_is_held_until_the_group_is_gone_where_the_system_refuses_to_wait_for
     eventually("the lock is free", SOON, || server.holder(&name).is_none());
 }
 
+/// Locks the rows of this name until the end of the transaction, and not the gaps beside them, where other tests insert theirs; how many.
+fn lock_rows(admin: &mut Conn, table: &str, name: &str) -> usize {
+    let level = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
+    admin.query_drop(level).unwrap();
+    admin.query_drop("START TRANSACTION").unwrap();
+    let lock = format!("SELECT * FROM {table} WHERE name = '{name}' FOR UPDATE");
+    let rows: Vec<mysql::Row> = admin.query(lock).unwrap();
+    rows.len()
+}
+
 each_lock! {
     fn the_lock_of_a_dblock_that_was_killed_does_not_wait_for_its_record(shared) {
         let server = Server::durable(Kind::MariaDb);
@@ -563,10 +574,8 @@ each_lock! {
         let mut run = run.sh("echo shell $$; exec sleep 60").spawn();
         run.wait_pid("shell");
         let mut admin = server.admin();
-        admin.query_drop("START TRANSACTION").unwrap();
-        let lock = "SELECT * FROM dblock.dblock_runs WHERE name = ? FOR UPDATE";
-        let rows: Vec<mysql::Row> = admin.exec(lock, (&name,)).unwrap();
-        assert_eq!(rows.len(), 1, "the run is recorded");
+        let rows = lock_rows(&mut admin, "dblock.dblock_runs", &name);
+        assert_eq!(rows, 1, "the run is recorded");
         run.signal(Signal::SIGKILL);
         eventually("the lock is free", SOON, || {
             server.holder(&name).is_none() && server.owner(&name, 0).is_none()
@@ -584,10 +593,8 @@ fn the_keeper_of_a_dblock_that_was_killed_does_not_wait_for_ever_for_the_row_of_
     let command = run.wait_pid("shell");
     let keeper = run.keeper(Some(command));
     let mut admin = server.admin();
-    admin.query_drop("START TRANSACTION").unwrap();
-    let lock = "SELECT * FROM dblock.dblock_locks WHERE name = ? FOR UPDATE";
-    let rows: Vec<mysql::Row> = admin.exec(lock, (&name,)).unwrap();
-    assert_eq!(rows.len(), 1, "it is held");
+    let rows = lock_rows(&mut admin, "dblock.dblock_locks", &name);
+    assert_eq!(rows, 1, "it is held");
     run.signal(Signal::SIGKILL);
     eventually_gone(command, SOON);
     eventually_gone(keeper, SOON);
