@@ -273,7 +273,8 @@ fn keepalive_due(port: u16) -> Option<f64> {
     let mut rows = table
         .lines()
         .map(|row| row.split_whitespace().collect::<Vec<_>>());
-    let row = rows.find(|row| row.get(2) == Some(&&*peer))?;
+    // One that is established: those of another test that had this port are still listed after their end.
+    let row = rows.find(|row| row.get(2) == Some(&&*peer) && row.get(3) == Some(&"01"))?;
     let (kind, jiffies) = row.get(5)?.split_once(':')?;
     let due = u32::from_str_radix(jiffies, 16).ok()?;
     (kind == "02").then(|| f64::from(due) / 100.0)
