@@ -368,7 +368,7 @@ both_servers! {
             (&report["jobs"], &report["attempt"]),
             (&serde_json::json!(ids), &1.into())
         );
-        eventually("it is done", SOON, || jobs.count("dblock_running") == 0);
+        eventually("it is done", SOON, || jobs.count("dblock_jobs") == 0);
         second.signal(Signal::SIGTERM);
         second.wait_within(SOON).expect_code(0);
         assert_eq!(told.calls().len(), 1);
