@@ -1052,10 +1052,10 @@ both_servers! {
     fn a_second_signal_ends_the_commands_now(server on mariadb) {
         let jobs = Jobs::new(server, &[]);
         jobs.put(&["x"]);
-        let mut worker = jobs.work(&["--grace", "1h"]).sh("echo started $$; sleep 100").spawn();
+        let mut worker = jobs.work(&["-v", "--grace", "1h"]).sh("echo started $$; sleep 100").spawn();
         worker.wait_line("started", SOON);
         worker.signal(Signal::SIGTERM);
-        eventually("it has heard of it", SOON, || worker.stderr().contains("SIGTERM") || jobs.count("dblock_running") == 1);
+        worker.wait_stderr("taking no more jobs", SOON);
         worker.signal(Signal::SIGTERM);
         worker.signal(Signal::SIGINT);
         worker.wait_within(SOON).expect_code(0);
