@@ -151,6 +151,21 @@ fn axe_finds_nothing_in_any_page_and_none_is_wider_than_a_telephone() {
 }
 
 #[test]
+fn the_whole_day_is_seen_on_a_telephone() {
+    let (_fleet, web) = a_fleet();
+    let browser = a_browser(&web);
+    browser.resize(NARROW, 800);
+    browser.open(&url(&web, "/timeline"));
+    let outside = browser.text(
+        "const parts = [...document.querySelectorAll('.timeline, .timeline .day, .timeline .day text')]; \
+         const seen = document.querySelector('.scroll').getBoundingClientRect(); \
+         const is_outside = part => { const { left, right } = part.getBoundingClientRect(); return left < seen.left || right > seen.right }; \
+         return [parts.length > 2, ...parts.filter(is_outside).map(part => part.outerHTML)].join(' ')",
+    );
+    assert_eq!(outside, "true");
+}
+
+#[test]
 fn somebody_logs_in_and_out_by_the_keyboard_and_an_open_page_says_that_the_login_is_over() {
     let script = axe_script();
     let fleet = Fleet::new();
