@@ -15,8 +15,10 @@ use nix::unistd::Pid;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::Command;
-use tokio::sync::Semaphore;
+use tokio::process::{Child, Command};
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::base::exit::{Failure, Reason};
@@ -36,8 +38,8 @@ const AT_ONCE: usize = 16;
 /// The longest answer that is read: some ten thousand runs.
 const LARGEST: u64 = 8 * 1024 * 1024;
 
-/// The most of stderr that is read, and of a line of it that is shown.
-const LARGEST_ERROR: u64 = 64 * 1024;
+/// The most of stderr that is kept, and of a line of it that is shown.
+const LARGEST_ERROR: usize = 64 * 1024;
 const LONGEST_LINE: usize = 500;
 
 /// How many different warnings are remembered.
@@ -254,25 +256,21 @@ impl Dblock {
             Ok(child) => child,
             Err(error) => return Ended::failed(self.cannot_run(&error)),
         };
-        let leader = child.id().and_then(|pid| i32::try_from(pid).ok());
-        let mut group = Group {
-            leader: leader.map(Pid::from_raw),
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let mut started = Started {
+            running: Some((child, turn)),
             is_left_alone: via.is_some(),
         };
-        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let whole = async {
-            let read = tokio::join!(all_of(stdout, LARGEST), all_of(stderr, LARGEST_ERROR));
-            (read, child.wait().await)
+            let read = tokio::join!(all_of(stdout, LARGEST), last_of(stderr, LARGEST_ERROR));
+            (read, started.end().await)
         };
         let ended = timeout(limit, whole).await;
         let Ok(((answer, said), status)) = ended else {
-            group.is_left_alone = false;
-            drop(group);
-            let end = tokio::spawn(async move {
-                let _ = child.wait().await;
-                drop(turn);
-            });
-            let _ = timeout(OF_A_KILL, end).await;
+            started.is_left_alone = false;
+            if let Some(end) = started.kill() {
+                let _ = timeout(OF_A_KILL, end).await;
+            }
             let limit = humantime::format_duration(limit);
             let line = format!("{} took longer than {limit}, and was killed", words.line());
             return Ended {
@@ -280,12 +278,9 @@ impl Dblock {
                 ..Ended::failed(line)
             };
         };
-        // What it left behind goes on, as its own children do.
-        group.leader = None;
         let Ok(status) = status else {
             return Ended::failed("its end is not known".to_owned());
         };
-        let said = said.unwrap_or_default();
         if status.success() {
             self.pass_on(words, &said);
         }
@@ -404,19 +399,62 @@ async fn all_of(stream: Option<impl AsyncRead + Unpin>, largest: u64) -> io::Res
     Ok(bytes)
 }
 
-/// A process group that is killed unless it has ended, also when nobody waits for it any more.
-struct Group {
-    /// Its leader is not reaped before this is None: the number is still its own.
-    leader: Option<Pid>,
+/// The last of what is written, and no more than that. All of it is read: whoever writes is not kept from its end.
+async fn last_of(stream: Option<impl AsyncRead + Unpin>, most: usize) -> Vec<u8> {
+    let mut last = Vec::new();
+    let Some(mut stream) = stream else {
+        return last;
+    };
+    let mut is_whole = true;
+    while let Ok(1..) = stream.read_buf(&mut last).await {
+        if last.len() > most {
+            is_whole = false;
+            last.drain(..last.len() - most);
+        }
+    }
+    // Its first line is not.
+    if !is_whole && let Some(end) = last.iter().position(|&byte| byte == b'\n') {
+        last.drain(..=end);
+    }
+    last
+}
+
+/// A dblock that was started. It is killed with its process group when nobody waits for it any more, and counts as one until it has ended.
+struct Started {
+    /// None: it has ended, and what it left behind goes on, as its own children do.
+    running: Option<(Child, OwnedSemaphorePermit)>,
     /// It is not killed.
     is_left_alone: bool,
 }
 
-impl Drop for Group {
-    fn drop(&mut self) {
-        if let Some(leader) = self.leader.filter(|_| !self.is_left_alone) {
-            let _ = killpg(leader, Signal::SIGKILL);
+impl Started {
+    /// How it ended, when it has.
+    async fn end(&mut self) -> io::Result<ExitStatus> {
+        let (child, _) = self.running.as_mut().ok_or(io::ErrorKind::NotFound)?;
+        let status = child.wait().await;
+        self.running = None;
+        status
+    }
+
+    /// Kills it, unless it is left alone or has ended; what is returned waits for its end.
+    fn kill(&mut self) -> Option<JoinHandle<()>> {
+        let (mut child, turn) = self.running.take()?;
+        let leader = child.id().and_then(|pid| i32::try_from(pid).ok());
+        if let Some(leader) = leader.filter(|_| !self.is_left_alone) {
+            let _ = killpg(Pid::from_raw(leader), Signal::SIGKILL);
         }
+        // Without the runtime this program ends.
+        let runtime = Handle::try_current().ok()?;
+        Some(runtime.spawn(async move {
+            let _ = child.wait().await;
+            drop(turn);
+        }))
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.kill();
     }
 }
 
@@ -462,7 +500,7 @@ fn shown(status: ExitStatus) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tokio::runtime;
+    use tokio::runtime::{self, Runtime};
 
     use super::*;
 
@@ -479,17 +517,46 @@ mod tests {
         assert_eq!(new("a\nwarning 999\n"), ["a"]);
     }
 
-    #[test]
-    fn while_too_many_have_not_ended_no_more_are_started() {
+    /// This program in the place of dblock, of which there is one at once, and what asks it.
+    fn program(name: &str) -> (Dblock, Runtime) {
         let dblock = Dblock {
-            program: "true".into(),
+            program: name.into(),
             handed_on: Vec::new(),
             connect_timeout: Duration::ZERO,
             warnings: Warnings::default(),
             turns: Arc::new(Semaphore::new(1)),
         };
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.unwrap();
+        (dblock, runtime.unwrap())
+    }
+
+    #[test]
+    fn one_that_nobody_waits_for_counts_until_it_has_ended() {
+        let (dblock, runtime) = program("sleep");
+        runtime.block_on(async {
+            let words = Words::of(["60"]);
+            let ask = timeout(Duration::from_millis(50), dblock.ask(&words, LIMIT));
+            assert!(ask.await.is_err());
+            assert_eq!(dblock.turns.available_permits(), 0);
+            let next = timeout(LIMIT, dblock.turns.acquire()).await;
+            assert!(next.is_ok(), "it was killed");
+        });
+    }
+
+    #[test]
+    fn of_an_endless_stderr_the_last_lines_are_kept_and_it_is_read_to_its_end() {
+        let (dblock, runtime) = program("sh");
+        let script = "yes | head -c 300000 >&2; echo last >&2; exit 9";
+        let words = Words::of(["-c", script]);
+        let ended = runtime.block_on(dblock.act(&words, "test", LIMIT));
+        assert_eq!(ended.code, Some(9));
+        assert!(ended.line.ends_with("y\nlast"), "{}", ended.line.len());
+        assert!((LARGEST_ERROR - 10..LARGEST_ERROR).contains(&ended.line.len()));
+    }
+
+    #[test]
+    fn while_too_many_have_not_ended_no_more_are_started() {
+        let (dblock, runtime) = program("true");
         let ask = || runtime.block_on(dblock.ask(&Words::of(["status"]), LIMIT));
         for _ in 0..2 {
             let ended = ask();
