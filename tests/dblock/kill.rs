@@ -217,9 +217,12 @@ fn is_ended_before_it_hears_of_its_grant(server: &Server) -> bool {
     }
     // It hears of the grant only when its session has ended.
     proxy.freeze();
-    let killing = kill(server, &name).spawn();
+    let mut killing = kill(server, &name).spawn();
     eventually("its session is ended", SOON, || {
-        server.holder(&name).is_none()
+        let has_ended = !killing.is_running();
+        let is_held = server.holder(&name).is_some();
+        assert!(!(has_ended && is_held), "a kill has left the holder");
+        !is_held
     });
     proxy.delay(Duration::ZERO);
     proxy.thaw();
