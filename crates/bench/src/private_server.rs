@@ -137,8 +137,9 @@ impl Private {
         self.read_until("stopped")
     }
 
-    /// Starts it again; when a plain client asked for its first session, and when it got that.
+    /// Starts it again; until when it was certainly away, and when a plain client had its first session.
     pub fn start(&mut self) -> Result<(Duration, Duration)> {
+        let mut away = now()?;
         self.order("start")?;
         let begun = Instant::now();
         let returned = loop {
@@ -150,8 +151,9 @@ impl Private {
                 .pass(Some(PASSWORD));
             let asked = now()?;
             if Conn::new(options).is_ok() {
-                break (asked, now()?);
+                break (away, now()?);
             }
+            away = asked;
             if begun.elapsed() > START_LIMIT {
                 return Err("the server did not come back".into());
             }

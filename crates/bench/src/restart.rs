@@ -89,7 +89,7 @@ fn restart(setup: &Setup, private: &mut Private, records: &str) -> Result<Vec<f6
     drop(meanwhile);
     until_recorded(records, "end", END_MEANWHILE)?;
     sleep(AWAY);
-    let (asked, returned) = private.start()?;
+    let (away, returned) = private.start()?;
     sleep(RUN_ON);
     drop(later);
     callers.wait(0)?;
@@ -105,7 +105,7 @@ fn restart(setup: &Setup, private: &mut Private, records: &str) -> Result<Vec<f6
             .ok_or("a lock without records")?;
         let next = events.iter().filter(|(_, starts)| *starts).nth(1);
         let (next, _) = next.ok_or("nobody came next")?;
-        if *next < asked {
+        if *next < away {
             return Err("a start while the server was away".into());
         }
         // On a busy machine others may have their sessions before that client.

@@ -30,7 +30,7 @@ pub struct Sizes {
     pub runs: usize,
     /// Holders whose memory is measured at the same time.
     pub holders: usize,
-    /// Renewals whose processor time is measured, a second each.
+    /// For how many seconds the processor time of renewals is measured.
     pub renewals: u32,
     /// Callers that wait, and rounds of so many.
     pub waiting: [(usize, usize); 3],
@@ -44,7 +44,7 @@ pub struct Sizes {
     pub thunder: (usize, usize),
     /// Holders of durable locks at the same time, and seconds in which their renewals are counted.
     pub durable: (usize, u64),
-    /// The TTL of holders whose renewals are counted, if it is not the default.
+    /// The TTL of holders whose renewals are counted or measured. None: the default, or the shortest where their processor time is measured.
     pub durable_ttl: Option<&'static str>,
     /// Restarts of each server under durable locks.
     pub restarts: usize,
