@@ -399,21 +399,22 @@ async fn all_of(stream: Option<impl AsyncRead + Unpin>, largest: u64) -> io::Res
     Ok(bytes)
 }
 
-/// The last of what is written, and no more than that. All of it is read: whoever writes is not kept from its end.
+/// The last of what is written, `most` bytes of whole lines. All of it is read: whoever writes can go on to the end.
 async fn last_of(stream: Option<impl AsyncRead + Unpin>, most: usize) -> Vec<u8> {
     let mut last = Vec::new();
     let Some(mut stream) = stream else {
         return last;
     };
-    let mut is_whole = true;
+    let mut is_cut = false;
     while let Ok(1..) = stream.read_buf(&mut last).await {
         if last.len() > most {
-            is_whole = false;
+            is_cut = true;
             last.drain(..last.len() - most);
         }
     }
-    // Its first line is not.
-    if !is_whole && let Some(end) = last.iter().position(|&byte| byte == b'\n') {
+    // Of the first line only the end is left. If nothing comes behind it, that is shown.
+    let end = last.iter().position(|&byte| byte == b'\n');
+    if is_cut && let Some(end) = end.filter(|end| end + 1 < last.len()) {
         last.drain(..=end);
     }
     last
@@ -500,7 +501,9 @@ fn shown(status: ExitStatus) -> String {
 
 #[cfg(test)]
 mod tests {
+    use nix::sys::signal::kill;
     use tokio::runtime::{self, Runtime};
+    use tokio::time::sleep;
 
     use super::*;
 
@@ -532,26 +535,46 @@ mod tests {
 
     #[test]
     fn one_that_nobody_waits_for_counts_until_it_has_ended() {
-        let (dblock, runtime) = program("sleep");
+        let (dblock, runtime) = program("sh");
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pid");
+        let script = format!("echo $$ >'{}'; exec sleep 60", file.display());
         runtime.block_on(async {
-            let words = Words::of(["60"]);
-            let ask = timeout(Duration::from_millis(50), dblock.ask(&words, LIMIT));
-            assert!(ask.await.is_err());
+            let words = Words::of(["-c", &script]);
+            let begun = async {
+                loop {
+                    let text = std::fs::read_to_string(&file).unwrap_or_default();
+                    if let Some(pid) = text.strip_suffix('\n') {
+                        return Pid::from_raw(pid.parse().unwrap());
+                    }
+                    sleep(Duration::from_millis(10)).await;
+                }
+            };
+            let pid = tokio::select! {
+                ended = dblock.ask(&words, LIMIT) => panic!("{ended:?}"),
+                pid = begun => pid,
+            };
             assert_eq!(dblock.turns.available_permits(), 0);
             let next = timeout(LIMIT, dblock.turns.acquire()).await;
             assert!(next.is_ok(), "it was killed");
+            assert!(kill(pid, None).is_err(), "it is reaped");
         });
     }
 
     #[test]
-    fn of_an_endless_stderr_the_last_lines_are_kept_and_it_is_read_to_its_end() {
+    fn a_long_stderr_is_read_to_its_end_and_its_last_lines_are_kept() {
         let (dblock, runtime) = program("sh");
-        let script = "yes | head -c 300000 >&2; echo last >&2; exit 9";
-        let words = Words::of(["-c", script]);
-        let ended = runtime.block_on(dblock.act(&words, "test", LIMIT));
-        assert_eq!(ended.code, Some(9));
-        assert!(ended.line.ends_with("y\nlast"), "{}", ended.line.len());
-        assert!((LARGEST_ERROR - 10..LARGEST_ERROR).contains(&ended.line.len()));
+        let line = |script: &str| {
+            let words = Words::of(["-c", script]);
+            let ended = runtime.block_on(dblock.act(&words, "test", LIMIT));
+            assert_eq!(ended.code, Some(9));
+            ended.line
+        };
+        let many = line("yes | head -c 300000 >&2; echo last >&2; exit 9");
+        assert!(many.ends_with("y\nlast"), "{}", many.len());
+        assert!((LARGEST_ERROR - 10..LARGEST_ERROR).contains(&many.len()));
+        let one = line("yes | head -c 300000 | tr -d '\\n' >&2; echo >&2; exit 9");
+        assert_eq!(one, "y".repeat(LONGEST_LINE));
     }
 
     #[test]
