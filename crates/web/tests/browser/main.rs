@@ -157,10 +157,11 @@ fn the_whole_day_is_seen_on_a_telephone() {
     browser.resize(NARROW, 800);
     browser.open(&url(&web, "/timeline"));
     let outside = browser.text(
-        "const parts = [...document.querySelectorAll('.timeline, .timeline .day, .timeline .day text')]; \
+        "const parts = [...document.querySelectorAll('.timeline, .timeline .day, .timeline .day text, .timeline .counts span')]; \
          const seen = document.querySelector('.scroll').getBoundingClientRect(); \
          const is_outside = part => { const { left, right } = part.getBoundingClientRect(); return left < seen.left || right > seen.right }; \
-         return [parts.length > 2, ...parts.filter(is_outside).map(part => part.outerHTML)].join(' ')",
+         const [hours, counts] = ['.day text', '.counts span'].map(one => document.querySelectorAll('.timeline ' + one).length); \
+         return [hours === 8 && counts > 0, ...parts.filter(is_outside).map(part => part.outerHTML)].join(' ')",
     );
     assert_eq!(outside, "true");
 }
